@@ -1,4 +1,4 @@
-"""How long ingest and accumulation take, compared with other programs, and how that grows.
+"""How long the stages of a release take, compared with other programs, and how that grows.
 
 ``python -m benchmarks PART --data DIR --results FILE`` measures one part, and ``document`` writes
 the tables and the plot of docs/benchmarks.md. Cohorts are simulated into `--data` once; each
@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from benchmarks.genome import genome
 from benchmarks.headline import headline
 from benchmarks.ingest import ingest
 from benchmarks.programs import Bench
@@ -27,7 +28,7 @@ _PATH = click.Path(path_type=Path)
 
 @click.group()
 def main() -> None:
-    """Measure ingest and accumulation."""
+    """Measure the stages of a release, and whole releases."""
 
 
 def _add_command(measure: Callable[..., dict[str, object]]) -> None:
@@ -45,7 +46,7 @@ def _add_command(measure: Callable[..., dict[str, object]]) -> None:
         click.echo("\n" + section_text(name, stored(results)[name]))
 
 
-for _measure in (headline, sweep, biobank, scaling, ingest, subsample):
+for _measure in (genome, headline, sweep, biobank, scaling, ingest, subsample):
     _add_command(_measure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -40,13 +41,19 @@ class Cohort:
 
 
 def simulated(directory: Path, samples: int, variants: int) -> Cohort:
-    """Return the cohort of this size: mosaics of the demo's panel, tiled to `variants`."""
+    """Return the cohort of this size, with its store."""
+    cohort = simulated_files(directory, samples, variants, PHENOTYPES)
+    _ingest(cohort, cohort.prefix)
+    return cohort
+
+
+def simulated_files(directory: Path, samples: int, variants: int, phenotypes: int) -> Cohort:
+    """Return the PLINK files of a cohort: mosaics of the demo's panel, tiled to `variants`."""
     cohort = Cohort(directory, samples, variants)
     if not cohort.prefix.with_suffix(".fam").is_file():  # written last
         words = ("--bfile", PANEL, "--out", cohort.prefix, "--samples", samples, "--seed", _SEED,
-                 "--variants", variants, "--phenotypes", PHENOTYPES)  # fmt: skip
+                 "--variants", variants, "--phenotypes", phenotypes)  # fmt: skip
         run_measured(module_command("pipelines.simulate", *words), directory)
-    _ingest(cohort, cohort.prefix)
     return cohort
 
 
@@ -63,13 +70,18 @@ def part_of(whole: Cohort, samples: int, variants: int) -> Cohort:
 
 
 def frequencies(cohort: Cohort) -> Path:
-    """Write the panel's allele frequencies, under the variant names of the cohort's store.
+    """Write the panel's allele frequencies, under the variant names of the cohort's store."""
+    return write_frequencies(cohort, open_genotype_store(cohort.store).variants.identifier)
+
+
+def write_frequencies(cohort: Cohort, names: Iterable[str]) -> Path:
+    """Write the panel's allele frequencies for variants of these names, beside the cohort.
 
     A panel that is tiled to more variants repeats them as NAME, NAME_2, NAME_3 and so on.
     """
     path = cohort.prefix.with_suffix(".afreq")
     of_panel = pd.read_csv(PANEL.with_suffix(".afreq"), sep="\t", index_col="ID", dtype=str)
-    names = open_genotype_store(cohort.store).variants.identifier
+    names = list(names)
     rows = of_panel.loc[[name.partition("_")[0] for name in names]].assign(ID=names)
     rows.to_csv(path, sep="\t", index=False)
     return path

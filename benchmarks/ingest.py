@@ -62,18 +62,28 @@ def ingest(bench: Bench, samples: int, variants: int) -> dict[str, object]:
         }
 
 
+def copy_seconds(prefix: Path, repetitions: int) -> list[float]:
+    """Return the seconds in which the disk copies the .bed of a fileset."""
+    target, found = Path(f"{prefix}.copy"), []
+    for _ in range(repetitions):
+        forget(prefix)
+        found.append(_alone(_copy, Path(f"{prefix}.bed"), target).seconds)
+        target.unlink()
+    return found
+
+
 def _beside_the_disk(directory: Path, prefix: Path, repetitions: int) -> list[Record]:
     """Read, copy and ingest the fileset in turn."""
     bed, store, warm = Path(f"{prefix}.bed"), directory / "genotypes.zarr", directory / "warm"
     _alone(_simulate, warm, 100, 100, 0)
     reads, copies, ingests = [], [], []
     for _ in range(repetitions):
-        _forget(prefix)
+        forget(prefix)
         reads.append(_alone(_read, bed))
-        _forget(prefix)
+        forget(prefix)
         copies.append(_alone(_copy, bed, directory / "copy"))
         (directory / "copy").unlink()
-        _forget(prefix)
+        forget(prefix)
         ingests.append(_alone(_ingest, prefix, warm, store))
         shutil.rmtree(store)
     return [
@@ -122,6 +132,7 @@ def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
     """Time `ingest` as a whole, and from the first partition to the last."""
     from primo_scale.genotypes.filters import Selection
     from primo_scale.genotypes.ingest import ingest
+    from primo_scale.genotypes.source import SourceFiles
 
     moments: list[float] = []
 
@@ -129,7 +140,7 @@ def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
         """Ingest a fileset, and record when each partition is written."""
         moments.clear()
         ingest(
-            [source],
+            SourceFiles((source,)),
             target,
             selection=Selection(),
             on_progress=lambda done, total: moments.append(time.perf_counter()),
@@ -164,7 +175,7 @@ def _copy(path: Path, target: Path) -> Measured:
     return _timed(copy)
 
 
-def _forget(prefix: Path) -> None:
+def forget(prefix: Path) -> None:
     """Drop the fileset from the page cache, and make the memory that this frees quick to use.
 
     A virtual machine may have handed unused memory back to its host. To take it again costs up to

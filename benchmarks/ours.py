@@ -41,7 +41,7 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
 from primo_scale.run.design import Design
-from primo_scale.run.design_choices import make_design, outcome_weight
+from primo_scale.run.design_choices import PublicPanels, make_design, outcome_weight
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
 from primo_scale.storage.chunks import write_block
@@ -81,7 +81,7 @@ def random_outcomes(
         PhenotypeBounds(f"Y{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
         for number in range(1, phenotypes + 1)
     ]
-    coding = code_outcomes(bounds, [], weight=outcome_weight(phenotypes, 0, clipped=True))
+    coding = code_outcomes(bounds, [], weight=outcome_weight(phenotypes, (), clipped=True))
     group = create_group(path, KIND, {"request_digest": "", "coding_digest": coding.digest})
     layout = rows_layout(samples, coding.n_columns)
     counts = ArrayLayout((phenotypes,), (phenotypes,), np.int64)
@@ -104,7 +104,8 @@ def settled(store: GenotypeStore, chosen: Options, outcomes: OutcomeCoding) -> D
     model, matched = Model(chosen.ref_freq, chosen.ld_blocks), None
     if model.ref_freq is not None:
         matched = read_reference_frequencies(model.ref_freq, store.variants)
-    return make_design(store, model, Privacy(), matched=matched, outcomes=outcomes, moments=None)
+    panels = PublicPanels(matched)
+    return make_design(store, model, Privacy(), panels=panels, outcomes=outcomes, moments=None)
 
 
 def gram_sum(matrices: BlockMatrices) -> int:

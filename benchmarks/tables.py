@@ -211,6 +211,72 @@ def _ingest(measured: Section) -> str:
     )
 
 
+_STAGES = {
+    "checks": "start and checks",
+    "ingest": "ingest",
+    "outcomes": "phenotypes",
+    "accumulate": "sums",
+    "finalize": "finalize",
+    "whole": "**whole release**",
+}
+_HOUR, _WORKERS = 3600, 100
+
+
+def _genome(measured: Section) -> str:
+    parts = [_genome_rates(measured)]
+    for cohort in measured["cohorts"]:
+        size = f"n = {cohort['samples']:,}, d = {cohort['variants']:,}"
+        for row in cohort["rows"]:
+            parts.append(f"{size}, {row['phenotypes']:,} phenotypes:")
+            parts.append(_genome_stages(row, cohort["one_cpu"]))
+        if cohort["extrapolated"]:
+            parts.append(_whole_array(cohort["extrapolated"], measured["cpus"], size))
+    return "\n\n".join(parts)
+
+
+def _genome_rates(measured: Section) -> str:
+    rates = measured["rates"]
+    return (
+        f"Measured rates, on {measured['cpus']} CPUs: {rates['operations'] / _GIGA:,.0f} G "
+        f"operations a second of the kernel alone, {rates['decompositions']:.0f} decompositions a "
+        f"second of blocks of {measured['block']} variants. In brackets: the same release with "
+        "the fewest phenotypes on one CPU."
+    )
+
+
+def _genome_stages(row: Record, one_cpu: Record) -> str:
+    whole, rows = row["stages"]["whole"]["seconds"], []
+    for stage, name in _STAGES.items():
+        cost, least = row["stages"][stage], row["least"].get(stage)
+        seconds = _three_digits(cost["seconds"])
+        if row["phenotypes"] == one_cpu["phenotypes"]:
+            seconds += f" ({_three_digits(one_cpu['stages'][stage]['seconds'])})"
+        cells = [name, seconds, f"{cost['seconds'] / whole:.0%}", _three_digits(cost["cpu"])]
+        bound = ["", ""]
+        if least is not None:
+            bound = [_three_digits(least), f"{cost['seconds'] / least:.1f}"]
+        peak = _gibibytes(cost["peak"]) if "peak" in cost else ""
+        rows.append((*cells, peak, *bound))
+    titles = ("", "seconds", "of the whole", "CPU seconds", "peak GiB", "least seconds", "times it")
+    return _table(titles, rows)
+
+
+def _whole_array(stages: dict[str, dict[str, float]], cpus: int, size: str) -> str:
+    """Describe the release of a whole array, extrapolated from two releases of one cohort."""
+    seconds, cpu = (sum(cost[name] for cost in stages.values()) for name in ("seconds", "cpu"))
+    by_stage = ", ".join(
+        f"{_STAGES[stage]} {cost['seconds'] / _HOUR:.2f}" for stage, cost in stages.items()
+    )
+    sums = stages["accumulate"]["seconds"]
+    shared = (seconds - sums + sums * cpus / _WORKERS) / _HOUR
+    return (
+        f"**Extrapolated** from {size} to 500,000 people, 800,000 variants and 1,000 phenotypes on "
+        f"these {cpus} CPUs: {seconds / _HOUR:.2f} hours ({by_stage}), {cpu / _HOUR:.1f} CPU "
+        f"hours. With {_WORKERS} workers of one such CPU for the sums, and all else here: "
+        f"{shared:.2f} hours, if each adds as much as the CPUs here."
+    )
+
+
 _COSTS = ("seconds (least-most)", "2nd²/s, G", "GiB in all", "largest worker", "client")
 
 
@@ -244,6 +310,7 @@ def _table(titles: Row, rows: Iterable[Row]) -> str:
 
 
 TABLES: dict[str, Callable[[Section], str]] = {
+    "genome": _genome,
     "headline": _headline,
     "sweep": _sweep,
     "biobank": _biobank,

@@ -4,7 +4,8 @@ A request says what to do, and a function does it: `release` publishes weights f
 `ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
 reads a release, `verify` checks one, `open_genotypes` reads a genotype store, and
 `from_pandas_plink` makes one from an array. `party_roster`, `party_release` and `party_fit` serve
-several parties who hold columns of the same people. `evaluate` measures the accuracy of scores.
+several parties who hold columns of the same people. `evaluate` measures the accuracy of scores, and
+`forecast` predicts it from a public panel and numbers alone.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ if TYPE_CHECKING:
     from primo_scale.run.evaluation import evaluate
     from primo_scale.run.evaluation_request import EvaluationRequest
     from primo_scale.run.execution import Execution
+    from primo_scale.run.forecast import ForecastRow, forecast
+    from primo_scale.run.forecast_request import ForecastRequest
+    from primo_scale.run.genotype_files import GenotypeFiles
     from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
     from primo_scale.run.party_fit import PartyModel, party_fit
     from primo_scale.run.party_operations import party_release, party_roster
     from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
-    from primo_scale.run.request_parts import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
+    from primo_scale.run.request_parts import Fit, Model, OutcomeTables, Privacy
 
 _HOMES = {
     "PrimoError": "errors",
@@ -50,10 +54,10 @@ _HOMES = {
     "evaluate": "run.evaluation",
     "EvaluationRequest": "run.evaluation_request",
     "Execution": "run.execution",
-    **dict.fromkeys(
-        ("Fit", "GenotypeFiles", "Model", "OutcomeTables", "Privacy"),
-        "run.request_parts",
-    ),
+    **dict.fromkeys(("ForecastRow", "forecast"), "run.forecast"),
+    "ForecastRequest": "run.forecast_request",
+    "GenotypeFiles": "run.genotype_files",
+    **dict.fromkeys(("Fit", "Model", "OutcomeTables", "Privacy"), "run.request_parts"),
 }
 __all__ = [
     "AccumulateRequest",
@@ -62,6 +66,8 @@ __all__ = [
     "Execution",
     "FinalizeRequest",
     "Fit",
+    "ForecastRequest",
+    "ForecastRow",
     "GenotypeFiles",
     "Model",
     "OutcomeTables",
@@ -78,6 +84,7 @@ __all__ = [
     "accumulate",
     "evaluate",
     "finalize",
+    "forecast",
     "from_pandas_plink",
     "ingest",
     "open_genotypes",

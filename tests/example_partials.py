@@ -7,7 +7,7 @@ import numpy as np
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import RowTask
-from primo_scale.genotypes.store import KIND
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.storage.groups import create_group, mark_complete
 
 IDENTITY = "digest-of-the-genotypes"
@@ -19,7 +19,7 @@ def write_header(path):
         "n_samples": 0, "n_variants": 0, "chunk_shape": [4, 4], "identity_digest": IDENTITY,
         "cohort_digest": "",
     }  # fmt: skip
-    mark_complete(create_group(path, KIND, {}), said)
+    mark_complete(create_group(path, HARD_CALLS.kind, {}), said)
     return path
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from bed_reader import to_bed
+
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 
 
 def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) -> Path:
@@ -17,3 +21,28 @@ def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) 
         content[3:] = np.random.default_rng(1).integers(0, 256, len(content) - 3)
         content.tofile(f"{target}.bed")
     return target
+
+
+def open_filesets(prefixes: list[Path]) -> GenotypeSource:
+    """Open PLINK 1 filesets as one source."""
+    return open_source(SourceFiles(tuple(prefixes)))
+
+
+def write_fileset_of(prefix: Path, dosages: np.ndarray, positions: Sequence[int]) -> Path:
+    """Write a fileset of dosages, shape (variants, people), with -1 for missing ones.
+
+    The variants have the alleles A and G, and lie on chromosome 1.
+    """
+    n_variants, count = dosages.shape
+    to_bed(
+        prefix.with_suffix(".bed"),
+        np.where(dosages < 0, -127, dosages).T.astype(np.int8),
+        properties={
+            "iid": [f"I{i}" for i in range(count)],
+            "chromosome": ["1"] * n_variants,
+            "bp_position": list(positions),
+            "allele_1": ["A"] * n_variants,
+            "allele_2": ["G"] * n_variants,
+        },
+    )
+    return prefix

@@ -7,10 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior
 from primo_scale.methods.solution import SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout
+
+SHRINKAGES_OF_VARIANTS = [name for name in SHRINKAGES if not ESTIMATORS[name].fits_effects]
+"""Shrinkages that need no LD components."""
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ from primo_scale import interruption
 import click
 from primo_scale.cli.command_line import ContractCommand
 
-interruption.GRACE_SECONDS = 0.5
+interruption.GRACE_SECONDS = 1.5
 interruption.note_signals_until_exit()
 
 @click.command(cls=ContractCommand)
@@ -117,10 +117,11 @@ main()
         ("os.kill(os.getpid(), signal.SIGINT); __import__('time').sleep(600)", 5, "interrupted"),
         ("import numpy; from primo_scale.methods.eigenvectors import eigenvectors; "
          "x = numpy.random.default_rng(0).normal(size=(4000, 4000)); x += x.T; "
-         "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x); interruption.GRACE_SECONDS = 600",
+         "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x, 1); "
+         "interruption.GRACE_SECONDS = 600",
          5, "interrupted"),
         ("with interruption.deferred():\n        "
-         "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(2); print('paid')",
+         "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
          5, "paid"),
         ("import atexit; atexit.register(os.kill, os.getpid(), signal.SIGTERM)", 0, ""),
     ],

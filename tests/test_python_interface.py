@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import threadpoolctl  # noqa: F401  # its import sets an environment variable
+from documented_code import blocks
 
 import primo_scale as ps
 from primo_scale.errors import InputError, UsageError
@@ -47,7 +47,7 @@ def in_folder(folder, monkeypatch, tmp_path):
 
 
 def example() -> str:
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    ((_, code),) = blocks("README.md", "python")
     return code
 
 

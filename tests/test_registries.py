@@ -9,7 +9,8 @@ import hashlib
 import math
 import pkgutil
 import re
-from collections.abc import Iterator, Sequence
+import zipfile
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
@@ -22,11 +23,14 @@ from small_cohort import D, N, command, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
+from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.job_queue import job_script
 from primo_scale.cluster.profile import PROFILES, JobQueueProfile
 from primo_scale.cluster.queues import JOB_QUEUES, JobQueue
 from primo_scale.cluster.read_profile import read_profile
-from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, open_source
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, SourceFiles, open_source
 from primo_scale.genotypes.tables import SampleTable, VariantTable, read_bim, read_fam
 from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
 from primo_scale.kernels.choice import choose_kernel
@@ -215,11 +219,11 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_cohort(tmp_path_factory.mktemp("registries") / "cohort")
 
 
-def released(cohort: Path, out: Path, genotypes: str = "cohort") -> ps.Release:
+def released(cohort: Path, out: Path) -> ps.Release:
     """Make a release without noise."""
     return ps.release(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort / genotypes),
+            genotypes=ps.GenotypeFiles(cohort / "cohort"),
             outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
             privacy=ps.Privacy(non_private=True),
             out=out,
@@ -273,6 +277,7 @@ class ToySource:
     variants: VariantTable
     odd_positions: int = 0
     variant_major: bool = True
+    remark: str = ""
 
     def files(self) -> list[Path]:
         return [self.where, self.where.with_suffix(".bim"), self.where.with_suffix(".fam")]
@@ -288,40 +293,57 @@ class ToySource:
         whole = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4))).reshape(len(codes), -1, 4)
         result[:] = (whole << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
 
-    def raw_value(self, variant: int, sample: int) -> int:
-        return int(self.codes[variant, sample])
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        return self.codes[variant, samples].tolist()
 
 
-def open_toy(paths: Sequence[Path]) -> GenotypeSource:
-    (path,) = paths
+def open_toy(path: Path, _files: SourceFiles) -> GenotypeSource:
     with path.open("rb") as file:
         codes = np.load(file)
     people = read_fam(path.with_suffix(".fam"))
     return ToySource(path, codes, people, read_bim(path.with_suffix(".bim")).variants)
 
 
-@pytest.mark.parametrize("ending", SOURCES)
-def test_an_opener_returns_a_source(ending: str, cohort: Path) -> None:
-    source = open_source([cohort / f"cohort{ending}"])
-    assert (len(source.samples), len(source.variants)) == (N, D)
+FORMATS = ROOT / "tests/genotypes/formats"
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_an_opener_returns_a_source(name: str, cohort: Path, tmp_path: Path) -> None:
+    """The fixtures hold the same 8 variants of 7 people."""
+    zipfile.ZipFile(FORMATS / "odd.vcz.zip").extractall(tmp_path / "odd.vcz")
+    path = {"bgen": FORMATS / "odd.bgen", "vcz": tmp_path / "odd.vcz"}.get(name, FORMATS / "odd")
+    source = open_source(SourceFiles((path,), name))
+    assert (len(source.samples), len(source.variants)) == (7, 8)
     needed = {name for name in vars(GenotypeSource) if not name.startswith("_")}
     assert needed == {name for name in needed if hasattr(source, name)}
     assert all(path.is_file() for path in source.files())
-    assert {path for path, _ in source.leading_bytes(D)} < set(source.files())
+    assert {path for path, _ in source.leading_bytes(8)} <= set(source.files())
 
 
-def test_a_toy_source_gives_the_same_weights(
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_format_has_an_option_and_a_row_in_the_documentation(name: str) -> None:
+    assert getattr(ps.GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
+    assert f"--{name} PATH" in command(ingest_command, "--help").stdout
+    assert f"| `--{name} " in (ROOT / "docs/inputs.md").read_text()
+
+
+def test_a_toy_source_gives_the_same_store(
     cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(SOURCES, ".toy", f"{__name__}:open_toy")
+    monkeypatch.setitem(SOURCES, "toy", f"{__name__}:open_toy")
     packed = np.frombuffer((cohort / "cohort.bed").read_bytes()[3:], np.uint8).reshape(D, -1, 1)
     with (cohort / "cohort.toy").open("wb") as file:
         np.save(file, (packed >> np.array([0, 2, 4, 6], np.uint8) & 3).reshape(D, N))
-    weights = [
-        (released(cohort, tmp_path / name, name).directory / "weights.tsv.gz").read_bytes()
-        for name in ("cohort", "cohort.toy")
+    stores = [
+        ingest(
+            SourceFiles((cohort / path,), kind),
+            tmp_path / kind,
+            selection=Selection(),
+            on_progress=lambda done, total: None,
+        ).read_packed(slice(None), slice(None))
+        for path, kind in (("cohort", "bfile"), ("cohort.toy", "toy"))
     ]
-    assert weights[0] == weights[1]
+    assert np.array_equal(*stores)
 
 
 # ---- Noise calibrations --------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 
 LEAST_INSIDE = 0.1
@@ -76,7 +76,7 @@ def _window_size(specification: str) -> int:
 
 def _window_boundaries(size: int, chromosome: npt.NDArray[np.object_]) -> tuple[int, ...]:
     boundaries = [0]
-    for start, stop in _runs(chromosome):
+    for start, stop in runs_of(chromosome):
         n_blocks = -(-(stop - start) // size)
         edges = np.linspace(start, stop, n_blocks + 1).round().astype(int)
         boundaries.extend(int(edge) for edge in edges[1:])
@@ -108,7 +108,7 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
             limit=f"at least {LEAST_INSIDE:.0%} of the variants",
             remedy="Check that the blocks and the .bim file are of one genome build",
         )
-    runs = _runs(labels)
+    runs = runs_of(labels)
     if len(runs) != len(set(labels)):
         raise InputError(
             "its LD blocks are not runs of neighbouring variants",
@@ -142,12 +142,3 @@ def _read_blocks(path: Path) -> dict[str, list[tuple[int, int]]]:
         bounds = int(fields[1]), int(fields[2])
         blocks.setdefault(canonical_chromosome(fields[0]), []).append(bounds)
     return blocks
-
-
-def _runs(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
-    """Return the half-open index ranges of equal neighbours."""
-    if not len(values):
-        return []
-    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    edges = [0, *(int(c) for c in changes), len(values)]
-    return list(itertools.pairwise(edges))

@@ -24,7 +24,7 @@ from primo_scale.accumulation.partials import (
 from primo_scale.accumulation.plan import Plan, plan_digest
 from primo_scale.accumulation.task_memory import Workload
 from primo_scale.errors import InputError
-from primo_scale.genotypes.coding import largest_code
+from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.storage.chunks import array_bytes, write_block
 from primo_scale.storage.files import canonical_json
@@ -96,7 +96,9 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
     columns = multiplier_columns(inputs.clipping_rule)
-    arrays = _partial_arrays(plan, columns, largest_code(code_table))
+    largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
+    arrays = _partial_arrays(plan, columns, largest)
+    arrays["code_table"] = ArrayLayout(code_table.shape, (65536, 4), np.int8)
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
     if inputs.subsample is not None:
@@ -118,10 +120,12 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
 
 def _sources(inputs: Inputs) -> dict[str, Any]:
     """Return the attributes that may change without an effect on the sums."""
+    components = inputs.components
     return {
         "paths": {
             "genotypes": str(inputs.genotypes.resolve()),
             "outcomes": str(inputs.outcomes.resolve()),
+            **({} if components is None else {"components": str(components.resolve())}),
         },
         "chunk_height": inputs.open_genotypes().chunk_shape[0],
     }

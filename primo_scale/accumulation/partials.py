@@ -26,7 +26,8 @@ import numpy.typing as npt
 from primo_scale.accumulation.clipping_rules import ClippingRule, may_clip, multiplier_columns
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.genotypes.coding import largest_code
+from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
+from primo_scale.genotypes.ld_components import LdComponents, open_components
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -56,7 +57,8 @@ class Inputs:
     """Inputs of the tasks: finished stores that every worker can access, rule and subsample.
 
     X'X is summed over a `subsample` of so many people, drawn when the store of partial sums is
-    created, or over all if it is None. The digests of the stores and of the coding are private, and
+    created, or over all if it is None. `holds_out` tells whether the outcome store holds people out
+    of all sums. The digests of the stores and of the coding are private, and
     used only for the plan digest.
     """
 
@@ -65,6 +67,8 @@ class Inputs:
     clipping_rule: ClippingRule | None  # None without clipping
     subsample: int | None
     digests: dict[str, str]
+    holds_out: bool = False
+    components: Location | None = None  # store of LD components, or None without them
 
     def open_genotypes(self) -> GenotypeStore:
         """Open the genotype store, which must match its digest."""
@@ -80,11 +84,21 @@ class Inputs:
             raise _replaced("outcome", self.outcomes)
         return store
 
+    def open_components(self) -> LdComponents | None:
+        """Open the store of LD components, if there is one; it must match its digest."""
+        if self.components is None:
+            return None
+        components = open_components(self.components)
+        if components.digest != self.digests["components"]:
+            raise _replaced("component", self.components)
+        return components
+
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the sums; locations do not."""
         return {
             "row_rule": None if self.clipping_rule is None else self.clipping_rule.to_json(),
             "subsample": self.subsample,
+            **({"holds_out": True} if self.holds_out else {}),
             **self.digests,
         }
 
@@ -108,8 +122,8 @@ class Partials:
 
     @cached_property
     def max_code(self) -> int:
-        """Largest magnitude of a genotype code."""
-        return largest_code(self.code_table)
+        """Largest magnitude of a genotype code or component."""
+        return LARGEST_CODE if self.components is not None else largest_code(self.code_table)
 
     @property
     def attributes(self) -> dict[str, Any]:
@@ -132,14 +146,22 @@ class Partials:
         """
         attributes = self.attributes
         stored, paths = dict(attributes["inputs"]), attributes["paths"]
-        rule = stored.pop("row_rule")
+        rule, subsample = stored.pop("row_rule"), stored.pop("subsample")
+        holds_out = stored.pop("holds_out", False)
         return Inputs(
             parse_location(paths["genotypes"]),
             parse_location(paths["outcomes"]),
             None if rule is None else ClippingRule.from_json(rule),
-            stored.pop("subsample"),
+            subsample,
             stored,
+            holds_out,
+            parse_location(paths["components"]) if "components" in paths else None,
         )
+
+    @cached_property
+    def components(self) -> LdComponents | None:
+        """LD components that take the place of the variants, or None."""
+        return self.inputs.open_components()
 
     @cached_property
     def clipping_rule(self) -> ClippingRule | None:
@@ -182,7 +204,14 @@ class Partials:
     @cached_property
     def may_clip(self) -> bool:
         """Whether any genotypes can exceed their bounds, which is public."""
+        if self.components is not None:
+            return self.clipping_rule is not None
         return may_clip(self.clipping_rule, self.code_table, self.plan.layout.boundaries)
+
+    @cached_property
+    def scales_rows(self) -> bool:
+        """Whether tiles need the multipliers of rows: some may be too long, or are held out."""
+        return self.may_clip or self.inputs.holds_out
 
     @property
     def _multiplier_parts(self) -> range:
@@ -191,7 +220,7 @@ class Partials:
 
     def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
         """Return each record's multiplier in one block, in units of 2^-31, shape (people,)."""
-        if not self.may_clip:
+        if not self.scales_rows:
             return np.full(samples.stop - samples.start, UNCLIPPED, dtype=np.int64)
         column = min(block, self.multiplier_columns - 1)
         chosen = (samples, slice(column, column + 1))

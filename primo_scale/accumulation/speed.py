@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.task_memory import Workload
+from primo_scale.genotypes.packings import Packing
 from primo_scale.kernels.choice import choose_kernel
-from primo_scale.kernels.packed import add_squared_norms, decode_into
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
 
 STORE_RATE = 10**9
@@ -43,15 +43,16 @@ class Rates:
     norms: float  # per genotype that is added to a squared norm
 
 
-def measure_rates(kernel: str, largest_code: int) -> Rates:
+def measure_rates(kernel: str, largest_code: int, packing: Packing) -> Rates:
     """Measure the operations of tasks on synthetic genotypes, in some tens of milliseconds.
 
     `kernel` is one of `primo_scale.kernels.NAMES`; codes have a magnitude up to `largest_code`.
     """
     genotypes = choose_kernel(kernel, largest_code)
     planes = choose_kernel(kernel, LARGEST_BYTE)
-    packed = np.resize(np.arange(256, dtype=np.uint8), (_ROWS, _PEOPLE // 4))
-    table = np.tile(np.array([-1, 0, 0, 1], dtype=np.int8), (_ROWS, 1))
+    packed = np.resize(np.arange(256, dtype=np.uint8), (_ROWS, packing.width(_PEOPLE)))
+    table = np.tile(np.array([1, 0, 0, -1], dtype=np.int8), (_ROWS, 1))
+    decode_into, add_squared_norms = packing.decode_into, packing.add_squared_norms
     left, right = (spread_rows(_ROWS, _PEOPLE) for _ in range(2))
     codes, others = decode_into(left, packed, table), decode_into(right, packed[::-1], table)
     square, oblong = _ROWS * _ROWS * _PEOPLE, _ROWS * _COLUMNS * _PEOPLE
@@ -75,13 +76,15 @@ def bytes_read(work: Workload) -> int:
     A tile is read once for every tile that it is multiplied with.
     """
     plan, height = work.plan, work.chunk_shape[0]
-    rows = -(-plan.layout.n_variants // height) if work.may_clip else 0
-    for block in range(plan.layout.n_blocks):
+    rows = -(-work.n_variants // height) if work.may_clip else 0
+    for size in work.variants or ():
+        rows += 2 * (-(-size // height) + 1)  # for the norms, and for the sums
+    for block in range(plan.layout.n_blocks if work.variants is None else 0):
         tiles = [plan.variants(block, tile) for tile in range(plan.n_tiles(block))]
         touched = sum((tile.stop - 1) // height - tile.start // height + 1 for tile in tiles)
         rows += touched * len(tiles)
     people = -(-plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
-    return rows * height * people // 4
+    return rows * height * work.packing.width(people)
 
 
 def core_seconds(work: Workload, rates: Rates) -> float:
@@ -101,7 +104,10 @@ def core_seconds(work: Workload, rates: Rates) -> float:
     # A tile is decoded once for every tile that it is multiplied with.
     decoded = sum(size * plan.n_tiles(block) for block, size in enumerate(plan.layout.sizes))
     a_person += decoded * rates.decoding
-    if work.may_clip:
+    if work.variants is not None:  # mapped for the norms, and for the sums
+        pairs = zip(work.variants, plan.layout.sizes, strict=True)
+        a_person += 2 * sum(d * (m * rates.beside + rates.decoding) for d, m in pairs)
+    elif work.may_clip:
         a_person += plan.layout.n_variants * rates.norms
     return plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
 

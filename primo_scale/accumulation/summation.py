@@ -76,7 +76,7 @@ def _run_remaining(
         on_progress(done, total)
         reduction.add(task)
 
-    # Off-diagonal tiles do not depend on row tasks, unless row tasks clip genotype rows.
-    free = [] if partials.may_clip else [task for task in tiles if not task.on_diagonal]
-    bound = tiles if partials.may_clip else [task for task in tiles if task.on_diagonal]
+    # Off-diagonal tiles do not depend on row tasks, unless row tasks scale genotype rows.
+    free = [] if partials.scales_rows else [task for task in tiles if not task.on_diagonal]
+    bound = tiles if partials.scales_rows else [task for task in tiles if task.on_diagonal]
     run_tasks(partials, Order(rows, free, bound), count)

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulation.plan import Plan
-from primo_scale.accumulation.tasks import VARIANTS_PER_NORM_PASS
+from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.kernels.choice import kernel_named
+from primo_scale.kernels.linear_map import PEOPLE_MAPPED
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
 from primo_scale.outcomes.store import CHUNK_BYTES
 
@@ -40,6 +41,19 @@ class Workload:
     may_clip: bool  # whether genotype rows can exceed their bounds, so that norms are computed
     multiplier_columns: int  # row multipliers per person: one for each block with its own bound
     subsampled: bool  # whether X'X is summed over a subsample of the people
+    # Number of variants in each block if the columns of X are LD components, else None.
+    variants: tuple[int, ...] | None = None
+    packing: Packing = HARD_CALLS  # of the genotype store
+
+    @property
+    def n_variants(self) -> int:
+        """Number of variants of the genotypes."""
+        return self.plan.layout.n_variants if self.variants is None else sum(self.variants)
+
+    @property
+    def height(self) -> int:
+        """Number of variants that the largest tile is computed from."""
+        return self.side if self.variants is None else max(self.variants)
 
     @property
     def rows(self) -> int:
@@ -48,7 +62,7 @@ class Workload:
 
     @property
     def side(self) -> int:
-        """Number of variants along a side of the largest tile."""
+        """Number of columns of X along a side of the largest tile."""
         return min(self.plan.tile, max(self.plan.layout.sizes))
 
     def upper_tiles(self, block: int) -> int:
@@ -63,7 +77,7 @@ class Workload:
 
 def worker_bytes(work: Workload) -> int:
     """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
-    table = _PER_VARIANT * work.plan.layout.n_variants
+    table = _PER_VARIANT * work.n_variants
     kernel = kernel_named(work.kernel, work.largest_code)
     return _WORKER_BASE + kernel.library_bytes + table + task_bytes(work)
 
@@ -79,7 +93,7 @@ def client_bytes(work: Workload, *, tasks: int, reduction: int) -> int:
     `reduction` is the result of `accumulation.reduction.reduction_bytes`.
     """
     most = max(reduction, committed_bytes(work))
-    return _PER_VARIANT * work.plan.layout.n_variants + _PER_TASK * tasks + most
+    return _PER_VARIANT * work.n_variants + _PER_TASK * tasks + most
 
 
 def tile_task_bytes(work: Workload) -> int:
@@ -98,7 +112,10 @@ def _row_task(work: Workload) -> int:
     column = work.rows * _INT64
     norms, multipliers = blocks * column, work.multiplier_columns * column
     reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
-    measuring = 2 * read_bytes(work, VARIANTS_PER_NORM_PASS) + work.rows * _INT32
+    if work.variants is None:
+        measuring = 2 * read_bytes(work, work.packing.chunk_shape[0]) + work.rows * _INT32
+    else:
+        measuring = read_bytes(work, work.height) + _codes(work) + work.rows * _INT32
     # For every block: its norm, its multiplier before and after stacking, the remaining norm, and
     # the product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
@@ -147,11 +164,11 @@ def read_bytes(work: Workload, variants: int) -> int:
     a tile need not.
     """
     height, width = work.chunk_shape
-    variants = min(variants, work.plan.layout.n_variants)
-    down = min(-(-variants // height) + 1, -(-work.plan.layout.n_variants // height))
+    variants = min(variants, work.n_variants)
+    down = min(-(-variants // height) + 1, -(-work.n_variants // height))
     across = -(-work.rows // width) + (1 if work.plan.rows_per_read % width else 0)
     chunks = min(down * across, _CHUNKS_READ_AT_ONCE)
-    return variants * work.rows // 4 + chunks * height * width // 4
+    return variants * work.packing.width(work.rows) + chunks * height * work.packing.width(width)
 
 
 def _temporary_bytes(work: Workload, left: int, right: int, *, largest: int, same: bool) -> int:
@@ -190,8 +207,17 @@ def _task_beside_the_diagonal(work: Workload) -> int:
 
 
 def _codes(work: Workload) -> int:
-    """Return the bytes of a tile's decoded codes, and of those gathered of a subsample."""
-    return work.side * row_stride(work.rows) * (2 if work.subsampled else 1)
+    """Return the bytes of a tile's decoded codes, and of those gathered of a subsample.
+
+    Components are computed for 1,024 people at a time from transposed codes.
+    """
+    columns = work.side * (2 if work.subsampled else 1)
+    if work.variants is None:
+        return columns * row_stride(work.rows)
+    people, kernel = min(work.rows, PEOPLE_MAPPED), kernel_named(work.kernel, LARGEST_BYTE)
+    mapping = people * row_stride(work.height) + work.side * (people * _INT32 + work.height)
+    mapping += kernel.temporary_bytes(work.side, people, work.height, same=False)
+    return (columns + work.height) * row_stride(work.rows) + mapping
 
 
 def _gram(work: Workload) -> int:
@@ -202,18 +228,18 @@ def _gram(work: Workload) -> int:
 
 def _in_use(work: Workload, tiles: int) -> int:
     """Return the bytes of packed genotypes, of their subsample, and of the row multipliers."""
-    again = work.side * work.rows // 4 if work.subsampled else 0
+    again = work.side * work.packing.width(work.rows) if work.subsampled else 0
     return tiles * _held(work) + again + 4 * work.rows * _INT64
 
 
 def _held(work: Workload) -> int:
     """Return the bytes of a tile's packed genotypes; a view keeps its whole chunk in memory."""
     height, width = work.chunk_shape
-    return max(work.side * work.rows, height * width) // 4
+    return max(work.height * work.packing.width(work.rows), height * work.packing.width(width))
 
 
 def _reading(work: Workload, tiles: int) -> int:
     """Return the bytes of the packed genotypes of the next people, and of their multipliers."""
     chunk = min(work.multiplier_columns, MULTIPLIER_COLUMNS) * _INT32
-    packed = (tiles - 1) * _held(work) + read_bytes(work, work.side)
+    packed = (tiles - 1) * _held(work) + read_bytes(work, work.height)
     return packed + work.rows * (chunk + 4 * _INT64)

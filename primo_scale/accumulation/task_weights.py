@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.plan import Plan, RowTask, Task
+from primo_scale.genotypes.packings import HARD_CALLS, Packing
 
 if TYPE_CHECKING:
     from primo_scale.accumulation.partials import Partials
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 # Weight of a multiplication in an off-diagonal tile; in a diagonal tile, of which only half is
 # computed; of outcome planes with codes; and of outcome planes with themselves, only half computed.
 _BESIDE, _DIAGONAL, _OUTCOMES, _OUTCOME_GRAM = 10, 5, 23, 12
-# Weight per genotype. Reading is a quarter of a byte at `accumulation.speed.STORE_RATE`.
+# Weight per genotype. Reading a quarter of a byte is at `accumulation.speed.STORE_RATE`.
 _DECODING, _NORMS, _READING = 230, 400, 1100
 
 
@@ -41,11 +42,14 @@ class Scales:
     plan: Plan
     norms: bool  # whether row tasks compute the norms of the rows
     chunk_height: int  # variants in a chunk of the genotype store; only whole chunks are read
+    packing: Packing = HARD_CALLS  # of the genotype store
 
     @classmethod
     def of(cls, partials: Partials) -> Scales:
         """Return the parameters for the tasks of a store of partial sums."""
-        return cls(partials.plan, partials.may_clip, partials.attributes["chunk_height"])
+        packing = partials.inputs.open_genotypes().packing
+        height = partials.attributes["chunk_height"]
+        return cls(partials.plan, partials.may_clip, height, packing)
 
     def amount(self, tasks: Iterable[Task]) -> Amount:
         """Return the number and the total weight of some tasks."""
@@ -70,4 +74,4 @@ class Scales:
 
     def _reading(self, variants: slice) -> int:
         chunks = (variants.stop - 1) // self.chunk_height - variants.start // self.chunk_height + 1
-        return int(_READING * chunks * self.chunk_height)
+        return int(_READING * chunks * self.chunk_height * self.packing.width(4))

@@ -7,18 +7,17 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.genotype_options import genotypes_option
+from primo_scale.cli.option_groups import GENOTYPES, under
 from primo_scale.cli.options import (
-    GENOTYPES,
     budget_options,
     dry_run_option,
     encryption_option,
     execution_options,
-    genotypes_option,
     ledger_options,
     model_options,
     outcome_options,
     request_from,
-    under,
     work_dir_option,
 )
 

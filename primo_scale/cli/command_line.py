@@ -52,6 +52,8 @@ class _OneLineErrors(click.Command):
         """Run the command as a program."""
         words = args[0] if args else kwargs.get("args")
         words = sys.argv[1:] if words is None else words
+        # Of Zarr's concurrent writes to a full disk, one error is raised and reported.
+        logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         try:
             _refuse_other_encodings(words)
             return super().main(*args, **{**kwargs, "standalone_mode": False})

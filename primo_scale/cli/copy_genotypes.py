@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.options import genotypes_option
+from primo_scale.cli.genotype_options import genotypes_option
 
 
 @click.command(cls=ContractCommand)

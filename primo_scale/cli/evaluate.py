@@ -8,8 +8,10 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
-from primo_scale.cli.options import out_option, request_from, under
+from primo_scale.cli.genotype_options import SOURCE_OPTIONS
+from primo_scale.cli.option_groups import under
+from primo_scale.cli.option_types import FILE_PATH
+from primo_scale.cli.options import out_option, request_from
 
 
 @click.command(cls=ContractCommand)
@@ -26,13 +28,8 @@ from primo_scale.cli.options import out_option, request_from, under
 )
 @under(
     "People",
-    click.option(
-        "--bfile",
-        type=CommaSeparated(),
-        metavar="PREFIX[,PREFIX...]",
-        help="PLINK 1 fileset(s) of the people.",
-    ),
-    click.option("--genotypes", metavar="PATH|URL", help="Their store, in place of --bfile."),
+    *SOURCE_OPTIONS,
+    click.option("--genotypes", metavar="PATH|URL", help="A store, in place of files."),
     click.option(
         "--pheno",
         type=FILE_PATH,

@@ -7,15 +7,14 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.option_groups import PRIVACY, under
 from primo_scale.cli.options import (
-    PRIVACY,
     budget_options,
     encryption_option,
     ledger_options,
     out_option,
     release_options,
     request_from,
-    under,
     work_dir_option,
 )
 

@@ -12,6 +12,7 @@ from primo_scale.cli.command_line import ContractGroup
 COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
     "plan": "Check a release, and forecast its accuracy, time, memory and disk.",
+    "forecast": "Forecast the accuracy of releases from a public panel and numbers alone.",
     "ingest": "Pack the genotypes of PLINK 1 filesets into a store.",
     "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
     "finalize": "Pay, add noise once, solve every phenotype, and publish the weights.",

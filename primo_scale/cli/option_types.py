@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,16 +59,19 @@ class LocalPath(click.Path):
         """Return the path."""
         if "://" in str(value):
             self.fail(
-                f"{value} is an URL, and this is written to a disk (docs/object_storage.md says "
+                f"{value} is a URL, and this is written to a disk (docs/object_storage.md says "
                 "what object stores are for)", param, ctx,
             )  # fmt: skip
         return super().convert(value, param, ctx)
 
 
 class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.2
-    """``a,b,c`` as a tuple of strings."""
+    """``a,b,c`` as a tuple of strings, or of another kind of value."""
 
     name = "a,b,..."
+
+    def __init__(self, kind: Callable[[str], Any] = str) -> None:
+        self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Split at commas, and refuse empty parts."""
@@ -76,4 +80,7 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
         parts = tuple(part.strip() for part in str(value).split(","))
         if not all(parts):
             self.fail(f"{value!r} has an empty part", param, ctx)
-        return parts
+        try:
+            return tuple(map(self._kind, parts))
+        except ValueError:
+            self.fail(f"{value!r} has a part that is not a number", param, ctx)

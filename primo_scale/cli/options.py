@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
-from primo_scale.cli.command_line import HEADINGS
+from primo_scale.cli.genotype_options import selection_options, source_options
+from primo_scale.cli.option_groups import FILES, MODEL, PRIVACY, Decorator, together, under
 from primo_scale.cli.option_types import (
     DIRECTORY,
     FILE_PATH,
@@ -22,31 +22,7 @@ from primo_scale.cli.option_types import (
 from primo_scale.kernels import AUTOMATIC, NAMES
 from primo_scale.methods.estimators import SHRINKAGES
 
-Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
 Part = TypeVar("Part", bound=AttrsInstance)
-
-GENOTYPES, MODEL = "Genotypes", "Model and method"
-PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
-"""Headings of --help."""
-
-
-def under(heading: str, *options: Decorator) -> Decorator:
-    """Return a decorator that adds all `options`, listed in --help under a heading."""
-
-    def add(command: Command) -> Command:
-        before = len(vars(command).get("__click_params__", ()))
-        command = together(*options)(command)
-        for parameter in vars(command)["__click_params__"][before:]:
-            HEADINGS[parameter] = heading
-        return command
-
-    return add
-
-
-def together(*options: Decorator) -> Decorator:
-    """Return a decorator that adds all `options`, listed in --help in the order given."""
-    return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
 def neighbour_options(*also: str) -> Decorator:
@@ -71,14 +47,6 @@ def neighbour_options(*also: str) -> Decorator:
     )
 
 
-genotypes_option = click.option(
-    "--genotypes",
-    required=True,
-    metavar="PATH|URL",
-    help="Store written by ingest: a path or an URL.",
-)
-
-
 def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
     """Return a request, or a part of one, from the options that have the names of its fields.
 
@@ -94,32 +62,6 @@ def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
     return kind(**values)
 
 
-bfile_option = under(
-    GENOTYPES,
-    click.option(
-        "--bfile",
-        type=CommaSeparated(),
-        required=True,
-        metavar="PREFIX[,PREFIX...]",
-        help="PLINK 1 fileset(s): PREFIX.bed, .bim and .fam; several are joined (chromosomes).",
-    ),
-)
-
-selection_options = under(
-    GENOTYPES,
-    click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
-    click.option("--remove", type=FILE_PATH, help="All but these people."),
-    click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
-    click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
-    click.option(
-        "--chr",
-        "chromosomes",
-        metavar="LIST",
-        help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
-        "Y and MT cannot take part).",
-    ),
-)
-
 outcome_options = under(
     "Phenotypes and covariates",
     click.option(
@@ -133,7 +75,12 @@ outcome_options = under(
     click.option(
         "--pheno-name",
         type=CommaSeparated(),
-        help="Only these phenotypes (default: every column).",
+        help="Only these phenotypes, such as BMI,lipid_* (default: every column).",
+    ),
+    click.option(
+        "--covar-name",
+        type=CommaSeparated(),
+        help="Only these covariates, such as age,PC? (default: every column).",
     ),
     click.option(
         "--pheno-bounds",
@@ -151,20 +98,52 @@ outcome_options = under(
         type=FILE_PATH,
         help="Public bounds of the covariates: a table of name, lower, upper.",
     ),
+    click.option(
+        "--pc-loadings",
+        type=FILE_PATH,
+        metavar="PREFIX.eigenvec.allele",
+        help="Loadings of a public panel (plink2 --pca allele-wts --freq counts): the principal "
+        "components of each person are covariates, at no cost in privacy.",
+    ),
 )
 
-_model_options = under(
+ref_freq_option = under(
     MODEL,
     click.option(
         "--ref-freq",
         type=FILE_PATH,
         help="Public allele frequencies (plink2 --freq of a reference panel).",
     ),
+)
+
+_model_options = under(
+    MODEL,
+    ref_freq_option,
     click.option(
         "--ld-blocks",
         metavar="window:N|FILE",
         help="LD blocks of at most N variants, or a table of chrom start end "
-        "(default: one dense block).",
+        "(default: those of --ld-panel, or one dense block).",
+    ),
+    click.option(
+        "--ld-panel",
+        type=Path,
+        metavar="PREFIX",
+        help="PLINK 1 fileset of public people, whose linkage disequilibrium reduces the noise "
+        "(docs/maths/ld-components.md).",
+    ),
+    click.option(
+        "--ld-components/--no-ld-components",
+        default=True,
+        show_default=True,
+        help="Sum LD components of the panel in place of variants.",
+    ),
+    click.option(
+        "--genetic-factors",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="Public guess of the number of genetic factors that the phenotypes share, for which "
+        "LD components are chosen (docs/maths/genetic-factors.md).",
     ),
     click.option(
         "--row-norm",
@@ -188,6 +167,13 @@ _privacy_options = under(
         type=click.IntRange(min=1),
         metavar="N",
         help="Sum X'X over a secret random N people (method sub-samp-reuse-cov).",
+    ),
+    click.option(
+        "--hold-out",
+        type=Number(min=0, max=0.5, min_open=True),
+        metavar="SHARE",
+        help="Leave this share of the people, chosen at random, out of all sums, and measure the "
+        "weights with them, under the same epsilon and delta: R^2 with an interval, and slope.",
     ),
     click.option(
         "--non-private",
@@ -244,9 +230,17 @@ _method_options = under(
         "(default: 0.05).",
     ),
     click.option(
+        "--prior-weights",
+        multiple=True,
+        metavar="[PHENOTYPE=]FILE",
+        help="Public score to build on, of every phenotype or of one: a PGS Catalog file, a "
+        "release, or its weights.tsv.gz; may be repeated. A useless one costs next to nothing.",
+    ),
+    click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
-        help="Shrinkage of noisy weights, where the method allows a choice (default: known-noise).",
+        help="Shrinkage of noisy weights, where the method allows a choice (default: known-noise, "
+        "or point-normal with LD components).",
     ),
 )
 
@@ -263,6 +257,12 @@ _output_options = under(
         is_flag=True,
         help="Publish summary statistics too (GWAS-SSF): effect, standard error and p-value of "
         "each variant alone, at no further cost. Needs --ref-freq.",
+    ),
+    click.option(
+        "--calibrate",
+        is_flag=True,
+        help="Multiply the weights of each phenotype by the slope that --hold-out measures, if "
+        "its interval is above 0.",
     ),
     click.option(
         "--genome-build",
@@ -367,7 +367,7 @@ def out_option(help_text: str) -> Decorator:
 
 
 whole_release_options = together(
-    bfile_option,
+    source_options,
     outcome_options,
     budget_options,
     out_option("The release directory to publish."),

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import click
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.option_groups import PRIVACY, under
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
-from primo_scale.cli.options import (
-    PRIVACY,
-    ledger_options,
-    out_option,
-    request_from,
-    under,
-    work_dir_option,
-)
+from primo_scale.cli.options import ledger_options, out_option, request_from, work_dir_option
 
 _columns_options = under(
     "Columns and people",
@@ -32,7 +25,7 @@ _columns_options = under(
     click.option("--pheno-name", type=CommaSeparated(), help="Only these columns."),
     click.option(
         "--genotypes",
-        type=click.Path(path_type=Path),
+        metavar="PATH|URL",
         help="Genotype store whose variants are the columns, in place of --pheno.",
     ),
 )

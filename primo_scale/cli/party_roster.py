@@ -13,8 +13,8 @@ from primo_scale.cli.option_types import FILE_PATH
 @click.command(cls=ContractCommand)
 @click.option(
     "--people",
-    type=click.Path(exists=True, path_type=Path),
     required=True,
+    metavar="PATH|URL",
     help="Phenotype table or genotype store of this party, for the IIDs.",
 )
 @click.option(
@@ -30,7 +30,7 @@ from primo_scale.cli.option_types import FILE_PATH
     help="Roster of another party: only people of all rosters are kept. Repeatable.",
 )
 @click.option("--out", type=FILE_PATH, required=True, help="Roster to write. PRIVATE.")
-def main(people: Path, party_key: Path, shared_with: tuple[Path, ...], out: Path) -> None:
+def main(people: str, party_key: Path, shared_with: tuple[Path, ...], out: Path) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 
     Each party writes its own roster and gives it to the others. Then each one intersects all of

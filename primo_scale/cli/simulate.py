@@ -77,7 +77,8 @@ def main(**options: Any) -> None:
     the bounds files that a release needs and the true effects. The same options give the same
     files, byte for byte: nobody in them is real, so there is nothing for randomness to protect.
     """
+    from primo_scale.run.progress import count_bar
     from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-    n_variants = simulate(SimulatedCohort(**options))
+    n_variants = simulate(SimulatedCohort(**options), count_bar)
     click.echo(f"{options['out']}: {options['samples']} simulated people, {n_variants} variants")

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 from scipy.stats import rankdata
 
 from primo_scale.evaluation.accuracy import NORMAL_QUANTILE, Estimate, Floats
@@ -19,7 +18,8 @@ class Discrimination:
 
     n_cases: int
     auc: Estimate
-    liability_r2: Estimate | None  # None without a prevalence
+    # R^2 of the liability (`primo_scale.privacy.liability_scale`); None without a prevalence.
+    liability_r2: Estimate | None
 
 
 def area_under_curve(is_case: npt.NDArray[np.bool_], score: Floats) -> Estimate:
@@ -38,20 +38,3 @@ def area_under_curve(is_case: npt.NDArray[np.bool_], score: Floats) -> Estimate:
     variance = of_cases.var(ddof=1) / n_cases + of_controls.var(ddof=1) / n_controls
     half = NORMAL_QUANTILE * math.sqrt(variance)
     return Estimate(area, max(area - half, 0.0), min(area + half, 1.0))
-
-
-def liability_r2(observed: Estimate, case_share: float, prevalence: float) -> Estimate:
-    """Return R^2 of the liability from R^2 of the 0/1 phenotype (Lee et al. 2012, equation 15).
-
-    It corrects for the share of cases in the sample. If that equals the prevalence in the
-    population, it is the scale of Dempster and Lerner (1950). The function increases, so it also
-    maps the ends of the interval.
-    """
-    threshold = -ndtri(prevalence)
-    density = math.exp(-(threshold**2) / 2) / math.sqrt(2 * math.pi)
-    mean_of_cases = density / prevalence  # of the liability
-    excess = mean_of_cases * (case_share - prevalence) / (1 - prevalence)
-    theta = excess * (excess - threshold)
-    scale = (prevalence * (1 - prevalence) / density) ** 2 / (case_share * (1 - case_share))
-    ends = (observed.value, observed.lower, observed.upper)
-    return Estimate(*(float(r2 * scale / (1 + r2 * theta * scale)) for r2 in ends))

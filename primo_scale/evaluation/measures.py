@@ -16,7 +16,8 @@ from primo_scale.evaluation.accuracy import (
     decile_means,
     squared_correlation,
 )
-from primo_scale.evaluation.binary_traits import Discrimination, area_under_curve, liability_r2
+from primo_scale.evaluation.binary_traits import Discrimination, area_under_curve
+from primo_scale.privacy.liability_scale import liability_r2
 
 LEAST_PEOPLE = 30
 """Smallest number of people, and of cases and of controls, that a result is computed for."""
@@ -72,7 +73,11 @@ def measure(sample: Sample, prevalence: float | None) -> Measures | None:
     discrimination = None
     if is_binary:
         is_case = sample.phenotype == codes[1]
-        liability = None if prevalence is None else liability_r2(r2, is_case.mean(), prevalence)
+        liability = None
+        if prevalence is not None:
+            ends = (r2.value, r2.lower, r2.upper)
+            share = float(is_case.mean())
+            liability = Estimate(*(liability_r2(each, share, prevalence) for each in ends))
         area = area_under_curve(is_case, sample.score)
         discrimination = Discrimination(int(is_case.sum()), area, liability)
     offset = 0.0 if sample.offset is None else sample.offset

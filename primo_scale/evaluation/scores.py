@@ -2,32 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
-from primo_scale.genotypes.dosage import COPIES_OF_A1, MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
-from primo_scale.genotypes.source import open_source
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
+from primo_scale.genotypes.source import SourceFiles, open_source
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
 from primo_scale.interruption import check
-from primo_scale.kernels.packed import (
-    GENOTYPES_PER_BYTE,
-    PackedGenotypes,
-    count_genotypes,
-    packed_width,
-)
 from primo_scale.storage.locations import Location
 
-_VARIANTS_PER_READ = 1024
+_VARIANTS_PER_READ = 1024  # of hard calls, and a quarter of it of dosages
 _PEOPLE_PER_BATCH = 1 << 11  # whose dosages of one read are 16 MiB; a multiple of 4
 
 
@@ -37,8 +33,9 @@ class Genotypes:
 
     samples: SampleTable
     variants: VariantTable
-    read: Callable[[Index], PackedGenotypes]  # of increasing positions of variants
-    variants_per_read: int = _VARIANTS_PER_READ
+    read: Callable[[Index], PackedBytes]  # of increasing positions of variants
+    packing: Packing
+    variants_per_read: int
 
 
 @dataclass(frozen=True)
@@ -73,37 +70,62 @@ class MatchedWeights:
     counts: MatchCounts
 
 
-def open_filesets(prefixes: Sequence[Path]) -> Genotypes:
-    """Open PLINK 1 filesets of the same people."""
-    source = open_source(prefixes)
-    everybody = np.arange(len(source.samples))
+def open_files(files: SourceFiles) -> Genotypes:
+    """Open genotype files of the same people."""
+    source = open_source(files)
+    everybody, packing = np.arange(len(source.samples)), files.packing
 
-    def read(variants: Index) -> PackedGenotypes:
-        result = np.empty((len(variants), packed_width(len(everybody))), dtype=np.uint8)
+    def read(variants: Index) -> PackedBytes:
+        result = np.empty((len(variants), packing.width(len(everybody))), dtype=np.uint8)
         source.read_into(result, variants, everybody)
         return result
 
-    return Genotypes(source.samples, source.variants, read)
+    at_a_time = _VARIANTS_PER_READ // packing.width(4)
+    return Genotypes(source.samples, source.variants, read, packing, at_a_time)
 
 
 def open_store(location: Location) -> Genotypes:
     """Open a genotype store."""
     store = open_genotype_store(location)
 
-    def read(variants: Index) -> PackedGenotypes:
-        first, last = int(variants[0]), int(variants[-1])
-        return store.read_packed(slice(first, last + 1), slice(None))[variants - first]
+    def read(variants: Index) -> PackedBytes:
+        return _read_run(store, variants, slice(None))
 
-    return Genotypes(store.samples, store.variants, read, store.chunk_shape[0])
+    return Genotypes(store.samples, store.variants, read, store.packing, store.chunk_shape[0])
 
 
-def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
+def people_of_store(store: GenotypeStore, samples: slice, people: Index) -> Genotypes:
+    """Return the genotypes of some people of a store.
+
+    `samples` is a chunk of people, and `people` are positions in it.
+    """
+
+    def read(variants: Index) -> PackedBytes:
+        return store.packing.select(_read_run(store, variants, samples), people)
+
+    table = store.samples.select(samples.start + people)
+    return Genotypes(table, store.variants, read, store.packing, store.chunk_shape[0])
+
+
+def _read_run(store: GenotypeStore, variants: Index, samples: slice) -> PackedBytes:
+    """Return the genotypes at increasing positions of variants; a whole run is not copied."""
+    first, last = int(variants[0]), int(variants[-1])
+    packed = store.read_packed(slice(first, last + 1), samples)
+    return packed if len(packed) == len(variants) else packed[variants - first]
+
+
+def match_weights(
+    file: ScoringFile, variants: VariantTable, *, may_be_wider: bool = False
+) -> MatchedWeights:
     """Find the variants of a scoring file by ID and alleles, in either order and on either strand.
+
+    `may_be_wider` permits a score with many variants that the genotypes lack.
 
     Raises
     ------
     InputError
-        Two variants of one side match the same variant of the other, or less than 10% match.
+        Two variants of one side match the same variant of the other, or less than 10% of the
+        score match; if it may be wider, less than 10% of the score and of the genotypes.
     """
     keys = pd.DataFrame({"ID": _keys(variants, by_position=file.by_position)})
     keys = keys.assign(variant=np.arange(len(variants))).query("ID != '.'")
@@ -126,7 +148,8 @@ def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
         mismatched=pairs["row"].nunique() - len(matched),
         absent=len(file.variants) - pairs["row"].nunique(),
     )
-    _refuse_few_matches(file.path, counts)
+    expected = min(counts.total, len(variants)) if may_be_wider else counts.total
+    _refuse_few_matches(file.path, counts, expected)
     weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
     constant = -2 * weights[swapped].sum(axis=0)
     return MatchedWeights(found, weights, constant, _centres(file, variants.select(found)), counts)
@@ -135,32 +158,44 @@ def match_weights(file: ScoringFile, variants: VariantTable) -> MatchedWeights:
 def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
     """Return the scores of all people, shape (people, l).
 
-    Memory is that of one chunk of packed genotypes, a batch of dosages, and the result.
+    Memory is that of one chunk of packed genotypes, a batch of dosages, and the result. Products
+    are of whole steps of a dosage, so that sums of small integers are exact in any order.
     """
-    n_people = len(genotypes.samples)
-    scores = np.tile(weights.constant, (n_people, 1))
+    per_copy = genotypes.packing.steps
+    sums = np.zeros((len(genotypes.samples), weights.per_allele1.shape[1]))
     for part in _chunks(weights.variants, genotypes.variants_per_read):
         check()
         packed = genotypes.read(weights.variants[part])
         centre = weights.centre[part]
-        centre = np.where(np.isnan(centre), _means(packed, n_people), centre)
-        for start in range(0, n_people, _PEOPLE_PER_BATCH):
-            stop = min(start + _PEOPLE_PER_BATCH, n_people)
-            columns = slice(start // GENOTYPES_PER_BYTE, packed_width(stop))
-            codes = decode_dosages(np.ascontiguousarray(packed[:, columns]), stop - start)
-            dosages = codes.astype(np.float64)
-            variants, people = np.nonzero(codes == MISSING_DOSAGE)
-            dosages[variants, people] = centre[variants]
-            scores[start:stop] += dosages.T @ weights.per_allele1[part]
-    return scores
+        if np.isnan(centre).any():
+            centre = np.where(np.isnan(centre), _means(genotypes, packed), centre)
+        for batch, steps in _batches(genotypes, packed):
+            dosages = steps.astype(np.float64)
+            variants, people = np.nonzero(steps == MISSING_DOSAGE)
+            dosages[variants, people] = per_copy * centre[variants]
+            sums[batch] += dosages.T @ weights.per_allele1[part]
+    return np.asarray(weights.constant + sums / per_copy)
 
 
-def _means(packed: PackedGenotypes, n_people: int) -> Floats:
+def _means(genotypes: Genotypes, packed: PackedBytes) -> Floats:
     """Return the mean dosage of allele 1 of each variant, 0 without a call."""
-    counts = count_genotypes(packed, n_people)
-    called = COPIES_OF_A1 != MISSING_DOSAGE
-    n_called = counts[:, called].sum(axis=1)
-    return np.asarray(counts[:, called] @ COPIES_OF_A1[called] / np.maximum(n_called, 1))
+    total, called = np.zeros(len(packed), np.int64), np.zeros(len(packed), np.int64)
+    for _, steps in _batches(genotypes, packed):
+        known = steps != MISSING_DOSAGE
+        total += np.where(known, steps, 0).sum(axis=1)
+        called += known.sum(axis=1)
+    return np.asarray(total / (genotypes.packing.steps * np.maximum(called, 1)))
+
+
+def _batches(
+    genotypes: Genotypes, packed: PackedBytes
+) -> Iterator[tuple[slice, npt.NDArray[np.signedinteger[Any]]]]:
+    """Yield some people at a time, and the steps of their dosages."""
+    n_people, packing = len(genotypes.samples), genotypes.packing
+    for start in range(0, n_people, _PEOPLE_PER_BATCH):
+        stop = min(start + _PEOPLE_PER_BATCH, n_people)
+        part = np.ascontiguousarray(packed[:, packing.width(start) : packing.width(stop)])
+        yield slice(start, stop), packing.steps_or_missing(part, stop - start)
 
 
 def _chunks(variants: Index, size: int) -> Iterator[slice]:
@@ -187,13 +222,13 @@ def _refuse_two_matches(path: Path, matched: pd.DataFrame) -> None:
         )
 
 
-def _refuse_few_matches(path: Path, counts: MatchCounts) -> None:
-    if counts.matched < max(1, LEAST_MATCHED * counts.total):
+def _refuse_few_matches(path: Path, counts: MatchCounts, expected: int) -> None:
+    if counts.matched < max(1, LEAST_MATCHED * expected):
         raise InputError(
             f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
             f"{counts.absent} are absent and {counts.mismatched} have other alleles",
             where=path,
-            limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+            limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
             remedy="Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)",
         )
 

@@ -15,13 +15,14 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
+from primo_scale.genotypes.genome_build import build_name
 from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import Release, open_release
 from primo_scale.publication.verify import verify
 from primo_scale.publication.weights import NAMED_COLUMNS
 
 _ALLELES = ["effect_allele", "other_allele"]
-_TRAIT = "#trait_reported="
+_TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +35,16 @@ class ScoringFile:
     phenotypes: tuple[str | None, ...]
     per_allele: Floats  # weight of one copy of the effect allele, shape (variants, l)
     by_position: bool = False  # whether the column ID contains CHROMOSOME:POSITION
+    build: str | None = None  # genome build of the positions, if the header of the file names it
+    pgs_id: str | None = None  # identifier of the score in the header of a PGS Catalog file
     release: Release | None = None
     # Codes of controls and cases of the binary phenotypes of a release.
     codes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def weights_path(self) -> Path:
+        """File with the weights: `path`, or a file of the release there."""
+        return self.path if self.release is None else self.path / WEIGHTS_FILE
 
     @property
     def centres(self) -> Path | None:
@@ -44,8 +52,8 @@ class ScoringFile:
         return None if self.release is None else self.release.directory / CENTRE_FILE
 
 
-def read_scoring_file(path: Path, wanted: Collection[str]) -> ScoringFile:
-    """Read the weights of the `wanted` phenotypes.
+def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile:
+    """Read the weights of the `wanted` phenotypes, or of all if it is None.
 
     A directory is a release, which is verified. A PGS Catalog file has one score. It belongs to the
     wanted phenotype that its header reports as the trait, or to none.
@@ -68,7 +76,7 @@ def read_scoring_file(path: Path, wanted: Collection[str]) -> ScoringFile:
         return _read_weights(path, names[NAMED_COLUMNS:], wanted)
 
 
-def _read_release(directory: Path, wanted: Collection[str]) -> ScoringFile:
+def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFile:
     release, verdict = open_release(directory), verify(directory)
     if not verdict.ok:
         problem = verdict.problems[0]
@@ -83,9 +91,11 @@ def _read_release(directory: Path, wanted: Collection[str]) -> ScoringFile:
     return replace(file, path=directory, release=release, codes=codes)
 
 
-def _read_weights(path: Path, names: Collection[str], wanted: Collection[str]) -> ScoringFile:
-    chosen = [name for name in names if name in wanted]
-    if not chosen:
+def _read_weights(
+    path: Path, names: Collection[str], wanted: Collection[str] | None
+) -> ScoringFile:
+    chosen = [name for name in names if wanted is None or name in wanted]
+    if wanted is not None and not chosen:
         raise InputError(
             "has no score of a phenotype of --pheno",
             where=path,
@@ -98,16 +108,27 @@ def _read_weights(path: Path, names: Collection[str], wanted: Collection[str]) -
 
 
 def _read_catalog(
-    path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str]
+    path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str] | None
 ) -> ScoringFile:
     by_position = "rsID" not in names
     place = ["chr_name", "chr_position"] if by_position else ["rsID"]
     table = _read_table(path, [*place, *_ALLELES, "effect_weight"], len(comments))
     table["ID"] = table[place[0]] + ":" + table[place[1]] if by_position else table[place[0]]
-    trait = [line.removeprefix(_TRAIT).strip() for line in comments if line.startswith(_TRAIT)]
-    phenotype = {name.replace("=", "_"): name for name in wanted}.get("".join(trait))
-    weights = _numbers(table[["effect_weight"]], path)
-    return ScoringFile(path, table[["ID", *_ALLELES]], (phenotype,), weights, by_position)
+    trait, build, pgs_id = (_header_value(comments, name) for name in (_TRAIT, _BUILD, _PGS_ID))
+    phenotype = {name.replace("=", "_"): name for name in wanted or ()}.get(trait)
+    return ScoringFile(
+        path,
+        table[["ID", *_ALLELES]],
+        (phenotype,),
+        _numbers(table[["effect_weight"]], path),
+        by_position,
+        build=build_name(build),
+        pgs_id=pgs_id or None,
+    )
+
+
+def _header_value(comments: Sequence[str], name: str) -> str:
+    return "".join(line.removeprefix(name).strip() for line in comments if line.startswith(name))
 
 
 def _read_table(path: Path, columns: list[str], n_comments: int = 0) -> pd.DataFrame:
@@ -126,8 +147,11 @@ def _comments(path: Path) -> list[str]:
 
 def _numbers(table: pd.DataFrame, path: Path) -> Floats:
     values = table.to_numpy(np.float64)
-    if not np.isfinite(values).all():
-        raise InputError("has a weight that is not finite", where=path)
+    bad = int((~np.isfinite(values)).any(axis=1).sum())
+    if bad:
+        raise InputError(
+            f"{bad} of {len(values)} variants have a weight that is no finite number", where=path
+        )
     return values
 
 

@@ -97,6 +97,24 @@ def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2*
     return _root(factor * n_phenotypes * unit**2)
 
 
+def held_out_counts(n_phenotypes: int) -> float:
+    """Return the sensitivity of counts of people by their score, for every phenotype.
+
+    One person moves from one count to another for each phenotype: replace-one.
+    Source: docs/maths/hold-out.md, Theorem 2.
+    """
+    return _root(2 * n_phenotypes)
+
+
+def held_out_gram(n_phenotypes: int, row_norm: int) -> float:
+    """Return the sensitivity of one Gram matrix (svec) for each phenotype, all together.
+
+    The row of a person and a phenotype has a squared norm of at most `row_norm`: replace-one.
+    Source: docs/maths/hold-out.md, Theorem 2.
+    """
+    return _root(2 * n_phenotypes * row_norm**2)
+
+
 def stacked(row_norm: int, split: float) -> float:
     """Return the replace-one sensitivity of the Gram matrix of ``(x, k z)``.
 

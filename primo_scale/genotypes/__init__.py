@@ -1,1 +1,1 @@
-"""PLINK 1 filesets, the packed genotype store and the public coding of genotypes."""
+"""Genotype files, the packed genotype store and the public coding of genotypes."""

@@ -8,6 +8,7 @@ scores.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -108,3 +109,12 @@ def _expand(part: str) -> Iterator[str]:
         yield part  # the caller refuses it
         return
     yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))
+
+
+def runs_of(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
+    """Return the half-open index ranges of equal neighbours."""
+    if not len(values):
+        return []
+    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
+    edges = [0, *(int(c) for c in changes), len(values)]
+    return list(itertools.pairwise(edges))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -126,6 +127,7 @@ def uninformative_coding(n_variants: int) -> GenotypeCoding:
     )
 
 
+@lru_cache(maxsize=1)
 def reference_coding(matched: MatchedFrequencies) -> GenotypeCoding:
     """Return the coding that centres and scales by the allele frequencies p of a public panel.
 
@@ -155,13 +157,13 @@ def default_row_norm(coding: GenotypeCoding) -> int:
     """Return the default public bound N_x on the squared norm of a row of genotype codes.
 
     Without frequencies it is the largest possible norm, so that no row is clipped. With frequencies
-    it is ``(1.1 + 4 / sqrt(d)) V``, which leaves about 99% of real rows unclipped (see
-    docs/maths/clipping-and-integers.md). The constant and the covariates are outcome columns and
-    not part of the row.
+    it is ``(1 + 1 / sqrt(d)) V``, near the mean norm: a looser bound needs more noise than it saves
+    clipping (``python -m experiments.row_norm``; docs/maths/clipping-and-integers.md). The constant
+    and the covariates are outcome columns and not part of the row.
     """
     if coding.unit == 1:
         return coding.max_squared_norm
-    typical = (1.1 + 4 / math.sqrt(coding.n_variants)) * coding.variance
+    typical = (1 + 1 / math.sqrt(coding.n_variants)) * coding.variance
     return min(math.ceil(typical), coding.max_squared_norm)
 
 

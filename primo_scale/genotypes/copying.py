@@ -15,7 +15,7 @@ import numpy as np
 
 from primo_scale import interruption
 from primo_scale.errors import InputError
-from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.storage.chunks import chunk_name, crc32c_of_chunk, read_block
 from primo_scale.storage.groups import array_of, is_complete, open_group
 from primo_scale.storage.locations import Location
@@ -41,12 +41,13 @@ def copy_genotypes(
         The destination holds another store; or an object that was read back differs, in which case
         it is deleted, so that the same call copies it again.
     """
-    if is_complete(destination, KIND):
+    kind = source.packing.kind
+    if is_complete(destination, kind):
         return _if_same(open_genotype_store(destination), source)
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    checksums = array_of(open_group(source.path, KIND), "chunk_crc32c")
+    checksums = array_of(open_group(source.path, kind), "chunk_crc32c")
     table = read_block(checksums, (slice(None), slice(None)))
     recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
     every, present = set(keys), set(there.all_keys())

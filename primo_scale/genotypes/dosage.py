@@ -1,4 +1,4 @@
-"""Dosages of a genotype store as int8 copies of A1, decoded on demand."""
+"""Genotypes of a store as copies of A1, decoded on demand."""
 
 from __future__ import annotations
 
@@ -9,21 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.packings import HARD_CALLS, MISSING_DOSAGE
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.kernels.packed import PackedGenotypes, decode
 from primo_scale.storage.locations import parse_location
 
 if TYPE_CHECKING:
     import xarray
-
-MISSING_DOSAGE = -1
-# Copies of A1 (.bim column 5) of the raw values 0 hom A1, 1 missing, 2 het, 3 hom A2.
-COPIES_OF_A1 = np.array([2, MISSING_DOSAGE, 1, 0], dtype=np.int8)
-
-
-def decode_dosages(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int8]:
-    """Decode packed genotypes (v, ceil(n / 4)) to copies of A1, int8 (v, n); -1 where missing."""
-    return decode(packed, np.tile(COPIES_OF_A1, (len(packed), 1)), n_samples)
 
 
 def open_genotypes(path: str | Path) -> xarray.DataArray:
@@ -37,8 +28,9 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     Returns
     -------
     xarray.DataArray of int8, dims (variant, sample), Dask-backed
-        Copies of A1 (.bim column 5); -1 where missing. The coordinates are ``variant`` (ID),
-        ``chrom``, ``pos``, ``a1``, ``a2``, ``sample`` (IID) and ``fid``. All of it is private.
+        Copies of A1 (.bim column 5); -1 where missing. Those of a store of dosages are float32. The
+        coordinates are ``variant`` (ID), ``chrom``, ``pos``, ``a1``, ``a2``, ``sample`` (IID) and
+        ``fid``. All of it is private.
 
     Raises
     ------
@@ -50,12 +42,13 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
 
     store = open_genotype_store(parse_location(path))
     shape = (store.n_variants, store.n_samples)
+    dtype = np.dtype(np.int8 if store.packing is HARD_CALLS else np.float32)
     blocks = dask.array.map_blocks(
         _read_block,
         str(store.path.resolve()),
         chunks=dask.array.core.normalize_chunks(store.chunk_shape, shape),
-        dtype=np.int8,
-        meta=np.empty((0, 0), dtype=np.int8),
+        dtype=dtype,
+        meta=np.empty((0, 0), dtype=dtype),
         # Other users of a cluster can see task names. A random name reveals no content.
         name=f"open-genotypes-{uuid.uuid4().hex}",
     )
@@ -76,7 +69,12 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     )
 
 
-def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8]:
+def _read_block(path: str, block_info: Any) -> npt.NDArray[np.int8 | np.float32]:
     variants, samples = (slice(*bounds) for bounds in block_info[None]["array-location"])
-    packed = open_genotype_store(parse_location(path)).read_packed(variants, samples)
-    return decode_dosages(packed, samples.stop - samples.start)
+    store = open_genotype_store(parse_location(path))
+    packing, packed = store.packing, store.read_packed(variants, samples)
+    steps = packing.steps_or_missing(packed, samples.stop - samples.start)
+    if packing is HARD_CALLS:
+        return np.asarray(steps, dtype=np.int8)
+    copies = np.where(steps == MISSING_DOSAGE, MISSING_DOSAGE, steps / packing.steps)
+    return np.asarray(copies, dtype=np.float32)

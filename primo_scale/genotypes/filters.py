@@ -9,7 +9,7 @@ Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +18,28 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
+from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Choice of the variants of largest importance.
+
+    Attributes
+    ----------
+    option : str
+        Option that asks for it.
+    top : int
+        Largest number of variants to choose.
+    importance : callable
+        Function of a variant table that returns the importance of each variant from public
+        numbers, 0 for a variant that is never chosen.
+    """
+
+    option: str
+    top: int
+    importance: Callable[[VariantTable], npt.NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +51,9 @@ class Selection:
     extract: Path | None = None
     exclude: Path | None = None
     chromosomes: tuple[str, ...] | None = None  # canonical codes; None: `SCORED_CHROMOSOMES`
+    ref_maf: float | None = None  # least frequency of the minor allele in the panel `ref_freq`
+    ref_freq: Path | None = None  # public allele frequencies
+    ranking: Ranking | None = None  # only the most important variants, after all other filters
 
 
 @dataclass(frozen=True)
@@ -79,7 +103,7 @@ def select_samples(
 def select_variants(
     variants: VariantTable, selection: Selection
 ) -> tuple[Index, tuple[FilterCount, ...]]:
-    """Apply ``--chr`` or its default, then ``--extract`` and ``--exclude``.
+    """Apply ``--chr`` or its default, ``--extract``, ``--exclude`` and ``--ref-maf``.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
     with this identifier. Returns the rows left, in increasing order, and the effect of each given
@@ -98,7 +122,42 @@ def select_variants(
         found = len(set(variants.identifier[listed]))
         chosen &= listed if keep else ~listed
         counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
+    if selection.ref_maf is not None and selection.ref_freq is not None:
+        counts.append(_select_common(chosen, variants, selection.ref_maf, selection.ref_freq))
+    if selection.ranking is not None:
+        counts.append(_select_top(chosen, variants, selection.ranking))
     return _some_left(chosen, "no variant is left", counts), tuple(counts)
+
+
+def _select_top(
+    chosen: npt.NDArray[np.bool_], variants: VariantTable, ranking: Ranking
+) -> FilterCount:
+    """Clear all but the most important variants in `chosen`."""
+    rows = np.flatnonzero(chosen)
+    importance = ranking.importance(variants.select(rows))
+    kept = rows[most_important(importance, ranking.top)]
+    chosen[:] = False
+    chosen[kept] = True
+    found = int(np.count_nonzero(importance))
+    return FilterCount(ranking.option, "variants", ranking.top, found, len(kept))
+
+
+def most_important(importance: npt.NDArray[np.float64], top: int) -> Index:
+    """Return the increasing positions of the largest values above 0; of equal ones the first."""
+    order = np.argsort(-importance, kind="stable")[:top]
+    return np.sort(order[importance[order] > 0])
+
+
+def _select_common(
+    chosen: npt.NDArray[np.bool_], variants: VariantTable, least: float, panel: Path
+) -> FilterCount:
+    """Clear the variants in `chosen` that are rare in a public panel or have no frequency there."""
+    frequency = read_reference_frequencies(panel, variants).a1_frequency
+    rare = chosen & ~(np.minimum(frequency, 1 - frequency) >= least)
+    chosen &= ~rare
+    reason = f"rarer than {least:g} in {panel.name}, or not in it"
+    n_rare = int(rare.sum())
+    return FilterCount("--ref-maf", "variants", n_rare, n_rare, int(chosen.sum()), reason)
 
 
 def _select_chromosomes(
@@ -177,7 +236,7 @@ def _find_people(
     repeated = [key for key, count in hits.items() if count > 1]
     if repeated:
         raise InputError(
-            "an entry matches several rows of the .fam file",
+            "an entry matches several rows",
             where=path,
             value=" ".join(part for part in repeated[0] if part is not None),
             remedy="Give FID and IID, and check that every person has one row",
@@ -191,7 +250,7 @@ def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[Filte
         raise InputError(
             complaint,
             value="; ".join(str(count) for count in counts) or None,
-            remedy="Check that the .fam and .bim files hold the chromosomes of --chr and the "
+            remedy="Check that the genotype files hold the chromosomes of --chr and the "
             "identifiers in the lists",
         )
     return index

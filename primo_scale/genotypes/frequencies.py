@@ -25,6 +25,7 @@ LEAST_MATCHED = 0.1
 matches a few variants by chance, and a suitable panel nearly all."""
 _NO_IDENTIFIER = "."
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
+_COUNTS = "ALT_CTS"  # of plink2 --freq counts, in place of ALT_FREQS
 _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
 
 
@@ -84,10 +85,10 @@ class _PanelRow:
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
-    The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz). A row matches a variant with
-    the same identifier and the same two alleles, in either order. Alleles other than A/T and C/G
-    also match on the other strand. If the panel repeats an identifier, the row with matching
-    alleles counts. The identifier ``.`` never matches.
+    The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz), or by ``--freq counts``. A
+    row matches a variant with the same identifier and the same two alleles, in either order.
+    Alleles other than A/T and C/G also match on the other strand. If the panel repeats an
+    identifier, the row with matching alleles counts. The identifier ``.`` never matches.
 
     Raises
     ------
@@ -139,11 +140,14 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
     """Yield the panel's rows that have calls."""
     columns: list[int] | None = None
+    counts = False
     for line, cells in table_lines(path):
         tokens = [utf8_text(cell, f"{path}:{line}") for cell in cells]
         if columns is None:
             if tokens[0].startswith("##"):
                 continue
+            counts = _COUNTS in tokens
+            tokens = ["ALT_FREQS" if token == _COUNTS else token for token in tokens]
             columns = _find_columns(tokens, f"{path}:{line}")
             continue
         if len(tokens) <= max(columns):
@@ -157,7 +161,7 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
         if "," in alternate:  # several alternate alleles never match
             yield _PanelRow(line, identifier, reference, alternate, math.nan)
             continue
-        value = _frequency(frequency, f"{path}:{line}")
+        value = _frequency(frequency, f"{path}:{line}", observed if counts else "1")
         if observed != "0" and not math.isnan(value):
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:
@@ -178,9 +182,11 @@ def _find_columns(header: list[str], where: str) -> list[int]:
     return [names.index(name) for name in _REQUIRED_COLUMNS]
 
 
-def _frequency(token: str, where: str) -> float:
+def _frequency(token: str, where: str, observed: str) -> float:
+    """Return a frequency from its value, or from the count among `observed` alleles."""
     try:
-        value = float(token)
+        among = float(observed)
+        value = float(token) / among if among else math.nan
     except ValueError:
         value = math.nan if token == "NA" else math.inf
     if not (math.isnan(value) or 0.0 <= value <= 1.0):

@@ -1,9 +1,9 @@
-"""Ingest of PLINK 1 filesets into the packed genotype store.
+"""Ingest of genotype files into the packed genotype store.
 
 The steps are: plan, initialise, write partitions, finalise. Several partitions are copied
-concurrently, so that one computes while another waits for the disk. Each .bed file is hashed while
-it is copied, and so read only once. Genotypes need at most `READ_BUDGET_BYTES` of memory for any
-number of people, in addition to the tables of people and variants.
+concurrently, so that one computes while another waits for the disk. A file of genotypes is hashed
+while it is copied, and so read only once. Genotypes need at most `READ_BUDGET_BYTES` of memory for
+any number of people, in addition to the tables of people and variants.
 
 The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
 the self-test has passed. After an interruption the same call continues. A call with other inputs,
@@ -26,10 +26,9 @@ import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
-from primo_scale.genotypes.filesets import SourceFile, fingerprint
 from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.fingerprints import SourceFile, fingerprint
 from primo_scale.genotypes.ingest_plan import (
-    DEFAULT_CHUNK_SHAPE,
     NOT_HASHED,
     IngestPlan,
     check_free_space,
@@ -40,9 +39,9 @@ from primo_scale.genotypes.ingest_plan import (
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_input_warnings
 from primo_scale.genotypes.orientation import check_orientation
 from primo_scale.genotypes.partitions import total_records, write_partition
-from primo_scale.genotypes.store import KIND, GenotypeStore, open_genotype_store
+from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import result_of
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
 from primo_scale.storage.chunks import chunk_path, write_block
 from primo_scale.storage.files import (
     disk_errors_explained,
@@ -53,6 +52,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.groups import (
+    Array,
     Group,
     array_of,
     create_array,
@@ -63,24 +63,23 @@ from primo_scale.storage.groups import (
     write_strings,
 )
 
-PACKED_MISSING = 0x55
 _TABLE_CHUNK_ROWS = 65536
 
 
 def ingest(
-    prefixes: Sequence[Path],
+    files: SourceFiles,
     destination: Path,
     *,
     selection: Selection,
     on_progress: Callable[[int, int], None],
-    chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
+    chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
-    """Write the genotypes of `prefixes` to a store, continue doing so, or reuse the finished store.
+    """Write the genotypes of `files` to a store, continue doing so, or reuse the finished store.
 
     Parameters
     ----------
-    prefixes
-        PLINK 1 filesets of the same people; their variants are joined in this order.
+    files
+        Genotype files of the same people; their variants are joined in this order.
     destination
         Path of the store.
     selection
@@ -88,7 +87,8 @@ def ingest(
     on_progress
         Function called with (partitions written, total partitions).
     chunk_shape
-        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4.
+        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4. None
+        stands for the default of the packing.
 
     Raises
     ------
@@ -99,7 +99,7 @@ def ingest(
     UsageError
         `chunk_shape` is impossible.
     """
-    plan = plan_ingest(prefixes, destination, selection=selection, chunk_shape=chunk_shape)
+    plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():
         return _reuse(plan)
     make_private_directory(plan.partial)
@@ -119,14 +119,15 @@ def initialise(plan: IngestPlan) -> None:
     if request is not None:
         check_same_request(plan, request, sources, plan.partial)
         return
-    group = create_group(plan.growing_store, KIND, {})
+    packing = plan.packing
+    group = create_group(plan.growing_store, packing.kind, {})
     create_array(
         group,
         "genotypes",
-        shape=(len(plan.variant_index), packed_width(len(plan.sample_index))),
-        chunks=(plan.chunk_shape[0], plan.chunk_shape[1] // GENOTYPES_PER_BYTE),
+        shape=(len(plan.variant_index), packing.width(len(plan.sample_index))),
+        chunks=(plan.chunk_shape[0], packing.width(plan.chunk_shape[1])),
         dtype=np.uint8,
-        fill_value=PACKED_MISSING,
+        fill_value=packing.missing,
     )
     make_private_directory(plan.partial / "partitions")
     sync_tree(plan.partial)
@@ -135,16 +136,22 @@ def initialise(plan: IngestPlan) -> None:
 
 def write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
-    array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
+    array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
     shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
-        record = write_partition(plan.source, array, number=number, task=plan.task(number))
+        task = plan.task(number)
+        record = write_partition(plan.source, array, plan.packing, number=number, task=task)
     record.commit(plan.record_path(number))
 
 
+def _growing_array(plan: IngestPlan) -> Array:
+    group = open_group(plan.growing_store, plan.packing.kind, complete=False)
+    return array_of(group, "genotypes")
+
+
 class _GrowingHashes:
-    """Concurrent hashes of the .bed files that are `NOT_HASHED` in the plan."""
+    """Concurrent hashes of the files that are `NOT_HASHED` in the plan."""
 
     def __init__(self, plan: IngestPlan) -> None:
         self._sources, self._source = plan.sources, plan.source
@@ -155,7 +162,7 @@ class _GrowingHashes:
         }
 
     def advance(self, n_variants: int) -> None:
-        """Hash the parts of the files with the first `n_variants` of the joined filesets."""
+        """Hash the parts of the files with the first `n_variants` variants."""
         for path, stop in self._source.leading_bytes(n_variants):
             digest = self._unhashed.get(str(path.resolve()))
             if digest is not None:
@@ -178,7 +185,7 @@ def _write_partitions(
     hashes: _GrowingHashes,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Write partitions in order, several at a time, and hash the .bed files meanwhile.
+    """Write partitions in order, several at a time, and hash the files meanwhile.
 
     Copying and hashing both read in order, so that the second finds the bytes in the page cache.
     No partition is in progress when this function returns or raises.
@@ -206,7 +213,7 @@ def _write_partitions(
 
 def missing_partitions(plan: IngestPlan) -> list[int]:
     """Return the numbers of the partitions that lack their record or a chunk."""
-    array = array_of(open_group(plan.growing_store, KIND, complete=False), "genotypes")
+    array = _growing_array(plan)
     columns = -(-array.shape[1] // array.chunks[1])
     return [
         number
@@ -222,7 +229,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     Missing partitions, a source that changed during the run, and a failed self-test are refused.
     """
     plan = _with_all_digests(plan)
-    group = open_group(plan.growing_store, KIND, complete=False)
+    group = open_group(plan.growing_store, plan.packing.kind, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
     input_warnings = count_input_warnings(
@@ -235,6 +242,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     orientation = check_orientation(
         plan.source,
         array_of(group, "genotypes"),
+        plan.packing,
         variants=plan.variant_index,
         samples=plan.sample_index,
     )
@@ -250,6 +258,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
             "hazards": asdict(input_warnings),
+            "remark": plan.source.remark,
             "orientation_self_test": asdict(orientation),
         },
     )
@@ -308,7 +317,7 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:
     """Return the finished store; refuse the store of another request."""
-    if not is_complete(plan.destination, KIND):
+    if not is_complete(plan.destination, plan.packing.kind):
         raise InputError(
             "exists already and is not a finished genotype store",
             where=plan.destination,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,19 +14,16 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
-from primo_scale.genotypes.filesets import SourceFile, digest_of_people, fingerprint
 from primo_scale.genotypes.filters import FilterCount, Selection, select_samples, select_variants
+from primo_scale.genotypes.fingerprints import SourceFile, digest_of_people, fingerprint
+from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
-from primo_scale.genotypes.source import GenotypeSource, open_source
-from primo_scale.genotypes.store import KIND
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, packed_width
 from primo_scale.machine import refuse_full_disk
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
-
-DEFAULT_CHUNK_SHAPE = (2048, 8192)
 
 READ_BUDGET_BYTES = 64 << 20
 """Memory for genotypes in an ingest, in bytes, for any number of people.
@@ -36,8 +32,9 @@ Only a large chunk of a sample-major file can need more; partitions are then wri
 """
 
 NOT_HASHED = ""
-"""Placeholder for the SHA-256 of a .bed file, which is hashed while it is copied."""
+"""Placeholder for the SHA-256 of a file that is hashed while it is copied."""
 
+_SAMPLES_MULTIPLE = 4  # of a chunk, so that a chunk of any packing is read in whole bytes
 # A partition holds a slab as it is read, its selected people, a piece that is written, and parts
 # that are counted. Tests compare this with the measured memory.
 _COPIES_OF_A_SLAB = 4
@@ -50,7 +47,8 @@ class IngestPlan:
     """Plan of an ingest, with all parameters that determine the content of the store."""
 
     source: GenotypeSource
-    sources: tuple[SourceFile, ...]  # that of a .bed file may still be `NOT_HASHED`
+    packing: Packing
+    sources: tuple[SourceFile, ...]  # some may still be `NOT_HASHED`
     destination: Path
     sample_index: Index  # selected rows of the source's tables
     variant_index: Index
@@ -75,7 +73,7 @@ class IngestPlan:
     @property
     def partitions_at_once(self) -> int:
         """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
-        width = self.chunk_shape[1] // GENOTYPES_PER_BYTE
+        width = self.packing.width(self.chunk_shape[1])
         rows, chunks = slab_shape(
             self.chunk_shape[0], width, variant_major=self.source.variant_major
         )
@@ -101,10 +99,11 @@ class IngestPlan:
     def request(self) -> dict[str, Any]:
         """Parameters that must be equal to continue or reuse a store.
 
-        A `NOT_HASHED` .bed file equals one that was `NOT_HASHED` when it was recorded, because
+        A `NOT_HASHED` file equals one that was `NOT_HASHED` when it was recorded, because
         `fingerprint` keeps this value only for files that are unchanged since.
         """
         return {
+            **({} if self.packing is HARD_CALLS else {"packing": self.packing.kind}),
             "sources": [source.sha256 for source in self.sources],
             "samples": _digest_of_index(self.sample_index),
             "variants": _digest_of_index(self.variant_index),
@@ -144,33 +143,36 @@ class IngestPlan:
 
 
 def plan_ingest(
-    prefixes: Sequence[Path],
+    files: SourceFiles,
     destination: Path,
     *,
     selection: Selection,
-    chunk_shape: tuple[int, int] = DEFAULT_CHUNK_SHAPE,
+    chunk_shape: tuple[int, int] | None = None,
 ) -> IngestPlan:
-    """Read the tables, apply the filters, check the .bed files and fingerprint the sources.
+    """Read the tables, apply the filters, check the files and fingerprint the sources.
 
     The refusals are those of `primo_scale.genotypes.ingest.ingest`.
     """
-    if min(chunk_shape) < 1 or chunk_shape[1] % GENOTYPES_PER_BYTE:
+    packing = files.packing
+    height, width = packing.chunk_shape if chunk_shape is None else chunk_shape
+    if min(height, width) < 1 or width % _SAMPLES_MULTIPLE:
         raise UsageError(
-            "a chunk needs at least one variant and a multiple of 4 samples", value=chunk_shape
+            "a chunk needs at least one variant and a multiple of 4 samples", value=(height, width)
         )
-    source = open_source(prefixes)
+    source = open_source(files)
     sample_index, sample_counts = select_samples(source.samples, selection)
     variant_index, variant_counts = select_variants(source.variants, selection)
     plan = IngestPlan(
         source=source,
+        packing=packing,
         sources=(),
         destination=destination,
         sample_index=sample_index,
         variant_index=variant_index,
         filter_counts=(*sample_counts, *variant_counts),
         chunk_shape=(
-            min(chunk_shape[0], len(variant_index)),
-            min(chunk_shape[1], GENOTYPES_PER_BYTE * packed_width(len(sample_index))),
+            min(height, len(variant_index)),
+            min(width, -(-len(sample_index) // _SAMPLES_MULTIPLE) * _SAMPLES_MULTIPLE),
         ),
     )
     return replace(plan, sources=_fingerprint_before_copying(plan))
@@ -178,7 +180,7 @@ def plan_ingest(
 
 def check_free_space(plan: IngestPlan, partitions: int) -> None:
     """Refuse an ingest if the disk has too little free space for the remaining partitions."""
-    chunk_bytes = plan.chunk_shape[0] * plan.chunk_shape[1] // GENOTYPES_PER_BYTE
+    chunk_bytes = plan.chunk_shape[0] * plan.packing.width(plan.chunk_shape[1])
     columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
     needed = partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
     refuse_full_disk(
@@ -202,8 +204,8 @@ def check_same_request(
         if before.get(source.path) != source.sha256
     ] or [
         f"the {name.replace('_', ' ')} of the request differ"
-        for name, value in plan.request.items()
-        if request.get(name) != value
+        for name in request | plan.request
+        if request.get(name) != plan.request.get(name)
     ]
     raise InputError(
         f"holds another ingest: {differences[0]}",
@@ -215,8 +217,9 @@ def check_same_request(
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
     """Return the request and the sources of the finished or unfinished store, if there is one."""
     if plan.destination.exists():
-        if is_complete(plan.destination, KIND):
-            return _request_from(attributes_of(open_group(plan.destination, KIND)))
+        kind = plan.packing.kind
+        if is_complete(plan.destination, kind):
+            return _request_from(attributes_of(open_group(plan.destination, kind)))
     elif plan.request_path.is_file():
         remedy = f"Remove {plan.partial} and start again"
         return read_document(plan.request_path, _request_from, remedy=remedy)
@@ -228,7 +231,7 @@ def _request_from(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[Source
 
 
 def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
-    """Fingerprint the sources; hash .bed files only if there is a recorded hash to compare."""
+    """Fingerprint the sources; hash a file to copy only if there is a recorded hash to compare."""
     request, recorded = recorded_request(plan)
     known = {source.path: source for source in recorded}
     if request is None:

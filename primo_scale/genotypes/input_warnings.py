@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, canonical_chromosomes
+from primo_scale.genotypes.packings import PackedBytes, Packing
 from primo_scale.genotypes.tables import (
     MALE,
     UNPLACED,
@@ -21,14 +22,7 @@ from primo_scale.genotypes.tables import (
     VariantTable,
     is_one_of,
 )
-from primo_scale.kernels.packed import (
-    HETEROZYGOUS,
-    HOMOZYGOUS_A1,
-    HOMOZYGOUS_A2,
-    PackedGenotypes,
-    count_genotypes,
-    repack,
-)
+from primo_scale.kernels.packed import HETEROZYGOUS, HOMOZYGOUS_A1, HOMOZYGOUS_A2
 
 _NO_ALLELE = frozenset({"0", "."})
 _NO_IDENTIFIER = "."
@@ -78,7 +72,7 @@ class InputWarnings:
 class GenotypeTallies:
     """Counts and checksums from copying m variants, as the records of the partitions hold them."""
 
-    counts: npt.NDArray[np.int64]  # samples with each raw value, shape (m, 4)
+    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (m, 4)
     chunk_crc32c: npt.NDArray[np.uint32]  # shape (partitions, chunks per partition)
     uncalled_samples: int
     heterozygous_haploids: int
@@ -126,14 +120,14 @@ def count_input_warnings(
 
 
 def count_heterozygous_haploids(
-    packed: PackedGenotypes, chromosome: StringColumn, sex: npt.NDArray[np.int8]
+    packed: PackedBytes, packing: Packing, chromosome: StringColumn, sex: npt.NDArray[np.int8]
 ) -> int:
-    """Count heterozygous calls on X in men, from packed genotypes (v, ceil(n / 4))."""
-    on_x = chromosome == CHROMOSOME_X
-    if not on_x.any():
-        return 0
-    men = np.flatnonzero(sex == MALE)
-    return int(count_genotypes(repack(packed[on_x], men), len(men))[:, HETEROZYGOUS].sum())
+    """Count men with exactly one copy on X, from packed genotypes (v, width)."""
+    men, count = np.flatnonzero(sex == MALE), 0
+    for row in np.flatnonzero(chromosome == CHROMOSOME_X):  # one by one, to bound the memory
+        steps = packing.steps_or_missing(packing.select(packed[row : row + 1], men), len(men))
+        count += int((steps == packing.steps).sum())
+    return count
 
 
 def _repeated_sites(variants: VariantTable, chromosome: StringColumn) -> npt.NDArray[np.bool_]:

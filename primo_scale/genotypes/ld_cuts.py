@@ -12,16 +12,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.bed import BedFile, open_bed
-from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
-from primo_scale.genotypes.tables import VariantTable, is_one_of, read_bim, read_fam
+from primo_scale.genotypes.chromosomes import runs_of
+from primo_scale.genotypes.ld_panel import LdPanel, centred, read_dosages
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.tables import VariantTable, is_one_of
 from primo_scale.genotypes.write_fileset import published_text
 
 Float32 = npt.NDArray[np.float32]
@@ -76,24 +77,21 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
         The fileset is malformed, its variants are not sorted by position, or too many of them have
         the same position.
     """
-    bed_path, bim_path, fam_path = (
-        panel.with_name(f"{panel.name}.{suffix}") for suffix in ("bed", "bim", "fam")
-    )
-    variants, n_people = read_bim(bim_path).variants, len(read_fam(fam_path))
-    bed = open_bed(bed_path, n_people, len(variants))
+    source = open_source(SourceFiles((panel,)))
+    variants = source.variants
     n_blocks = 0
     with published_text(out, mode=_PUBLIC_MODE) as table:
         table.write("chr\tstart\tstop\n")
         for name in dict.fromkeys(variants.chromosome):
             here = np.flatnonzero(is_one_of(variants.chromosome, {name}))
-            position = _sorted_positions(variants, here, bim_path)
-            cost = crossing_ld(partial(_standardised, bed, here), len(here), sizes.most)
+            position = _sorted_positions(variants, here, panel)
+            cost = crossing_ld(partial(_standardised, source, here), len(here), sizes.most)
             cost[1:-1][np.diff(position) == 0] = math.inf
             cuts = least_cuts(cost, sizes)
             if cuts is None:
                 raise InputError(
                     f"too many variants of chromosome {name} share a position to divide it",
-                    where=bim_path,
+                    where=panel,
                     limit=f"blocks of {sizes.least} to {sizes.most} variants",
                 )
             ends = [*position[cuts[1:-1]], position[-1] + 1]
@@ -103,10 +101,33 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
     return n_blocks
 
 
-def _standardised(bed: BedFile, here: npt.NDArray[np.intp], part: slice) -> Float32:
+@lru_cache(maxsize=1)
+def panel_boundaries(panel: LdPanel, sizes: BlockSizes) -> tuple[int, ...]:
+    """Return the boundaries of the LD blocks of a panel's cohort: 0, ..., d.
+
+    Variants that are not in the panel count as independent. `sizes` are the permitted numbers of
+    variants in a block.
+    """
+    boundaries = [0]
+    for start, stop in runs_of(panel.chromosome):
+        rows = partial(_standardised_panel, panel, start)
+        cuts = least_cuts(crossing_ld(rows, stop - start, sizes.most), sizes)
+        if cuts is None:
+            raise ValueError("no cut has an infinite cost")
+        boundaries.extend(start + cut for cut in cuts[1:])
+    return tuple(boundaries)
+
+
+def _standardised_panel(panel: LdPanel, start: int, part: slice) -> Float32:
+    here, dosages = panel.centred_dosages(slice(start + part.start, start + part.stop))
+    rows = np.zeros((part.stop - part.start, panel.n_people), dtype=np.float32)
+    rows[here] = _of_norm_one(dosages)
+    return rows
+
+
+def _standardised(source: GenotypeSource, here: npt.NDArray[np.intp], part: slice) -> Float32:
     """Return the standardised rows of a part of the variants `here`."""
-    packed = bed.read(here[part], np.arange(bed.n_samples))
-    return standardise(decode_dosages(packed, bed.n_samples))
+    return standardise(read_dosages(source, here[part]))
 
 
 def _sorted_positions(
@@ -127,13 +148,12 @@ def standardise(dosages: npt.NDArray[np.int8]) -> Float32:
 
     A missing dosage becomes the mean, and a variant with equal dosages zero.
     """
-    values = dosages.astype(np.float32)
-    values[dosages == MISSING_DOSAGE] = np.nan
-    called = (dosages != MISSING_DOSAGE).sum(axis=1)
-    values -= (np.nansum(values, axis=1) / np.maximum(called, 1))[:, None]
-    np.nan_to_num(values, copy=False)
-    norms = np.linalg.norm(values, axis=1)
-    return np.asarray(values / np.where(norms > 0, norms, 1)[:, None], np.float32)
+    return _of_norm_one(centred(dosages))
+
+
+def _of_norm_one(rows: Float32) -> Float32:
+    norms = np.linalg.norm(rows, axis=1)
+    return np.asarray(rows / np.where(norms > 0, norms, 1)[:, None], np.float32)
 
 
 def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach: int) -> Float64:

@@ -22,10 +22,16 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes
+from primo_scale.kernels.packed import (
+    GENOTYPES_PER_BYTE,
+    PackedGenotypes,
+    pack_copies,
+    packed_width,
+)
 from primo_scale.storage.files import files_private, make_private_directory
 
 if TYPE_CHECKING:
@@ -33,8 +39,6 @@ if TYPE_CHECKING:
 
 _DIMENSIONS = ("sample", "variant")
 _COORDINATES = ("fid", "iid", "gender", "chrom", "snp", "cm", "pos", "a0", "a1")
-# Codes of 0, 1 and 2 copies of the first allele, and of a missing genotype.
-_CODES, _MISSING = np.array([3, 2, 0], dtype=np.uint8), np.uint8(1)
 
 
 def from_pandas_plink(
@@ -69,7 +73,8 @@ def from_pandas_plink(
         write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
         write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
         write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
-        store = ingest([prefix], out, selection=Selection(), on_progress=lambda done, total: None)
+        files = SourceFiles((prefix,))
+        store = ingest(files, out, selection=Selection(), on_progress=lambda done, total: None)
         shutil.rmtree(place)
     return store
 
@@ -120,12 +125,10 @@ def _packed(copies: npt.NDArray[np.floating], counted: str) -> PackedGenotypes:
             value=f"{wrong[0]:g}",
             expected="0, 1, 2 or nan",
         )
-    of_first = values.astype(np.intp) if counted == "a0" else 2 - values.astype(np.intp)
-    codes = np.where(known, _CODES[of_first], _MISSING)
-    padding = -codes.shape[1] % GENOTYPES_PER_BYTE
-    quads = np.pad(codes, ((0, 0), (0, padding))).reshape(len(codes), -1, GENOTYPES_PER_BYTE)
-    shifted = quads << np.arange(0, 2 * GENOTYPES_PER_BYTE, 2, dtype=np.uint8)
-    return np.ascontiguousarray(np.bitwise_or.reduce(shifted, axis=2).astype(np.uint8))
+    of_first = values if counted == "a0" else 2 - values
+    result = np.empty((len(values), packed_width(values.shape[1])), dtype=np.uint8)
+    pack_copies(np.where(known, of_first, -1).astype(np.int8), result)
+    return result
 
 
 def _variants(genotypes: xarray.DataArray) -> VariantTable:

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
+from primo_scale.genotypes.packings import PackedBytes, Packing
 from primo_scale.genotypes.source import GenotypeSource
 from primo_scale.genotypes.tables import Index, StringColumn
-from primo_scale.kernels.packed import PackedGenotypes, always_missing, count_genotypes
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically
@@ -46,7 +46,7 @@ class PartitionRecord:
     """Record of a written partition of v variants and n people."""
 
     crc32c: npt.NDArray[np.uint32]  # of each chunk, including its padding
-    counts: npt.NDArray[np.int64]  # samples with each raw value, shape (v, 4)
+    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
     never_called: npt.NDArray[np.uint8]  # people without a call, as `always_missing`
     heterozygous_haploids: npt.NDArray[np.int64]  # heterozygous calls on X in men, shape ()
 
@@ -64,7 +64,7 @@ class PartitionRecord:
 
 
 def write_partition(
-    source: GenotypeSource, array: Array, *, number: int, task: PartitionTask
+    source: GenotypeSource, array: Array, packing: Packing, *, number: int, task: PartitionTask
 ) -> PartitionRecord:
     """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
 
@@ -73,13 +73,14 @@ def write_partition(
     """
     chunk_bytes, width = array.chunks[1], array.shape[1]
     rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=source.variant_major)
-    tally = _Tally(task, width)
+    tally = _Tally(task, packing, width)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
     source.read_ahead(task.variants)
     for first in range(0, width, chunks * chunk_bytes):
         columns = slice(first, min(first + chunks * chunk_bytes, width))
-        samples = slice(4 * columns.start, min(4 * columns.stop, len(task.samples)))
+        start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
+        samples = slice(start, min(stop, len(task.samples)))
         grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
         with open_chunk_appender(array, number, grid, most_rows=rows) as appender:
             for top in range(0, len(task.variants), rows):
@@ -119,19 +120,19 @@ def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, in
 class _Tally:
     """Counts of a partition, slab by slab."""
 
-    def __init__(self, task: PartitionTask, width: int) -> None:
-        self._task = task
+    def __init__(self, task: PartitionTask, packing: Packing, width: int) -> None:
+        self._task, self._packing = task, packing
         self.counts = np.zeros((len(task.variants), 4), dtype=np.int64)
-        self.never_called = np.full(width, 0x55, dtype=np.uint8)
+        self.never_called = np.full(width, 0xFF, dtype=np.uint8)
         self.heterozygous_haploids = 0
 
-    def add(self, packed: PackedGenotypes, variants: slice, samples: slice) -> None:
+    def add(self, packed: PackedBytes, variants: slice, samples: slice) -> None:
         """Add the counts of a slab with these variants and samples of the partition."""
-        self.counts[variants] += count_genotypes(packed, samples.stop - samples.start)
-        columns = slice(samples.start // 4, samples.start // 4 + packed.shape[1])
-        self.never_called[columns] &= always_missing(packed)
+        packing, start = self._packing, self._packing.width(samples.start)
+        self.counts[variants] += packing.count(packed, samples.stop - samples.start)
+        self.never_called[start : start + packed.shape[1]] &= packing.always_missing(packed)
         self.heterozygous_haploids += count_heterozygous_haploids(
-            packed, self._task.chromosome[variants], self._task.sex[samples]
+            packed, packing, self._task.chromosome[variants], self._task.sex[samples]
         )
 
 

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
-from primo_scale.kernels.packed import PackedGenotypes
+import numpy as np
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.packings import HARD_CALLS, PackedBytes, Packing
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
+
+REF_FIRST = "ref-first"
+ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")
+"""Orders of the alleles in .bgen files, by plink2's names. The counted allele is the other one."""
+
+_SAME_PEOPLE = "All filesets must hold the same people in the same order"
 
 
 class GenotypeSource(Protocol):
     """Genotypes of people at variants, as an ingest reads them.
 
-    Several threads read at the same time. Genotypes are PLINK 1 codes of two bits: 0 for two copies
-    of allele 1, 1 for missing, 2 for one copy, 3 for none. Four of them make a byte, the first in
-    its lowest bits.
+    Several threads read at the same time. Hard calls are PLINK 1 codes of two bits: 0 for two
+    copies of allele 1, 1 for missing, 2 for one copy, 3 for none. Four of them make a byte, the
+    first in its lowest bits. Dosages are bytes as in `kernels.dosage_bytes`.
     """
 
     @property
@@ -39,24 +50,28 @@ class GenotypeSource(Protocol):
     def where(self) -> Path:
         """Path that error messages name."""
 
+    @property
+    def remark(self) -> str:
+        """What a user should know about the reading, for the log, or an empty text."""
+
     def files(self) -> list[Path]:
         """Return all files, whose SHA-256 digests the store records."""
 
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the files that are hashed while they are copied, not before.
 
-        Each comes with its number of leading bytes that hold the first `n_variants` variants.
-        Nothing needs to be yielded: all other files are hashed before the copy.
+        Each comes with its number of leading bytes that hold the first `n_variants` variants, which
+        may be an estimate. Nothing needs to be yielded: all other files are hashed before the copy.
         """
 
     def read_ahead(self, variants: Index) -> None:
         """Start to read these variants into the page cache, or do nothing."""
 
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read genotypes of increasing positions into a C-contiguous array, variant-major.
 
-        `result` has the shape (v, ceil(k / 4)), and its padding bits become 0. `variants` and
-        `samples` are positions in the tables.
+        `result` has the shape (v, ceil(k / 4)), and its padding bits become 0; of dosages, (v, k).
+        `variants` and `samples` are positions in the tables.
 
         Raises
         ------
@@ -64,28 +79,153 @@ class GenotypeSource(Protocol):
             A file became shorter, or its content is malformed.
         """
 
-    def raw_value(self, variant: int, sample: int) -> int:
-        """Read the code of one genotype, slowly and independently of `read_into`.
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read the codes of some people at one variant, slowly and independently of `read_into`.
 
         The self-test of the ingest compares it with the finished store.
         """
 
 
+@dataclass(frozen=True)
+class SourceFiles:
+    """Genotype files of one format and of the same people."""
+
+    paths: tuple[Path, ...]  # files or prefixes, whose variants are joined in this order
+    format: str = "bfile"  # key of `SOURCES`
+    sample: Path | None = None  # table of the people of .bgen files
+    allele_order: str = REF_FIRST  # of .bgen files, one of `ALLELE_ORDERS`
+    packing: Packing = HARD_CALLS  # of the genotypes that are read
+
+
 SOURCES = {
-    "": "primo_scale.genotypes.filesets:open_filesets",
+    "bfile": "primo_scale.genotypes.filesets:open_fileset",
+    "pfile": "primo_scale.genotypes.pgen:open_pgen",
+    "bgen": "primo_scale.genotypes.bgen:open_bgen",
+    "vcz": "primo_scale.genotypes.vcz:open_vcz",
 }
-"""Opener of each format by the ending of its file names; a prefix of a PLINK 1 fileset has none."""
+"""Opener of one file, or of the fileset of one prefix, by the option that names the format."""
+
+DOSAGE_FORMATS = ("pfile", "bgen", "vcz")
+"""Formats that have dosages."""
 
 
-def open_source(paths: Sequence[Path]) -> GenotypeSource:
-    """Open files of one format, whose variants are joined in the given order.
+def open_source(files: SourceFiles) -> GenotypeSource:
+    """Open the files and join their variants, in which every chromosome is contiguous.
 
     Raises
     ------
-    UsageError, InputError
-        As the opener of the format. Paths of several formats are taken as PLINK 1 prefixes.
+    UsageError
+        A path is given twice.
+    InputError
+        A file is malformed, or the files cannot be joined.
     """
-    endings = (ending for ending in SOURCES if all(path.name.endswith(ending) for path in paths))
-    opener: Callable[[Sequence[Path]], GenotypeSource]
-    opener = pkgutil.resolve_name(SOURCES[max(endings, key=len)])
-    return opener(paths)
+    opener: Callable[[Path, SourceFiles], GenotypeSource]
+    opener = pkgutil.resolve_name(SOURCES[files.format])
+    resolved = [path.resolve() for path in files.paths]
+    for number, path in enumerate(files.paths):
+        if resolved[number] in resolved[:number]:
+            raise UsageError(
+                "the same fileset is given twice",
+                where=f"--{files.format}",
+                value=path,
+                remedy="Give each one once",
+            )
+    parts = tuple(opener(path, files) for path in files.paths)
+    for part in parts[1:]:
+        _check_same_people(parts[0].samples, part.samples, part.where)
+    _check_contiguous_chromosomes(parts)
+    return parts[0] if len(parts) == 1 else _JoinedSources(parts)
+
+
+class _JoinedSources:
+    """Sources of the same people, usually one for each chromosome: a `GenotypeSource`."""
+
+    def __init__(self, parts: Sequence[GenotypeSource]) -> None:
+        self._parts = parts
+        # The first variant of each part, and then the number of variants.
+        self._starts = np.cumsum([0, *(len(part.variants) for part in parts)], dtype=np.intp)
+        self.samples = parts[0].samples
+        self.variants = VariantTable.concatenate([part.variants for part in parts])
+        self.odd_positions = sum(part.odd_positions for part in parts)
+        self.variant_major = all(part.variant_major for part in parts)
+        self.where = parts[0].where
+        self.remark = "; ".join(dict.fromkeys(part.remark for part in parts if part.remark))
+
+    def files(self) -> list[Path]:
+        """Return the files of all parts, in order; parts may share a file."""
+        return list(dict.fromkeys(file for part in self._parts for file in part.files()))
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield the files of the parts that hold the first `n_variants` variants."""
+        for part, start in zip(self._parts, self._starts.tolist(), strict=False):
+            if start < n_variants:
+                yield from part.leading_bytes(min(n_variants - start, len(part.variants)))
+
+    def read_ahead(self, variants: Index) -> None:
+        """Start to read the variants into the page cache."""
+        for part, _, within in self._split(variants):
+            part.read_ahead(within)
+
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+        """Read genotypes by positions in the joined tables."""
+        for part, rows, within in self._split(variants):
+            part.read_into(result[rows], within, samples)
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read genotypes of a variant as its format defines them."""
+        which = int(np.searchsorted(self._starts, variant, side="right")) - 1
+        return self._parts[which].raw_values(variant - int(self._starts[which]), samples)
+
+    def _split(self, variants: Index) -> Iterator[tuple[GenotypeSource, slice, Index]]:
+        """Yield (part, slice of `variants` in this part, positions in this part)."""
+        bounds = pairwise(np.searchsorted(variants, self._starts).tolist())
+        for part, first, (begin, end) in zip(self._parts, self._starts[:-1], bounds, strict=True):
+            if begin < end:
+                yield part, slice(begin, end), variants[begin:end] - first
+
+
+def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:
+    if len(expected) != len(found):
+        raise InputError(
+            "the number of people differs from that of the first fileset",
+            where=path,
+            value=len(found),
+            expected=len(expected),
+            remedy=_SAME_PEOPLE,
+        )
+    other_individual = expected.individual != found.individual
+    differs = (expected.family != found.family) | other_individual
+    if not differs.any():
+        return
+    if other_individual.any():
+        row = int(np.argmax(other_individual))
+        what, remedy = "the people or their order differ from those of the first fileset", ""
+    else:
+        row = int(np.argmax(differs))
+        what = "the family identifiers (FID) differ from those of the first fileset"
+        remedy = ". Rewrite the FIDs of one fileset with plink2 --update-ids"
+    raise InputError(
+        what,
+        where=f"{path}, person {row + 1}",
+        value=f"{found.family[row]} {found.individual[row]}",
+        expected=f"{expected.family[row]} {expected.individual[row]}",
+        remedy=_SAME_PEOPLE + remedy,
+    )
+
+
+def _check_contiguous_chromosomes(parts: Sequence[GenotypeSource]) -> None:
+    codes = np.concatenate([part.variants.chromosome for part in parts])
+    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
+    seen: set[str] = set()
+    previous = None
+    for start in starts.tolist():
+        chromosome = canonical_chromosome(codes[start])
+        if chromosome in seen and chromosome != previous:
+            raise InputError(
+                f"chromosome {codes[start]} is split: its variants are not next to each other",
+                where=", ".join(str(part.where) for part in parts),
+                value=f"variant number {start + 1} comes after another chromosome",
+                remedy="Sort the variants first (plink2 --make-pgen --sort-vars, or --make-bed)",
+            )
+        seen.add(chromosome)
+        previous = chromosome

@@ -1,11 +1,12 @@
-"""Packed genotype store, a Zarr group.
+"""Packed genotype store, a Zarr group, whose kind is that of its `Packing`.
 
-Layout (format 3): ``genotypes`` uint8 (variant, byte), packed as in `kernels.packed`, uncompressed
-and checksummed; ``genotype_counts`` int64 (variant, 4), the number of samples with each raw value;
+Layout (format 3 of hard calls, 1 of dosages): ``genotypes`` uint8 (variant, byte), packed as in
+`kernels.packed` or `kernels.dosage_bytes`, uncompressed and checksummed; ``genotype_counts`` int64
+(variant, 4), the number of samples with each raw value, or those that `Packing.count` counts;
 ``chunk_crc32c`` uint32 (row of chunks, chunk), the checksum of each chunk of ``genotypes``, which
 detects exchanged chunks; and one array for each column of the variant and sample tables. The
-attributes hold digests, input warnings (``hazards``), the effects of the filters, the orientation
-self-test and the checksums of all other chunks. All of it is private.
+attributes hold digests, input warnings (``hazards``), a remark about the source, the effects of the
+filters, the orientation self-test and the checksums of all other chunks. All of it is private.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from functools import cached_property
 
 from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.input_warnings import InputWarnings
+from primo_scale.genotypes.packings import PACKINGS, PackedBytes, Packing
 from primo_scale.genotypes.tables import SampleTable, VariantTable
-from primo_scale.kernels.packed import GENOTYPES_PER_BYTE, PackedGenotypes, packed_width
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.groups import (
     Array,
@@ -24,12 +25,11 @@ from primo_scale.storage.groups import (
     array_of,
     attributes_of,
     expect_checksums,
+    kind_of,
     open_group,
     read_strings,
 )
 from primo_scale.storage.locations import Location
-
-KIND = "genotypes"
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ class GenotypeStore:
     # SHA-256 digest of all people in the .fam files, before filters and in any order. Private; the
     # ledger uses it only with its secret key.
     cohort_digest: str
+    packing: Packing  # of the genotypes
 
     @cached_property
     def samples(self) -> SampleTable:
@@ -76,6 +77,11 @@ class GenotypeStore:
         """Counts of suspicious features of the input. Private."""
         return InputWarnings(**attributes_of(self._group)["hazards"])
 
+    @property
+    def remark(self) -> str:
+        """What the reader of the files remarked, see `GenotypeSource`."""
+        return str(attributes_of(self._group).get("remark", ""))
+
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """Effects of the filters of the ingest. Private."""
@@ -84,7 +90,7 @@ class GenotypeStore:
 
     @cached_property
     def _group(self) -> Group:
-        return open_group(self.path, KIND)
+        return open_group(self.path, self.packing.kind)
 
     @cached_property
     def _genotypes(self) -> Array:
@@ -92,11 +98,11 @@ class GenotypeStore:
         expect_checksums(self._group, "genotypes", checksums)
         return array_of(self._group, "genotypes")
 
-    def read_packed(self, variants: slice, samples: slice) -> PackedGenotypes:
-        """Read packed genotypes, uint8 (v, ceil(s / 4)), of ranges without steps.
+    def read_packed(self, variants: slice, samples: slice) -> PackedBytes:
+        """Read packed genotypes, uint8 (v, width of the samples), of ranges without steps.
 
-        `samples` starts at a multiple of 4. Bits after the last sample belong to the next samples
-        or are padding.
+        `samples` starts at a whole byte. Bits after the last sample belong to the next samples or
+        are padding.
 
         Raises
         ------
@@ -104,9 +110,9 @@ class GenotypeStore:
             A chunk is missing, damaged or exchanged.
         """
         start, stop, _ = samples.indices(self.n_samples)
-        if start % GENOTYPES_PER_BYTE:
+        if start % self.packing.samples_per_byte:
             raise ValueError(f"samples start at {start}, inside a byte of 4")
-        columns = slice(start // GENOTYPES_PER_BYTE, packed_width(stop))
+        columns = slice(self.packing.width(start), self.packing.width(stop))
         return read_block(self._genotypes, (variants, columns))
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -122,7 +128,8 @@ def open_genotype_store(path: Location) -> GenotypeStore:
     InputError
         The store is missing, unfinished, damaged, of another kind or of another format version.
     """
-    attributes = attributes_of(open_group(path, KIND))
+    group = open_group(path, *PACKINGS)
+    attributes = attributes_of(group)
     return GenotypeStore(
         path=path,
         n_samples=int(attributes["n_samples"]),
@@ -130,4 +137,5 @@ def open_genotype_store(path: Location) -> GenotypeStore:
         chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
         identity_digest=str(attributes["identity_digest"]),
         cohort_digest=str(attributes["cohort_digest"]),
+        packing=PACKINGS[kind_of(group)],
     )

@@ -1,14 +1,16 @@
-"""Strict reading of the variant table (.bim) and the sample table (.fam) of a PLINK 1 fileset."""
+"""Tables of variants and people, and strict reading of those of PLINK 1 (.bim, .fam)."""
 
 from __future__ import annotations
 
+import io
 import math
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import IO, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +31,9 @@ HUMAN_CHROMOSOMES = frozenset(
     [UNPLACED, *(str(number) for number in range(1, 23)), *_CHROMOSOME_NUMBERS.values()]
 )
 
-_BIM_COLUMNS = 6
-_FAM_COLUMNS = 6
+BIM_COLUMNS = ("chromosome", "ID", "cM", "position", "A1", "A2")
+FAM_COLUMNS = ("FID", "IID", "father", "mother", "sex", "phenotype")
+NO_FAMILY = "0"
 _LARGEST_POSITION = 2**31 - 2  # as in plink2
 _LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
 _SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
@@ -76,6 +79,20 @@ class SampleTable(_Columns):
     def __len__(self) -> int:
         return len(self.individual)
 
+    def refuse_shared_people(self, public: Iterable[str], where: Path) -> None:
+        """Refuse a public file that holds people of this table, by their IID.
+
+        Numbers that are computed from the file are published, and would tell about these people.
+        """
+        both = len(set(self.individual) & set(public))
+        if both:
+            raise InputError(
+                "has people with the IID of somebody in the cohort, who is private",
+                where=where,
+                value=both,
+                remedy="Leave them out, or rename the file's people if they are others",
+            )
+
 
 @dataclass(frozen=True)
 class BimFile:
@@ -102,17 +119,32 @@ def read_bim(path: Path) -> BimFile:
         The file is missing or empty, a line has fewer than six columns, a position does not begin
         with an integer or is above 2**31 - 2, or a genetic distance is not a number.
     """
+    with open_lines(path) as lines:
+        return read_variants(lines, path, BIM_COLUMNS)
+
+
+def read_variants(
+    lines: Iterator[tuple[int, bytes]], path: Path, columns: Sequence[str]
+) -> BimFile:
+    """Read a table of variants whose columns have the names of `BIM_COLUMNS`, in any order.
+
+    `cM` may be absent. The refusals are those of `read_bim`.
+    """
+    chromosome, identifier, position_of, allele1, allele2 = (
+        columns.index(name) for name in ("chromosome", "ID", "position", "A1", "A2")
+    )
+    distance = columns.index("cM") if "cM" in columns else None
     chromosomes, identifiers, alleles1, alleles2 = [], [], [], []
     positions, centimorgans, odd = [], [], 0
-    for line, tokens in _rows(path, _BIM_COLUMNS, "chromosome ID cM position A1 A2"):
-        position, plain = _position(tokens[3], path, line)
+    for line, tokens in table_rows(lines, path, columns):
+        position, plain = _position(tokens[position_of], path, line)
         odd += not plain
-        centimorgans.append(_centimorgan(tokens[2], path, line))
+        centimorgans.append(0 if distance is None else _centimorgan(tokens[distance], path, line))
         positions.append(position)
-        chromosomes.append(sys.intern(tokens[0]))
-        identifiers.append(tokens[1])
-        alleles1.append(sys.intern(tokens[4]))
-        alleles2.append(sys.intern(tokens[5]))
+        chromosomes.append(sys.intern(tokens[chromosome]))
+        identifiers.append(tokens[identifier])
+        alleles1.append(sys.intern(tokens[allele1]))
+        alleles2.append(sys.intern(tokens[allele2]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
     variants = VariantTable(
@@ -137,9 +169,24 @@ def read_fam(path: Path) -> SampleTable:
         The file is missing or empty, a line has fewer than six columns, or an IID is ``0``, which
         PLINK reserves for absent people.
     """
+    with open_lines(path) as lines:
+        return read_people_table(lines, path, FAM_COLUMNS)
+
+
+def read_people_table(
+    lines: Iterator[tuple[int, bytes]], path: Path, columns: Sequence[str]
+) -> SampleTable:
+    """Read a table of people whose columns have the names of `FAM_COLUMNS`, in any order.
+
+    `FID` and `sex` may be absent. The refusals are those of `read_fam`.
+    """
+    individual_at = columns.index("IID")
+    family_at = columns.index("FID") if "FID" in columns else None
+    sex_at = columns.index("sex") if "sex" in columns else None
     families, individuals, sexes = [], [], []
-    for line, tokens in _rows(path, _FAM_COLUMNS, "FID IID father mother sex phenotype"):
-        family, individual = tokens[:2]
+    for line, tokens in table_rows(lines, path, columns):
+        individual = tokens[individual_at]
+        family = NO_FAMILY if family_at is None else tokens[family_at]
         if individual == "0":
             raise InputError(
                 "the IID is '0', which PLINK reserves for an absent person",
@@ -149,12 +196,30 @@ def read_fam(path: Path) -> SampleTable:
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
-        sexes.append(_SEX_CODES.get(tokens[4], UNKNOWN_SEX))
+        sexes.append(UNKNOWN_SEX if sex_at is None else sex_code(tokens[sex_at]))
     if not individuals:
         raise InputError("has no samples", where=path, remedy="Check that the file is complete")
     return SampleTable(
         string_column(families), string_column(individuals), np.asarray(sexes, dtype=np.int8)
     )
+
+
+def sex_code(text: str) -> int:
+    """Return the code of a sex as PLINK writes it."""
+    return _SEX_CODES.get(text, UNKNOWN_SEX)
+
+
+def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> None:
+    """Refuse variants with several alternate alleles, of which two bits hold no code."""
+    found = np.flatnonzero(["," in allele for allele in variants.allele1])
+    if len(found):
+        raise InputError(
+            f"variant {variants.identifier[found[0]]} has more than two alleles",
+            where=where,
+            value=f"{len(found)} such variants",
+            limit="2 alleles",
+            remedy=remedy,
+        )
 
 
 def canonical_chromosome(code: str) -> str:
@@ -183,38 +248,59 @@ def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.b
     return np.fromiter(inside, dtype=bool, count=len(column))
 
 
-def _rows(path: Path, columns: int, layout: str) -> Iterator[tuple[int, list[str]]]:
+@contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a text file, decompressed if its name ends in .zst, as numbered lines from 1."""
+    try:
+        with path.open("rb") as file:
+            content: IO[bytes] = file
+            if path.suffix == ".zst":
+                content = io.BytesIO(_decompressed(file.read(), path))
+            yield enumerate(content, start=1)
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path, remedy="Check the prefix") from error
+
+
+def _decompressed(content: bytes, path: Path) -> bytes:
+    from numcodecs import Zstd  # only few tables are compressed
+
+    try:
+        return bytes(Zstd().decode(content))
+    except RuntimeError as error:
+        raise InputError(f"cannot be decompressed: {error}", where=path) from error
+
+
+def table_rows(
+    lines: Iterator[tuple[int, bytes]], path: Path, columns: Sequence[str]
+) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, tokens) of every line; blank lines are allowed only at the end."""
     blank = line = 0
     try:
-        with path.open("rb") as file:
-            for line, content in enumerate(file, start=1):
-                # bytes.split() splits only at ASCII whitespace, which includes CR.
-                tokens = content.split()
-                if not tokens:
-                    blank = line
-                    continue
-                if blank:
-                    raise InputError(
-                        "an empty line inside the table",
-                        where=f"{path}:{blank}",
-                        remedy="Rows must match the .bed file; check whether a row was lost",
-                    )
-                if len(tokens) < columns:
-                    raise InputError(
-                        "fewer columns than expected",
-                        where=f"{path}:{line}",
-                        value=len(tokens),
-                        expected=columns,
-                        remedy=f"The columns are: {layout}",
-                    )
-                yield line, b"\n".join(tokens[:columns]).decode().split("\n")
+        for line, content in lines:
+            # bytes.split() splits only at ASCII whitespace, which includes CR.
+            tokens = content.split(None, len(columns))
+            if not tokens:
+                blank = line
+                continue
+            if blank:
+                raise InputError(
+                    "an empty line inside the table",
+                    where=f"{path}:{blank}",
+                    remedy="Rows must match the genotypes; check whether a row was lost",
+                )
+            if len(tokens) < len(columns):
+                raise InputError(
+                    "fewer columns than expected",
+                    where=f"{path}:{line}",
+                    value=len(tokens),
+                    expected=len(columns),
+                    remedy=f"The columns are: {' '.join(columns)}",
+                )
+            yield line, b"\n".join(tokens[: len(columns)]).decode().split("\n")
     except UnicodeDecodeError as error:
         raise InputError(
             "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
         ) from error
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the prefix") from error
 
 
 def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
@@ -225,7 +311,7 @@ def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
             "the position is not a number",
             where=f"{path}:{line}",
             value=token,
-            remedy="Column 4 of a .bim file is the position in base pairs",
+            remedy="The position is in base pairs (column 4 of a .bim file)",
         )
     position = int(match.group())
     if position > _LARGEST_POSITION:
@@ -248,6 +334,6 @@ def _centimorgan(token: str, path: Path, line: int) -> float:
             "the genetic distance is not a number",
             where=f"{path}:{line}",
             value=token,
-            remedy="Column 3 of a .bim file is in centimorgans; write 0 where it is unknown",
+            remedy="It is in centimorgans (column 3 of a .bim file); write 0 where it is unknown",
         )
     return value

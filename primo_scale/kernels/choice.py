@@ -59,7 +59,7 @@ def warmed_up(name: str, largest_code: int) -> str:
     # Two rows, because Numba compiles a different version for a single, contiguous row.
     packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
     codes = decode(packed, table, 4)
-    scale_columns(codes, np.zeros(1, dtype=np.intp), np.full(1, UNCLIPPED))
+    scale_columns(codes, np.full(4, UNCLIPPED))
     add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
     ProductSum(kernel, (2, 2), 1).add(codes, codes)
     return kernel.name

@@ -97,8 +97,12 @@ def _scale(entries: Any, multipliers: Any, scaled: Any) -> None:
 
 
 @compiled
-def scale_columns(entries: Any, columns: Any, multipliers: Any) -> None:
-    """Apply `scale_entries` to some columns, in place and without the interpreter lock."""
+def scale_columns(entries: Any, multipliers: Any) -> None:
+    """Apply `scale_entries` to all columns, in place and without the interpreter lock.
+
+    One instruction scales several neighbours, `UNCLIPPED` ones among them. Scaling chosen columns
+    one by one takes five times as long if half of them are chosen, and as long for a tenth.
+    """
     for row in range(entries.shape[0]):
-        for k in range(columns.shape[0]):
-            entries[row, columns[k]] = _scaled(entries[row, columns[k]], multipliers[k])
+        for column in range(entries.shape[1]):
+            entries[row, column] = _scaled(entries[row, column], multipliers[column])

@@ -8,13 +8,17 @@ import numba
 from llvmlite import binding
 
 
-def compiled(function: Any) -> Any:
+def compiled(function: Any, *, reorders: bool = False) -> Any:
     """Compile a function with Numba at its first call, with a disk cache and without the GIL.
+
+    If it `reorders`, sums of floats are in the order in which the processor adds fastest, and their
+    last bits depend on the processor.
 
     The disk cache is renewed if the function's own file changes. After a change of `emitting`
     alone, touch `product_amx` and `product_avx512`.
     """
-    return numba.njit(nogil=True, cache=True, boundscheck=False)(function)
+    flags = {"reassoc", "contract"} if reorders else False
+    return numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=flags)(function)
 
 
 def host_features() -> frozenset[str]:

@@ -61,8 +61,18 @@ def decode_into(
     n_variants, width = packed.shape
     written = codes[:n_variants, : GENOTYPES_PER_BYTE * width]
     words = whole_rows(written).view("<u4")
-    _decode_words(_read_only(packed), np.ascontiguousarray(table).view(np.uint8), words)
+    _decode_words(read_only(packed), np.ascontiguousarray(table).view(np.uint8), words)
     return written
+
+
+def pack_copies(copies: npt.NDArray[np.int8], result: PackedGenotypes) -> None:
+    """Pack copies of A1, shape (v, n), negative where missing, into `result` (v, ceil(n / 4))."""
+    _pack(copies, result)
+
+
+def code_of_copies(copies: int) -> int:
+    """Return the raw value of 0, 1 or 2 copies of A1, or of a missing genotype (negative)."""
+    return MISSING if copies < 0 else (HOMOZYGOUS_A2, HETEROZYGOUS, HOMOZYGOUS_A1)[copies]
 
 
 def add_squared_norms(
@@ -134,10 +144,10 @@ def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
         padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
         packed = padded
-    return _read_only(np.ascontiguousarray(packed).view("<u8"))
+    return read_only(np.ascontiguousarray(packed).view("<u8"))
 
 
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return a read-only view, so that Numba does not compile a version for writable arrays."""
     view = array.view()
     view.flags.writeable = False
@@ -240,6 +250,29 @@ def _ones(flags: Any) -> Any:
     pairs = (flags + (flags >> np.uint64(2))) & np.uint64(0x3333333333333333)
     bytes_ = (pairs + (pairs >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
     return (bytes_ * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@compiled
+def _pack(copies: Any, result: Any) -> None:
+    n = copies.shape[1]
+    for v in range(copies.shape[0]):
+        row = copies[v]
+        for b in range(n // 4):
+            byte = u32(0)
+            for k in range(4):
+                byte |= _code(row[4 * b + k]) << u32(2 * k)
+            result[v, b] = np.uint8(byte)
+        if n % 4:
+            byte = u32(0)
+            for k in range(n % 4):
+                byte |= _code(row[n // 4 * 4 + k]) << u32(2 * k)
+            result[v, n // 4] = np.uint8(byte)
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _code(copies: Any) -> Any:
+    """Return the raw value of 0, 1 or 2 copies of A1, or of a missing genotype (negative)."""
+    return u32((copies <= 0) | (u32((copies >= 0) & (copies < 2)) << u32(1)))
 
 
 @compiled

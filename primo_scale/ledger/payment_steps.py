@@ -28,6 +28,7 @@ class PaymentStep(StrEnum):
     DRAW_STARTED = "draw started"
     BLOCK_WRITTEN = "block written"
     STATISTICS_STORED = "statistics stored"
+    HOLD_OUT_STORED = "hold-out stored"
     MOMENTS_STORED = "moments stored"
     DRAW_RECORD_WRITTEN = "draw record written"
     DRAW_RECORD_COMMITTED = "draw record committed"

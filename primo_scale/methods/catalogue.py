@@ -51,6 +51,12 @@ class Method:
     subsamples: bool = False
     projects_phenotypes: bool = False
 
+    @property
+    def takes_public_scores(self) -> bool:
+        """Whether public scores can be the prior mean of the effects."""
+        one_target = not (self.gram_per_phenotype or self.projects_phenotypes)
+        return one_target and self.estimator is ESTIMATORS["known-noise"]
+
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
         """Return the description of the noisy measurements.
 

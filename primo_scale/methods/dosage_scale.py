@@ -36,7 +36,7 @@ def to_dosage_scale(
     slope and offset that row clipping gives each phenotype are inverted.
     """
     mean = np.array([p.mean for p in outcomes.phenotypes])
-    unit = _phenotype_unit(outcomes, response)
+    unit = phenotype_unit(outcomes, response)
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
     covariates = weights.fixed[1:] * scale[:, None]
@@ -62,10 +62,10 @@ def effects_per_allele(
     """Return marginal effects per copy of allele 1 in phenotype units; overwrites `effects`."""
     for values in (effects.effect, effects.standard_error):
         values *= genotypes.multiplier.astype(np.float64)[:, None]
-        values *= _phenotype_unit(outcomes, response)
+        values *= phenotype_unit(outcomes, response)
     return effects
 
 
-def _phenotype_unit(outcomes: OutcomeCoding, response: ClipResponse) -> Float64:
+def phenotype_unit(outcomes: OutcomeCoding, response: ClipResponse) -> Float64:
     """Return the phenotype units of one lattice step before clipping, shape (l,)."""
     return np.array([p.sd for p in outcomes.phenotypes]) / (outcomes.unit * response.slope)

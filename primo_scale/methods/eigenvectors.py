@@ -1,6 +1,11 @@
 """Eigenvectors of a symmetric matrix, computed without the global interpreter lock.
 
-SciPy holds the lock while LAPACK runs, many minutes for an LD block of 20,000 variants, so that the
+LAPACK reduces the matrix to a tridiagonal one, whose eigenvectors Z take little time; those of the
+matrix are V = Q Z, with a product Q of reflections. Only products of V with a few columns are
+needed, and to reflect these takes far less time than to reflect all of Z, which is a third of a
+whole decomposition.
+
+SciPy holds the lock while LAPACK runs, minutes for an LD block of 20,000 variants, so that the
 process cannot handle signals. ctypes releases the lock. LAPACK is the library that SciPy installs
 and exports to Cython.
 """
@@ -8,49 +13,106 @@ and exports to Cython.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import scipy.linalg
 from scipy.linalg import cython_lapack
 
 from primo_scale.methods.shrinkage import Float64
 
-_N_ARGUMENTS = 21
+_Argument = bytes | int | float | Float64 | npt.NDArray[np.intc]
 
 
-def eigenvectors(symmetric: Float64) -> tuple[Float64, Float64]:
-    """Decompose a symmetric matrix by LAPACK's ``dsyevr``, as `scipy.linalg.eigh` does.
+@dataclass(frozen=True, eq=False)
+class Eigenvectors:
+    """Eigenvectors in columns: V = Q Z, in ascending order of their eigenvalues."""
 
-    The result is the ascending eigenvalues and the eigenvectors in columns. The matrix is
-    overwritten if it is C-contiguous. A failure of LAPACK raises a LinAlgError.
+    tridiagonal: Float64  # Z, shape (d, d)
+    # Vectors and factors of the reflections, shapes (d, d) and (d,); None stands for Q = I.
+    reflections: tuple[Float64, Float64] | None
 
-    The driver evr is as fast as evd (0.7 s each at d = 2,000 on two cores) and needs two thirds of
-    its memory. LAPACK reads a matrix in C order as its transpose, which is the same matrix.
+    def coordinates(self, columns: Float64) -> Float64:
+        """Return V' times `columns`, shape (d, l)."""
+        if self.reflections is not None:
+            columns = _reflected(self.reflections, b"T", columns.copy(order="F"))
+        return np.asarray(self.tridiagonal.T @ columns)
+
+    def combinations(self, coefficients: Float64) -> Float64:
+        """Return V times `coefficients`, shape (d, l)."""
+        found = self.tridiagonal @ coefficients
+        return found if self.reflections is None else _reflected(self.reflections, b"N", found)
+
+
+def eigenvectors(symmetric: Float64, n_columns: int) -> tuple[Float64, Eigenvectors]:
+    """Return the ascending eigenvalues and the eigenvectors, for products with `n_columns` columns.
+
+    The matrix is overwritten if it is C-contiguous. LAPACK reads a matrix in C order as its
+    transpose, which is the same matrix. Two matrices of its size are in memory.
     """
     matrix = np.ascontiguousarray(symmetric, dtype=np.float64)
-    size, found, failure = ctypes.c_int(len(matrix)), ctypes.c_int(), ctypes.c_int()
-    nowhere, tolerance = ctypes.byref(ctypes.c_int()), ctypes.byref(ctypes.c_double())
-    values, vectors = np.empty(len(matrix)), np.empty_like(matrix, order="F")
-    support = np.empty(2 * len(matrix), dtype=np.intc)
-    work, integers = np.empty(1), np.empty(1, dtype=np.intc)
-    for query in (True, False):
-        lengths = [ctypes.c_int(-1 if query else len(array)) for array in (work, integers)]
-        _dsyevr(
-            b"V", b"A", b"L", ctypes.byref(size), matrix.ctypes, ctypes.byref(size),
-            tolerance, tolerance, nowhere, nowhere, tolerance, ctypes.byref(found),
-            values.ctypes, vectors.ctypes, ctypes.byref(size), support.ctypes,
-            work.ctypes, ctypes.byref(lengths[0]), integers.ctypes, ctypes.byref(lengths[1]),
-            ctypes.byref(failure),
-        )  # fmt: skip
-        if failure.value:
-            raise np.linalg.LinAlgError(f"dsyevr failed with {failure.value}")
-        if query:
-            work, integers = np.empty(int(work[0])), np.empty(int(integers[0]), dtype=np.intc)
+    size = len(matrix)
+    diagonal, beside, factors = np.empty(size), np.empty(size), np.empty(size)
+    _call_with_work("dsytrd", b"L", size, matrix, size, diagonal, beside, factors)
+    values, vectors = _eigenvectors_of_tridiagonal(diagonal, beside)
+    reflections = matrix, factors
+    if 2 * n_columns < size:
+        return values, Eigenvectors(vectors, reflections)
+    return values, Eigenvectors(_reflected(reflections, b"N", vectors), None)
+
+
+def _eigenvectors_of_tridiagonal(diagonal: Float64, beside: Float64) -> tuple[Float64, Float64]:
+    """Return the eigenvalues and eigenvectors of a tridiagonal matrix, which is kept.
+
+    ``dstemr`` needs no other matrix in memory. It can fail, although no such matrix is known from
+    practice; QR iterations take far longer and do not.
+    """
+    size = len(diagonal)
+    values, vectors = np.empty(size), np.empty((size, size), order="F")
+    integers = [np.empty(length, dtype=np.intc) for length in (1, 2 * size, 1, 10 * size)]
+    integers[2][0] = 1
+    failure = _call(
+        "dstemr", b"V", b"A", size, diagonal.copy(), beside.copy(), 0.0, 0.0, 0, 0, integers[0],
+        values, vectors, size, size, integers[1], integers[2],
+        np.empty(18 * size), 18 * size, integers[3], 10 * size,
+    )  # fmt: skip
+    if failure:
+        values, vectors = scipy.linalg.eigh_tridiagonal(
+            diagonal, beside[:-1], lapack_driver="stev", check_finite=False
+        )
     return values, vectors
 
 
-def _routine(name: str) -> Callable[..., None]:
-    """Return a function of SciPy's LAPACK, all of whose arguments are pointers."""
+def _reflected(
+    reflections: tuple[Float64, Float64], transposed: bytes, columns: Float64
+) -> Float64:
+    """Return Q, or its transpose, times `columns`; a matrix in Fortran order is overwritten."""
+    vectors, factors = reflections
+    found = np.asfortranarray(columns)
+    size, width = found.shape
+    _call_with_work(
+        "dormtr", b"L", b"L", transposed, size, width, vectors, size, factors, found, size
+    )
+    return found
+
+
+def _call_with_work(name: str, *arguments: _Argument) -> None:
+    """Call a routine of LAPACK whose last arguments are a work array, its length and the failure.
+
+    Raises a LinAlgError if LAPACK fails.
+    """
+    work = np.empty(1)
+    failure = _call(name, *arguments, work, -1)
+    work = np.empty(max(1, int(work[0])))
+    failure = failure or _call(name, *arguments, work, len(work))
+    if failure:
+        raise np.linalg.LinAlgError(f"{name} failed with {failure}")
+
+
+def _call(name: str, *arguments: _Argument) -> int:
+    """Call a routine of SciPy's LAPACK by pointers, and return its last argument, the failure."""
+    failure = ctypes.c_int()
     python = ctypes.pythonapi
     python.PyCapsule_GetName.restype = ctypes.c_char_p
     python.PyCapsule_GetName.argtypes = [ctypes.py_object]
@@ -58,7 +120,16 @@ def _routine(name: str) -> Callable[..., None]:
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     capsule = cython_lapack.__pyx_capi__[name]
     address = python.PyCapsule_GetPointer(capsule, python.PyCapsule_GetName(capsule))
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * _N_ARGUMENTS)(address)
+    pointers = [*map(_pointer, arguments), ctypes.byref(failure)]
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers))(address)(*pointers)
+    return failure.value
 
 
-_dsyevr = _routine("dsyevr")
+def _pointer(argument: _Argument) -> object:
+    if isinstance(argument, bytes):
+        return argument
+    if isinstance(argument, int):
+        return ctypes.byref(ctypes.c_int(argument))
+    if isinstance(argument, float):
+        return ctypes.byref(ctypes.c_double(argument))
+    return argument.ctypes

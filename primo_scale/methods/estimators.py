@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from primo_scale.methods.spectrum import Spectrum
 
 _FLOOR = "eigenvalues below 0 counted as 0 in X'X, and raised to the noise norm for the covariates"
+_BLENDED = "eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the covariates"
+MOST_SAMPLED_EFFECTS = 20_000_000
+"""Largest number of variants times phenotypes for which effects are sampled: some ten minutes."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class EstimatorInputs:
     penalty: float  # penalty of ``ridge`` and ``projection``, in squared lattice units
     unit: int  # lattice steps per unit of the genotype coding
     smallest_eigenvalue: float  # lower bound on the smallest eigenvalue of X'X
+    n_factors: float = 0.0  # effective number of genetic factors; 0 without factors
+    n_sampled: int = 0  # number of phenotypes or factors with point-normal effects
 
 
 def _none(inputs: EstimatorInputs) -> dict[str, float]:
@@ -57,6 +62,11 @@ def _prior_variances(inputs: EstimatorInputs) -> dict[str, float]:
         "effect_variance": float(inputs.prior.effect_variance.mean()),
         "residual_variance": float(inputs.prior.residual_variance.mean()),
     }
+
+
+def _fitted_effects(inputs: EstimatorInputs) -> dict[str, float]:
+    found = {"genetic_factors": inputs.n_factors, "point_normal_columns": float(inputs.n_sampled)}
+    return _prior_variances(inputs) | found
 
 
 def _eigenvalue(inputs: EstimatorInputs) -> dict[str, float]:
@@ -83,6 +93,11 @@ class Estimator:
         Description of the treatment of small and negative eigenvalues.
     is_choice : bool
         Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
+    fits_effects : bool
+        Whether it estimates the variances and factors of the effects, for which it needs LD
+        components. Its `rule` takes their coordinates instead of a spectrum.
+    samples_effects : bool
+        Whether it also samples point-normal effects.
     needs_every_spectrum : bool
         Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
         decompositions then stay in memory.
@@ -94,10 +109,16 @@ class Estimator:
     numbers: Callable[[EstimatorInputs], dict[str, float]] = _none
     floor: str = _FLOOR
     is_choice: bool = False
+    fits_effects: bool = False
+    samples_effects: bool = False
     needs_every_spectrum: bool = False
 
     def __str__(self) -> str:
         return self.name
+
+    def samples_effects_of(self, n_variants: int, n_phenotypes: int) -> bool:
+        """Return whether point-normal effects are sampled of so many variants and phenotypes."""
+        return self.samples_effects and n_variants * n_phenotypes <= MOST_SAMPLED_EFFECTS
 
     def load_rule(self) -> Callable[[Spectrum, EstimatorInputs], Shrinkage]:
         """Import the function that returns the rule of one block."""
@@ -111,8 +132,28 @@ _TABLE = (
         "primo_scale.methods.rules:known_noise",
         "posterior mean for known noise and the prior's effects",
         _prior_variances,
-        floor="eigenvalues raised to 0.3 of the noise norm in X'X, and to it for the covariates",
+        floor=_BLENDED,
         is_choice=True,
+    ),
+    Estimator(
+        "genetic-factors",
+        "primo_scale.methods.genetic_factors:fit_effects",
+        "posterior mean for known noise, with effect variances and genetic factors estimated from "
+        "the noisy statistics",
+        _fitted_effects,
+        floor=_BLENDED,
+        is_choice=True,
+        fits_effects=True,
+    ),
+    Estimator(
+        "point-normal",
+        "primo_scale.methods.point_normal:sample_effects",
+        "as genetic-factors, and with many effects of zero where the noisy statistics show them",
+        _fitted_effects,
+        floor=_BLENDED,
+        is_choice=True,
+        fits_effects=True,
+        samples_effects=True,
     ),
     Estimator(
         "ridge-at-noise-norm",

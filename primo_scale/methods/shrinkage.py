@@ -116,7 +116,12 @@ def noise_norm(sigma: float, size: int) -> float:
 
     ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3% (docs/maths/estimation.md, Theorem 5).
     """
-    return sigma * (float(np.sqrt(2 * size)) + 3)
+    return noise_edge(sigma, size) + 3 * sigma
+
+
+def noise_edge(sigma: float, size: int) -> float:
+    """Return the edge of the spectrum of symmetric noise in the svec layout, for large sizes."""
+    return sigma * float(np.sqrt(2 * size))
 
 
 def automatic_penalty(variance: float, heritability: float) -> float:

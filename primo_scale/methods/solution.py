@@ -7,6 +7,8 @@ shrunk) and phenotypes Y, with S and G adjusted for C (`primo_scale.methods.adju
     W = V (f * V'G)            f: a rule of `primo_scale.methods.shrinkage`
     B = (C'C)^-1 (C'Y - sum over blocks of C'X W)
 
+Public scores as the prior mean of W: `primo_scale.methods.public_scores`.
+
 Eigenvalues that noise makes negative count as zero. On private statistics all of these
 computations are post-processing: docs/maths/estimation.md.
 """
@@ -15,24 +17,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
 
 import numpy as np
 
 from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.catalogue import Method
+from primo_scale.methods.component_weights import PanelComponents, solve_components
 from primo_scale.methods.estimators import EffectPrior, Estimator, EstimatorInputs
+from primo_scale.methods.map_blocks import map_blocks
 from primo_scale.methods.projection import (
     PhenotypeProjection,
     ball_multiplier,
     project_phenotypes,
     squared_radius,
 )
+from primo_scale.methods.public_scores import (
+    FittedScores,
+    PublicScores,
+    around,
+    fit_scores,
+    variant_sums,
+)
 from primo_scale.methods.rules import eigenvalue_bound
 from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, Shrinkage, whitened_squares
-from primo_scale.methods.spectrum import Spectrum, spectra
+from primo_scale.methods.spectrum import Spectrum, spectra_of
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockMatrices
+
+_Spectra = Callable[[int], Iterable[Spectrum]]  # spectra of a block, which cover every phenotype
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,8 @@ class SolveInputs:
     prior: EffectPrior
     # Penalty of ``ridge``, in squared lattice units; None for any other estimator.
     penalty: float | None = None
+    components: PanelComponents | None = None  # that take the place of the variants, or None
+    scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,7 @@ class Solution:
     # Ridge penalty of every copy of X'X in every block, in squared lattice units; empty if the rule
     # is not a ridge.
     penalties: tuple[float, ...]
+    scores: FittedScores | None = None  # slopes of the public scores, if there are any
 
 
 def solve_statistics(
@@ -82,62 +100,103 @@ def solve_statistics(
 
     Notes
     -----
-    Blocks are decomposed, solved and discarded one at a time. Only ``projection``, whose
-    penalty depends on all spectra, keeps every decomposition in memory: ``sum d_b (d_b + l)``
-    float64 values. Measured: one dense block of 10,000 variants with 1,000 phenotypes and known
-    noise took 377 s and 2.0 GB on two shared cores.
+    Blocks are decomposed, solved and discarded, small ones side by side. Only ``projection``, whose
+    penalty depends on all spectra, keeps every decomposition in memory.
     """
     if estimator.name == "ridge" and inputs.penalty is None:
         raise ValueError("ridge needs a penalty")
     subsample, n_samples = inputs.recipe.subsample, inputs.bounds.n_samples
     gram_factor = 1.0 if subsample is None else n_samples / subsample
     adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=gram_factor)
+    sizes = statistics.layout.sizes
+    if inputs.components is not None:
+        return _of_components(adjustment, inputs, inputs.components, estimator)
     numbers: dict[str, float] = {}
     across = None
     if method.projects_phenotypes:
         across, numbers = _across_phenotypes(adjustment, inputs.bounds)
-    blocks: Iterable[Spectrum] = spectra(adjustment, across)
+    spectra: _Spectra = partial(spectra_of, adjustment, across)
     penalty = inputs.penalty or 0.0
     if estimator.needs_every_spectrum:
-        blocks = tuple(blocks)
-        penalty, found = _projection_penalty(blocks, adjustment, inputs.bounds)
+        every = map_blocks(lambda block: tuple(spectra_of(adjustment, across, block)), sizes)
+        spectra = every.__getitem__
+        penalty, found = _projection_penalty(tuple(chain(*every)), adjustment, inputs.bounds)
         numbers |= found
     smallest = eigenvalue_bound(
         statistics.smallest_eigenvalue(), inputs.scales.smallest_eigenvalue, inputs.delta
     )
-    rule_inputs = EstimatorInputs(inputs.prior, penalty, inputs.unit, smallest)
+    prior, scores = inputs.prior, None
+    if inputs.scores is not None:
+        sums = variant_sums(adjustment, inputs.scores)
+        scores = fit_scores(sums, inputs.scores, prior, statistics.layout.n_variants)
+        prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
+    rule_inputs = EstimatorInputs(prior, penalty, inputs.unit, smallest)
     rule_for = estimator.load_rule()
-    weights, rules = _solve(blocks, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment)
+    weights, rules = _solve(
+        spectra, lambda spectrum: rule_for(spectrum, rule_inputs), adjustment, scores
+    )
     return Solution(
         weights=weights,
         rule=estimator.description,
         floor=estimator.floor,
         parameters=estimator.numbers(rule_inputs) | numbers,
         penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
+        scores=scores,
+    )
+
+
+def _of_components(
+    adjustment: Adjustment, inputs: SolveInputs, panel: PanelComponents, estimator: Estimator
+) -> Solution:
+    """Return the posterior mean from statistics of LD components."""
+    found = solve_components(adjustment, inputs.prior, panel, inputs.scores, estimator)
+    fixed = adjustment.fixed_inverse @ (adjustment.fixed_phenotypes - found.explained)
+    rule_inputs = EstimatorInputs(
+        found.prior, 0.0, inputs.unit, 0.0, found.n_factors, found.n_sampled
+    )
+    return Solution(
+        weights=LatticeWeights(found.weights, fixed),
+        rule=estimator.description,
+        floor=estimator.floor,
+        parameters=estimator.numbers(rule_inputs),
+        penalties=(),
+        scores=found.scores,
     )
 
 
 def _solve(
-    spectra: Iterable[Spectrum],
+    spectra: _Spectra,
     rule_for: Callable[[Spectrum], Shrinkage],
     adjustment: Adjustment,
+    scores: FittedScores | None,
 ) -> tuple[LatticeWeights, list[Shrinkage]]:
-    """Return the weights of every block and phenotype, and the rule of each spectrum.
-
-    The spectra were made with `adjustment` and together cover every phenotype in every block.
-    """
+    """Return the weights of every block and phenotype, and the rule of each spectrum."""
     layout = adjustment.statistics.layout
     genotypes = np.empty((layout.n_variants, layout.n_phenotypes))
-    residual = adjustment.fixed_phenotypes.copy()
-    rules = []
-    for spectrum in spectra:
-        rule = rule_for(spectrum)
-        coefficients = rule.factors(spectrum.values, spectrum.target) * spectrum.target
-        weights = spectrum.vectors @ coefficients
-        genotypes[layout.variants(spectrum.block), spectrum.phenotypes] = weights
-        residual[:, spectrum.phenotypes] -= spectrum.fixed_cross.T @ weights
-        rules.append(rule)
-    return LatticeWeights(genotypes, adjustment.fixed_inverse @ residual), rules
+
+    def solve_block(block: int) -> tuple[Float64, list[Shrinkage]]:
+        """Set the weights of a block; return what they explain of C'Y, and the rules."""
+        variants, rules = layout.variants(block), []
+        explained = np.zeros_like(adjustment.fixed_phenotypes)
+        for plain in spectra(block):
+            spectrum, mean = plain, None
+            if scores is not None:
+                mean = scores.mean(variants)[:, plain.phenotypes]
+                spectrum = around(plain, mean)
+            rule = rule_for(spectrum)
+            coefficients = rule.factors(spectrum.values, spectrum.target) * spectrum.target
+            weights = spectrum.vectors.combinations(coefficients)
+            if mean is not None:
+                weights += mean
+            genotypes[variants, spectrum.phenotypes] = weights
+            explained[:, spectrum.phenotypes] = spectrum.fixed_cross.T @ weights
+            rules.append(rule)
+        return explained, rules
+
+    solved = map_blocks(solve_block, layout.sizes)
+    residual = adjustment.fixed_phenotypes - sum(explained for explained, _ in solved)
+    weights = LatticeWeights(genotypes, adjustment.fixed_inverse @ residual)
+    return weights, [rule for _, rules in solved for rule in rules]
 
 
 def _across_phenotypes(

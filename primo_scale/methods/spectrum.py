@@ -9,7 +9,7 @@ import numpy as np
 
 from primo_scale.interruption import check
 from primo_scale.methods.adjustment import Adjustment
-from primo_scale.methods.eigenvectors import eigenvectors
+from primo_scale.methods.eigenvectors import Eigenvectors, eigenvectors
 from primo_scale.methods.projection import PhenotypeProjection
 from primo_scale.methods.shrinkage import Float64, floored_at_zero
 
@@ -23,45 +23,47 @@ class Spectrum:
     fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
     # Eigenvalues lambda in ascending order; negative and negligible ones are 0, shape (d_b,).
     values: Float64
-    vectors: Float64  # eigenvectors V, shape (d_b, d_b)
+    mean_value: float  # mean eigenvalue before any is set to 0
+    vectors: Eigenvectors  # V
     target: Float64  # target H, or its projection across phenotypes, shape (d_b, l)
     # Standard deviation of the noise on an entry of each column of the target, shape (l,).
     target_sigma: Float64
     gram_sigma: float  # standard deviation of the noise on the diagonal of S
 
 
-def spectra(adjustment: Adjustment, projection: PhenotypeProjection | None) -> Iterator[Spectrum]:
-    """Yield the spectrum of each block, or of each phenotype in each block, one at a time.
+def spectra_of(
+    adjustment: Adjustment, projection: PhenotypeProjection | None, block: int
+) -> Iterator[Spectrum]:
+    """Yield the spectrum of one block, or its spectrum for each phenotype, one at a time.
 
     The latter is the case if the statistics hold a copy of X'X per phenotype. The projection
     applies to columns without the correction for missing values.
 
-    A spectrum holds ``d_b (d_b + l)`` float64 values. The decomposition needs one more square
-    matrix; before it, the integers that the matrix is converted from take another.
+    A spectrum holds ``d_b (2 d_b + l)`` float64 values, or ``d_b (d_b + l)`` if l is at least half
+    of d_b. Before the decomposition, the integers that the matrix is converted from take a square.
     """
     layout, copies = adjustment.statistics.layout, adjustment.statistics.gram_copies
     every = slice(0, layout.n_phenotypes)
     groups = [slice(j, j + 1) for j in range(copies)] if copies > 1 else [every]
-    across = None
+    adjusted = adjustment.block(block)
+    target, sigma = adjusted.target, adjusted.target_sigma
     if projection is not None:  # of rescaled columns
-        across = projection.matrix * adjustment.rescale / adjustment.rescale[:, None]
-    for block in range(layout.n_blocks):
+        rescale = adjustment.rescale
+        across = projection.matrix * rescale / rescale[:, None]
+        target, sigma = target @ across, np.sqrt(sigma**2 @ across**2)
+    for copy, phenotypes in enumerate(groups):
         check()
-        adjusted = adjustment.block(block)
-        target, sigma = adjusted.target, adjusted.target_sigma
-        if across is not None:
-            target, sigma = target @ across, np.sqrt(sigma**2 @ across**2)
-        for copy, phenotypes in enumerate(groups):
-            gram, rounding = adjustment.gram(adjusted, block, copy)
-            values, vectors = eigenvectors(gram)
-            del gram  # overwritten
-            yield Spectrum(
-                block=block,
-                phenotypes=phenotypes,
-                fixed_cross=adjusted.fixed_cross,
-                values=floored_at_zero(values, rounding),
-                vectors=vectors,
-                target=vectors.T @ target[:, phenotypes],
-                target_sigma=sigma[phenotypes],
-                gram_sigma=adjustment.gram_sigma(block),
-            )
+        gram, rounding = adjustment.gram(adjusted, block, copy)
+        values, vectors = eigenvectors(gram, phenotypes.stop - phenotypes.start)
+        del gram  # overwritten
+        yield Spectrum(
+            block=block,
+            phenotypes=phenotypes,
+            fixed_cross=adjusted.fixed_cross,
+            values=floored_at_zero(values, rounding),
+            mean_value=float(values.mean()),
+            vectors=vectors,
+            target=vectors.coordinates(target[:, phenotypes]),
+            target_sigma=sigma[phenotypes],
+            gram_sigma=adjustment.gram_sigma(block),
+        )

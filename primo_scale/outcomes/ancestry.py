@@ -19,7 +19,7 @@ NO_COMPONENTS = (
 """What the absence of principal components does to the scores."""
 
 COMPONENTS_REMEDY = (
-    "Give components of a public panel, on which every person is projected, in --covar. "
+    "Give the loadings of a public panel with --pc-loadings, which projects every person. "
     "Components computed from the cohort itself are not covered by the guarantee."
 )
 """How to add components without a breach of the guarantee."""

@@ -110,6 +110,11 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
     return _look_up(path, names, _covariate, option="--covar-bounds")
 
 
+def names_with_bounds(path: Path) -> frozenset[str]:
+    """Return the names in a table of bounds."""
+    return frozenset(row.cells["name"] for row in _rows(path))
+
+
 def phenotypes_without_sd(path: Path, names: Sequence[str]) -> frozenset[str]:
     """Return the phenotypes among `names` whose sd is not given."""
     without = (row.cells["name"] for row in _rows(path) if "sd" not in row.cells)

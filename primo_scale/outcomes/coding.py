@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
 
 import numpy as np
@@ -76,7 +77,7 @@ class OutcomeCoding:
         phenotypes = (phenotype.name for phenotype in self.phenotypes)
         return (CONSTANT_NAME, *covariates, *phenotypes)
 
-    @property
+    @cached_property
     def max_abs(self) -> npt.NDArray[np.int64]:
         """Largest possible magnitude in each column, int64 (q,)."""
         rows = [
@@ -106,10 +107,10 @@ class OutcomeCoding:
         """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
         return sha256_of_json(dataclasses.asdict(self))
 
-    def code_covariates(self, values: _Float64) -> _Int16:
-        """Return the codes of covariates, int16 (..., c), from values, float64 (..., c)."""
+    def code_covariates(self, values: _Float64, which: slice = slice(None)) -> _Int16:
+        """Return the codes of `which` covariates, int16 (..., c), from values, float64 (..., c)."""
         missing = _is_missing_number(values)
-        return np.where(missing, 0.0, self._covariate_lattice(values)).astype(np.int16)
+        return np.where(missing, 0.0, self._covariate_lattice(values, which)).astype(np.int16)
 
     def code_phenotypes(self, values: _Float64) -> _Int16:
         """Return the codes of phenotypes, int16 (..., l), from values, float64 (..., l)."""
@@ -141,8 +142,10 @@ class OutcomeCoding:
     def _binary(self) -> _Bool:
         return np.array([phenotype.kind == "binary" for phenotype in self.phenotypes], dtype=bool)
 
-    def _covariate_lattice(self, values: _Float64) -> _Float64:
-        lower, upper, centre, scale = _columns(self.covariates, "lower", "upper", "centre", "scale")
+    def _covariate_lattice(self, values: _Float64, which: slice = slice(None)) -> _Float64:
+        lower, upper, centre, scale = _columns(
+            self.covariates[which], "lower", "upper", "centre", "scale"
+        )
         return np.trunc((np.clip(values, lower, upper) - centre) * scale)
 
     def _phenotype_lattice(self, values: _Float64) -> _Float64:

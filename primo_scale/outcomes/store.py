@@ -1,8 +1,10 @@
 """Outcome store: coded covariates and phenotypes in the order of the genotypes' people. PRIVATE.
 
-It is a Zarr group of kind ``outcomes`` with two arrays: ``rows``, int16 (n, q), with the columns
-constant, covariates, phenotypes; and ``observed``, int64 (l,), the number of people with each
-phenotype.
+It is a Zarr group of kind ``outcomes`` with the arrays ``rows``, int16 (n, q), with the columns
+constant, covariates, phenotypes; ``observed``, int64 (l,), the number of people with each
+phenotype; and ``held_out``, uint8 (n,), if people are held out. These count in no sum: `read_rows`
+returns zeros for them, and ``observed`` leaves them out. In their rows a phenotype of 0 is missing,
+and an observed 0 is stored as 1.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
 from primo_scale.storage.chunks import read_block, write_block
@@ -41,22 +44,33 @@ from primo_scale.storage.groups import (
 from primo_scale.storage.locations import Location
 
 KIND = "outcomes"
+HELD_OUT = "held_out"
 CHUNK_BYTES = 1 << 22
 
 Digest = Any  # the type of hashlib's objects has no public name
 
+_Bool = npt.NDArray[np.bool_]
 _Int16 = npt.NDArray[np.int16]
 _Int64 = npt.NDArray[np.int64]
 
 logger = logging.getLogger("primo_scale")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class ComponentRows:
+    """Principal components of all people, the last covariates of a coding. PRIVATE."""
+
+    digest: str  # of everything that determines the components
+    array: Array  # float64, shape (n, k)
+
+
+@dataclass(frozen=True, eq=False)
 class OutcomeFiles:
-    """Phenotype file and, optionally, covariate file."""
+    """Phenotype file and, optionally, covariate file and principal components."""
 
     phenotypes: Path
     covariates: Path | None = None
+    components: ComponentRows | None = None  # the last covariates, after those of the file
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,10 +82,24 @@ class OutcomeStore:
     content_digest: str  # SHA-256 of the integers, independent of the order of rows in the files
     observed: _Int64  # number of people with each phenotype, shape (l,)
     _rows: Array
+    _held_out: Array | None
 
     def read_rows(self, samples: slice) -> _Int16:
-        """Return the rows of consecutive people, int16 (r, q)."""
-        return read_block(self._rows, (samples, slice(None)))
+        """Return the rows of consecutive people, int16 (r, q); zero for people held out."""
+        rows = read_block(self._rows, (samples, slice(None)))
+        if self._held_out is None:
+            return rows
+        return np.where(self.held_out(samples)[:, None], np.int16(0), rows)
+
+    def held_out(self, samples: slice) -> _Bool:
+        """Return which of consecutive people are held out, shape (r,)."""
+        if self._held_out is None:
+            return np.zeros(len(range(*samples.indices(self.n_samples))), dtype=np.bool_)
+        return read_block(self._held_out, (samples,)).astype(np.bool_)
+
+    def read_held_out(self, samples: slice) -> _Int16:
+        """Return the rows of those of consecutive people who are held out, int16 (h, q)."""
+        return read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
 
 
 def open_outcome_store(path: Location) -> OutcomeStore:
@@ -90,6 +118,7 @@ def open_outcome_store(path: Location) -> OutcomeStore:
         content_digest=str(attributes["content_digest"]),
         observed=read_block(array_of(group, "observed"), (slice(None),)),
         _rows=rows,
+        _held_out=array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
     )
 
 
@@ -147,6 +176,7 @@ def align_outcomes(
     coding: OutcomeCoding,
     *,
     scratch: Path | None = None,
+    hold_out: HoldOutChoice | None = None,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
 
@@ -162,11 +192,13 @@ def align_outcomes(
     samples
         People of the genotypes, in the order of the store's rows.
     files
-        Phenotype file and, if the coding has covariates, covariate file.
+        Phenotype file and, if the coding has covariates, covariate file or components, or both.
     coding
         Columns and their public coding.
     scratch
         Private directory with free space for all rows; None means the parent directory of `path`.
+    hold_out
+        Choice of the people who are held out, or None for nobody.
 
     Raises
     ------
@@ -176,34 +208,44 @@ def align_outcomes(
     ValueError
         The coding has covariates and `files` has none, or `path` is a URL and `scratch` is None.
     """
-    if coding.covariates and files.covariates is None:
+    components = files.components
+    n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
+    if n_covariates and files.covariates is None:
         raise ValueError("the coding has covariates, but there is no covariate file")
     if scratch is None:
         if not isinstance(path, Path):
             raise ValueError(f"{path} is not a directory, and a scratch directory is not given")
         scratch = path.parent
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
-    request = _request_digest(samples, tables, coding)
+    held_out = None if hold_out is None else hold_out.members(samples)
+    request = _request_digest(samples, tables, coding, held_out, components)
     if is_complete(path, KIND) and _request_of(path) == request:
         return open_outcome_store(path)
     with disk_errors_explained(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
     n = len(samples)
     with (
-        _scratch_rows(scratch, n, len(coding.covariates)) as covariates,
+        _scratch_rows(scratch, n, n_covariates) as covariates,
         _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
     ):
-        observed = _spool_phenotypes(phenotypes, tables[0], samples, coding)
-        if coding.covariates:
+        observed = _spool_phenotypes(phenotypes, tables[0], samples, coding, held_out)
+        if n_covariates:
             _spool_covariates(covariates, tables[1], samples, coding)
-        header = {"request_digest": request, "coding_digest": coding.digest}
+        header: dict[str, object] = {"request_digest": request, "coding_digest": coding.digest}
+        layouts = {"rows": rows_layout(n, coding.n_columns)}
+        layouts["observed"] = ArrayLayout(observed.shape, observed.shape, np.int64)
+        if held_out is not None:
+            header["has_held_out"] = True
+            layouts[HELD_OUT] = ArrayLayout((n,), (min(n, CHUNK_BYTES),), np.uint8)
         group = create_group(path, KIND, header)
-        counts = ArrayLayout(observed.shape, observed.shape, np.int64)
-        layouts = {"rows": rows_layout(n, coding.n_columns), "observed": counts}
         arrays = create_arrays(group, layouts)
-        content = _write_rows(arrays["rows"], coding.constant, covariates, phenotypes)
+        spooled = (covariates, phenotypes)
+        content = _write_rows(arrays["rows"], coding, spooled, components)
     write_block(arrays["observed"], (slice(None),), observed)
     content.update(observed.astype("<i8").tobytes())
+    if held_out is not None:
+        write_block(arrays[HELD_OUT], (slice(None),), held_out.astype(np.uint8))
+        content.update(held_out.tobytes())
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
@@ -215,15 +257,27 @@ def _request_of(path: Location) -> object:
 
 
 def _write_rows(
-    array: Array, constant: int, covariates: _ScratchRows, phenotypes: _ScratchRows
+    array: Array,
+    coding: OutcomeCoding,
+    spooled: tuple[_ScratchRows, _ScratchRows],
+    components: ComponentRows | None,
 ) -> Digest:
-    """Write the rows chunk by chunk, and return their digest."""
+    """Write the rows chunk by chunk, and return their digest.
+
+    `spooled` are the coded covariates of the file and the coded phenotypes.
+    """
+    covariates, phenotypes = spooled
+    projected = slice(covariates.n_columns, None)
     n, height = array.shape[0], array.chunks[0]
     digest = hashlib.sha256(f"{array.shape} ".encode())
     for start in range(0, n, height):
         stop = min(start + height, n)
-        parts = (covariates.read(start, stop), phenotypes.read(start, stop))
-        rows = np.hstack([np.full((stop - start, 1), constant, dtype=np.int16), *parts])
+        parts = [np.full((stop - start, 1), coding.constant, dtype=np.int16)]
+        parts.append(covariates.read(start, stop))
+        if components is not None:
+            values = read_block(components.array, (slice(start, stop), slice(None)))
+            parts.append(coding.code_covariates(values, projected))
+        rows = np.hstack([*parts, phenotypes.read(start, stop)])
         write_block(array, (slice(start, stop), slice(None)), rows)
         digest.update(rows.astype("<i2", copy=False).tobytes())
     return digest
@@ -232,23 +286,33 @@ def _write_rows(
 def _spool_covariates(
     scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
 ) -> None:
-    names = tuple(covariate.name for covariate in coding.covariates)
+    which = slice(scratch.n_columns)
+    names = tuple(covariate.name for covariate in coding.covariates[which])
     for matched in match_people(table, names, samples):
-        scratch.write(matched.samples, coding.code_covariates(matched.values))
+        scratch.write(matched.samples, coding.code_covariates(matched.values, which))
 
 
 def _spool_phenotypes(
-    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+    scratch: _ScratchRows,
+    table: OutcomeTable,
+    samples: SampleTable,
+    coding: OutcomeCoding,
+    held_out: _Bool | None,
 ) -> _Int64:
-    """Write the coded phenotypes to `scratch`, and count the people with each phenotype."""
+    """Write the coded phenotypes to `scratch`, and count the people with each in the sums."""
     names = tuple(phenotype.name for phenotype in coding.phenotypes)
     observed = np.zeros(len(names), dtype=np.int64)
     cases = np.zeros(len(names), dtype=np.int64)
     no_codes = np.zeros(len(names), dtype=np.int64)
     for matched in match_people(table, names, samples):
-        scratch.write(matched.samples, coding.code_phenotypes(matched.values))
-        observed += coding.observed(matched.values).sum(axis=0)
-        cases += coding.cases(matched.values).sum(axis=0)
+        codes, has_value = coding.code_phenotypes(matched.values), coding.observed(matched.values)
+        if held_out is not None:
+            apart = held_out[matched.samples, None]
+            codes[apart & has_value & (codes == 0)] = 1
+            has_value &= ~apart
+        scratch.write(matched.samples, codes)
+        observed += has_value.sum(axis=0)
+        cases += (coding.cases(matched.values) & has_value).sum(axis=0)
         no_codes += coding.invalid_codes(matched.values).sum(axis=0)
     _log_counts(coding, observed, cases)
     _log_no_codes(coding, no_codes)
@@ -280,11 +344,17 @@ def _log_no_codes(coding: OutcomeCoding, no_codes: _Int64) -> None:
 
 
 def _request_digest(
-    samples: SampleTable, tables: Sequence[OutcomeTable], coding: OutcomeCoding
+    samples: SampleTable,
+    tables: Sequence[OutcomeTable],
+    coding: OutcomeCoding,
+    held_out: _Bool | None,
+    components: ComponentRows | None,
 ) -> str:
     """Return a digest of everything that determines the store's content."""
-    people = hashlib.sha256()
+    people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
     for family, individual in zip(samples.family, samples.individual, strict=True):
         people.update(f"{family} {individual}\n".encode())
     files = [sha256_of_file(table.path) for table in tables]
+    if components is not None:
+        files.append(components.digest)
     return sha256_of_json({"coding": coding.digest, "people": people.hexdigest(), "files": files})

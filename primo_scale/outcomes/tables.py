@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -91,9 +92,18 @@ class OutcomeTable:
                 )
             yield line, tokens
 
-    def check_names(self, names: Sequence[str]) -> None:
-        """Refuse names that the header lacks or repeats; the message has similar names."""
-        self._positions(names)
+    def matching(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the columns that are wanted, or all, and refuse those of `_positions`.
+
+        In a wanted name that the header lacks, ``*`` stands for any characters and ``?`` for one.
+        """
+        found: dict[str, None] = {}
+        for name in self.names if wanted is None else wanted:
+            pattern = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")
+            matches = [known for known in self.names if re.fullmatch(pattern, known)]
+            found.update(dict.fromkeys(matches if matches and name not in self.names else [name]))
+        self._positions(tuple(found))
+        return tuple(found)
 
     def _positions(self, names: Sequence[str]) -> list[int]:
         positions: dict[str, list[int]] = {}

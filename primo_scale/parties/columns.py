@@ -14,7 +14,6 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.dosage import MISSING_DOSAGE, decode_dosages
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
@@ -99,7 +98,9 @@ class GenotypeColumns:
             yield partial(self._coded, slice(start, min(start + step, n_people)))
 
     def _coded(self, people: slice) -> CodedPeople:
-        packed = self.store.read_packed(slice(None), people)
-        dosages = decode_dosages(packed, people.stop - people.start).T.astype(np.int64)
-        units = np.where(dosages == MISSING_DOSAGE, 0, (dosages - 1) * BOUNDED_UNIT)
-        return CodedPeople(self.store.samples.individual[people].tolist(), units)
+        packing, packed = self.store.packing, self.store.read_packed(slice(None), people)
+        found = packing.steps_or_missing(packed, people.stop - people.start).T
+        from_one_copy = np.arange(2 * packing.steps + 1) - packing.steps
+        units = np.rint(from_one_copy * (BOUNDED_UNIT / packing.steps)).astype(np.int64)
+        table = np.append(units, 0)  # the last entry, at -1, is of a missing genotype
+        return CodedPeople(self.store.samples.individual[people].tolist(), table[found])

@@ -8,11 +8,24 @@ heritability h2 is spread evenly over d variants, the scores explain ::
 
 outside the cohort. Clipping multiplies covariances by c and reduces the variance to v; s^2 is the
 variance that noise on X'Y adds to one person's phenotype. A release without bounds and noise has
-c = v = 1 and s = 0.
+c = v = 1 and s = 0. The bound N_x on the squared norm of a row of genotypes, of mean V, reduces the
+row's products by the share c_x, which divides s: if the norm is V/m times a chi-square of m degrees
+of freedom, ``c_x = E[min(norm, N_x)] / V``. The variance of the norm gives m.
 
-The eigenvalues do not come from the cohort. Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for
-variants at a distance of c Morgan, inside one LD block, gives the mean of lambda^2, and a
-first-order autoregressive process with this mean gives the spectrum.
+Where LD components take the place of the variants, component j with the share pi_j of the
+genotypes' variance and the variance e_j in a row explains ``h2 pi_j u_j / (1 + u_j)``, with
+``u_j = n h2 pi_j c^2 / (v + s_j^2)``; noise adds the variance s_j^2 to one person's phenotype in
+that column.
+
+The eigenvalues do not come from the cohort. They are those of a public LD panel, or expected ones:
+Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for variants at a distance of c Morgan, inside one LD
+block, gives the mean of lambda^2, and a first-order autoregressive process with this mean gives the
+spectrum.
+
+A public score that explains P of the variance as the prior mean of the effects adds P to R^2. It
+comes from a study of N people, which knows the share ``k = r^2 u / (1 + u)`` of the effect variance
+in a direction, ``u = (N h2 / d) lambda``, where the squared genetic correlation r^2 is such that
+``h2 mean(lambda k) = P``. In every formula h2 becomes ``h2 (1 - k)`` (docs/maths/prior-scores.md).
 
 The forecast tends to be too high: it ignores the noise on X'X, and it attributes the whole
 heritability to the variants of the release.
@@ -33,6 +46,7 @@ from primo_scale.privacy.planning import (
     attenuation,
     noise_variance,
     variance_left,
+    variance_left_at,
 )
 
 LEAST_USEFUL_R2 = 0.01
@@ -46,6 +60,7 @@ _MORGANS = 1.2e-8
 _MANY, _CLOSEST_GAP = 100, 5.0
 # Number of frequencies at which the spectrum is evaluated, and of pairs of variants in memory.
 _FREQUENCIES, _PAIRS = 4096, 2**20
+_LEAST_EIGENVALUE = 1e-9
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,6 +86,73 @@ class Forecast:
     def is_noise(self) -> bool:
         """Whether the forecast R^2 is below `LEAST_USEFUL_R2`."""
         return self.r_squared < LEAST_USEFUL_R2
+
+
+@dataclass(frozen=True)
+class Trait:
+    """Trait whose accuracy is forecast.
+
+    Attributes
+    ----------
+    heritability : float
+        Share of the phenotype's variance that the variants explain.
+    public_r2 : float
+        Share that a public score explains in people like the cohort, if weights build on one.
+    public_people : int
+        Number of people of the study that gave the score.
+    """
+
+    heritability: float = PRIOR_HERITABILITY
+    public_r2: float = 0.0
+    public_people: int = 0
+
+    def unknown(self, shares: Floats, eigenvalues: Floats, n_variants: int) -> Floats:
+        """Return the share of the effect variance that the public score leaves in directions.
+
+        `shares` are those of the directions in the genotypes' variance, and `eigenvalues` those of
+        all genotypes.
+        """
+        if not self.public_r2:
+            return np.ones_like(shares)
+
+        def precision(shares: Floats) -> Floats:
+            odds = self.public_people * self.heritability * np.maximum(shares, 0)
+            return np.asarray(odds / (1 + odds))
+
+        of_study = float((eigenvalues * precision(eigenvalues / n_variants)).mean())
+        squared_correlation = min(1.0, self.public_r2 / (self.heritability * of_study))
+        return np.asarray(1 - squared_correlation * precision(shares))
+
+    def explained(self, weights: Floats, unknown: Floats, odds: Floats) -> float:
+        """Return the R^2 in directions of the given weights and odds of signal to noise.
+
+        `odds` are those of a heritability of 1 without a public score.
+        """
+        odds = self.heritability * unknown * odds
+        found = float((weights * unknown * odds / (1 + odds)).sum())
+        return self.public_r2 + self.heritability * found
+
+
+_TRAIT = Trait()
+
+
+@dataclass(frozen=True, eq=False)
+class Components:
+    """LD components of a release, as the forecast needs them.
+
+    Attributes
+    ----------
+    shares : ndarray of float64, shape (m,)
+        Share of the variance of all coded genotypes.
+    variances : ndarray of float64, shape (m,)
+        Variance of each component, in squared lattice units.
+    n_variants : int
+        Number of variants d.
+    """
+
+    shares: Floats
+    variances: Floats
+    n_variants: int
 
 
 def expected_r2_sum(
@@ -134,30 +216,40 @@ def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
 
 
 def forecast(
-    sizes: PublicSizes, eigenvalues: Floats, *, clip: float, cross_sigma: float
+    sizes: PublicSizes,
+    eigenvalues: Floats,
+    *,
+    clip: float,
+    cross_sigma: float,
+    components: Components | None = None,
+    trait: Trait = _TRAIT,
 ) -> Forecast:
     """Forecast the accuracy of a private release.
 
     Parameters
     ----------
     sizes
-        Public sizes.
+        Public sizes; with components, of these.
     eigenvalues
         Expected eigenvalues of the genotypes' correlation matrix: any number of values of mean 1.
     clip
         Bound b on the row norm, as in `primo_scale.privacy.planning.phenotype_norm`.
     cross_sigma
         Standard deviation of the noise on X'Y, in lattice units.
+    components
+        LD components that take the place of the variants, or None.
+    trait
+        Trait; by default one of the prior heritability.
     """
-    kept = attenuation(clip, sizes.n_phenotypes) ** 2
-    left = variance_left(clip, sizes.n_phenotypes)
-    noise = float(noise_variance(sizes, np.array(cross_sigma)))
-    per_person = PRIOR_HERITABILITY / sizes.n_variants
-    odds = sizes.n_samples * per_person * kept * eigenvalues**2 / (left * eigenvalues + noise)
-    explained = _explained(eigenvalues, odds)
+    n_variants = sizes.n_variants if components is None else components.n_variants
+    explained = expected_r2(
+        sizes, eigenvalues, clip=clip, cross_sigma=cross_sigma, components=components, trait=trait
+    )
+    shares = eigenvalues / n_variants
+    unknown = trait.unknown(shares, eigenvalues, n_variants)
 
     def without_noise(n_samples: float) -> float:
-        return _explained(eigenvalues, n_samples * per_person * eigenvalues)
+        return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
 
     fewest, most = 0.0, float(sizes.n_samples)
     for _ in range(60):
@@ -166,6 +258,39 @@ def forecast(
     return Forecast(most, explained, without_noise(sizes.n_samples))
 
 
-def _explained(eigenvalues: Floats, odds: Floats) -> float:
-    """Return the share of variance explained at the given odds of signal to noise."""
-    return PRIOR_HERITABILITY * float((eigenvalues * odds / (1 + odds)).mean())
+def expected_r2(
+    sizes: PublicSizes,
+    eigenvalues: Floats,
+    *,
+    clip: float,
+    cross_sigma: float,
+    components: Components | None = None,
+    trait: Trait = _TRAIT,
+) -> float:
+    """Return the R^2 that `forecast` expects of a private release; parameters as there."""
+    slope = attenuation(clip, sizes.n_phenotypes)
+    residual = variance_left(clip, sizes.n_phenotypes)
+    cross_sigma /= _kept_of_rows(sizes, eigenvalues, components)
+    if components is None:
+        n_variants, shares = sizes.n_variants, eigenvalues / sizes.n_variants
+        weights = eigenvalues / len(eigenvalues)
+        noise = noise_variance(sizes, np.array(cross_sigma))
+        noise = noise / np.maximum(eigenvalues, _LEAST_EIGENVALUE)
+    else:
+        n_variants, shares = components.n_variants, components.shares
+        weights = shares
+        in_column = sizes.n_samples * sizes.phenotype_scale**2 * components.variances
+        noise = cross_sigma**2 / in_column
+    unknown = trait.unknown(shares, eigenvalues, n_variants)
+    odds = sizes.n_samples * slope**2 * shares / (residual + noise)
+    return trait.explained(weights, unknown, odds)
+
+
+def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:
+    """Return the share c_x that the bound on rows of genotypes leaves of their products."""
+    if components is None:
+        degrees = sizes.n_variants / float((eigenvalues**2).mean())
+    else:
+        degrees = float(components.variances.sum() ** 2 / (components.variances**2).sum())
+    mean = sizes.n_variants * sizes.variant_variance
+    return variance_left_at(math.sqrt(degrees * sizes.row_norm / mean), degrees)

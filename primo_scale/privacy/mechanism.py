@@ -96,6 +96,19 @@ def no_noise(n_blocks: int) -> NoiseScales:
 
 
 @dataclass(frozen=True)
+class HoldOut:
+    """Noise on the measures of the weights in people who count in no other statistic.
+
+    It costs nothing beside the statistics of the others (docs/maths/hold-out.md, Theorem 1).
+    """
+
+    people: int  # number of people held out
+    scale_sigma: float  # noise on counts of people by their score
+    gram_sigma: float  # noise on the diagonal of the Gram matrices of scores and residuals
+    fit: str  # way from statistics to weights: other weights would be measured at a further cost
+
+
+@dataclass(frozen=True)
 class Mechanism:
     """Calibrated noise of one release."""
 
@@ -107,3 +120,4 @@ class Mechanism:
     split: float | None
     cost: Cost  # that the ledger charges
     scales: NoiseScales
+    hold_out: HoldOut | None = None

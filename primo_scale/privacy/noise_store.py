@@ -11,6 +11,8 @@ order:
 ``CHARGE.zarr`` or ``CHARGE.npy``
     Private statistics, or the noisy values of one party. The key is removed after the ledger has
     recorded them.
+``CHARGE.hold_out.json``
+    Noisy sums over the people held out, if there are any; the key is removed after them.
 
 Two files beside the directory also name a charge. ``phenotype_moments.json`` holds the noisy
 phenotype moments that the charge bought, and ``statistics.charge`` names the charge of the only
@@ -112,6 +114,10 @@ class NoiseStore:
     def values_path(self, charge: str) -> Path:
         """Return the path of a party's noisy values."""
         return self.directory / f"{charge}.npy"
+
+    def hold_out_path(self, charge: str) -> Path:
+        """Return the path of the noisy sums over the people that a charge's release held out."""
+        return self.directory / f"{charge}.hold_out.json"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.

@@ -49,6 +49,9 @@ def pay_and_draw(
 
     `on_block` receives the number of finished blocks and the total number.
 
+    With a hold-out, the charge is not yet recorded as drawn, and its key remains, until
+    `primo_scale.privacy.paid_hold_out.measure_once`.
+
     Raises
     ------
     BudgetRefused
@@ -70,10 +73,24 @@ def pay_and_draw(
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
-        digest = ledger.keyed_digest("private statistics", private.matrices.sha256().encode())
-        stored = noise_store.statistics_path(charge.id)
-        record_drawn(ledger, charge, digest, noise_store, stored=stored)
+        if mechanism.hold_out is None:
+            record_statistics(ledger, private, charge, noise_store)
     return PaidStatistics(private, receipt)
+
+
+def record_statistics(
+    ledger: Ledger,
+    private: PrivateStatistics,
+    charge: Charge,
+    noise_store: NoiseStore,
+    *,
+    held_out: bytes = b"",
+) -> None:
+    """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one."""
+    content = private.matrices.sha256().encode() + held_out
+    digest = ledger.keyed_digest("private statistics", content)
+    stored = noise_store.statistics_path(charge.id)
+    record_drawn(ledger, charge, digest, noise_store, stored=stored)
 
 
 def charge_with_stored_noise(
@@ -101,10 +118,11 @@ def charge_with_stored_noise(
 def _request(
     raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, paying_cohort: PayingCohort
 ) -> ChargeRequest:
-    promise = mechanism.promise
-    digest = ledger.request_digest(
-        raw.sha256, {**asdict(mechanism), "boundaries": list(raw.matrices.layout.boundaries)}
-    )
+    promise, parameters = mechanism.promise, asdict(mechanism)
+    if mechanism.hold_out is None:
+        del parameters["hold_out"]  # as in requests of earlier versions, whose noise stays valid
+    parameters["boundaries"] = list(raw.matrices.layout.boundaries)
+    digest = ledger.request_digest(raw.sha256, parameters)
     return paying_cohort.request(digest, promise.epsilon, promise.delta, mechanism.cost)
 
 

@@ -26,14 +26,18 @@ PRIOR_HERITABILITY = 0.3
 # reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/reference_figures.md):
 # up to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
 _SMALLEST_SPLIT = 0.7
+# A panel stands in for X'X where this is mostly noise. Measured with LD components of chromosome 22
+# and 20,000 people (docs/maths/planner.md): 5% of R^2 from 0.7 to 1.2 at epsilon 1, and 0.6% more
+# from there to 2, where X'X has 1.4 times the noise.
+_SMALLEST_SPLIT_WITH_PANEL = 1.2
 # At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
 # (docs/maths/gram.md, Theorem 2).
 LARGEST_SPLIT = 2.0
 # Share of normal phenotype rows within the largest useful bound on the row norm.
 _ROWS_WITHIN_NORM = 0.99
-# Candidate clips b: exact binary fractions, so that the same sizes give the same bound on every
-# machine. Clips below 1/4 gain at most 2% and reduce a phenotype to its sign.
-_CLIPS = np.arange(16, 6 * 64 + 1) / 64
+CLIPS = np.arange(16, 6 * 64 + 1) / 64
+"""Candidate clips b: exact binary fractions, so that the same sizes give the same bound on every
+machine. Clips below 1/4 gain at most 2% and reduce a phenotype to its sign."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -82,8 +86,12 @@ def variance_left(clip: float, n_phenotypes: int) -> float:
 
     ``v = E[min(R^2, B^2)] / l``. Source: docs/maths/planner.md, Theorem 1.
     """
-    bound = clip * math.sqrt(n_phenotypes)
-    return float(_clipped_moments(np.array([bound]), n_phenotypes)[1][0])
+    return variance_left_at(clip * math.sqrt(n_phenotypes), n_phenotypes)
+
+
+def variance_left_at(bound: float, degrees: float) -> float:
+    """Return `variance_left` of rows clipped to norm `bound`, for real degrees of freedom."""
+    return float(_clipped_moments(np.array([bound]), degrees)[1][0])
 
 
 def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
@@ -122,13 +130,19 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 
 
 def split_for(
-    sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
+    sizes: PublicSizes,
+    *,
+    outcome_norm: int,
+    adjacency: Adjacency,
+    block_norm: int | None,
+    components: bool = False,
 ) -> float:
     """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
     `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
-    largest bound beta_b if rows are also clipped in every block, else None.
+    largest bound beta_b if rows are also clipped in every block, else None. With LD `components`
+    of a panel t is at least 1.2.
     Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
     "The split and its floor".
     """
@@ -141,7 +155,8 @@ def split_for(
         first_order = optimal_split(norm * weights_norm / 2, cross_weight, adjacency)
     else:
         first_order = optimal_split_by_block(block_norm * weights_norm / 2, cross_weight)
-    return min(max(_SMALLEST_SPLIT, first_order), LARGEST_SPLIT)
+    floor = _SMALLEST_SPLIT_WITH_PANEL if components else _SMALLEST_SPLIT
+    return min(max(floor, first_order), LARGEST_SPLIT)
 
 
 def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], float]) -> float:
@@ -152,13 +167,13 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
     function from a bound N_y on phenotype rows to the standard deviation of the noise on X'Y.
     Source: docs/maths/planner.md, Theorem 2.
     """
-    norms = [phenotype_norm(sizes, clip=clip) for clip in _CLIPS]
+    norms = [phenotype_norm(sizes, clip=clip) for clip in CLIPS]
     sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}
     cross_sigmas = np.array([sigma_at[norm] for norm in norms])
-    bounds = _CLIPS * math.sqrt(sizes.n_phenotypes)
+    bounds = CLIPS * math.sqrt(sizes.n_phenotypes)
     attenuated, left = _clipped_moments(bounds, sizes.n_phenotypes)
     kept = attenuated**2 / (left + noise_variance(sizes, cross_sigmas))
-    return float(_CLIPS[int(np.argmax(kept))])
+    return float(CLIPS[int(np.argmax(kept))])
 
 
 def noise_variance(sizes: PublicSizes, cross_sigmas: Floats) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from primo_scale.errors import UsageError
@@ -261,7 +261,7 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
 
 
 def _check_bounds(bounds: PublicBounds) -> None:
-    for name, value in asdict(bounds).items():
+    for name, value in vars(bounds).items():
         values = value if isinstance(value, tuple) else (1 if value is None else value,)
         if min(values) < 1:
             raise UsageError(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 
@@ -22,7 +23,14 @@ from primo_scale.publication.file_names import (
     PGS_DIRECTORY,
     WEIGHTS_FILE,
 )
-from primo_scale.publication.pgs import PGS_SUFFIX, pgs_file_stems, pgs_header, pgs_row_prefix
+from primo_scale.publication.pgs import (
+    PGS_SUFFIX,
+    case_shares,
+    pgs_file_stems,
+    pgs_header,
+    pgs_row_prefix,
+    pgs_rows,
+)
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,
@@ -34,7 +42,7 @@ from primo_scale.publication.weights import (
     centre_header,
     centre_row_prefix,
     covariates_header,
-    weight_in_text,
+    weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column
 
@@ -42,6 +50,7 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, 
 """Errors that the content of a malformed file can raise."""
 
 _READ_BYTES = 1 << 20
+_CELLS_AT_ONCE = 1 << 17  # 10 MB of text
 
 
 def listed_in(document: Document, directory: str) -> list[str]:
@@ -75,7 +84,7 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
     for number, row in enumerate(rows, start=2):
         if len(row) != len(header):
             return [f"line {number} has {len(row)} columns, not {len(header)}"]
-        if not all(map(_is_as_written, row[NAMED_COLUMNS:])):
+        if not _are_as_written(row[NAMED_COLUMNS:]):
             return [f"line {number} has a weight that is not finite or has another format"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
@@ -93,9 +102,10 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
     return []
 
 
-def _is_as_written(text: str) -> bool:
-    """Return whether `text` is a finite weight in the format of a release."""
-    return weight_in_text(float(text)) == text
+def _are_as_written(texts: Sequence[str]) -> bool:
+    """Return whether `texts` are finite weights in the format of a release."""
+    values = tuple(map(float, texts))
+    return all(map(math.isfinite, values)) and weights_in_text(values) == "\t".join(texts)
 
 
 def covariates_problems(directory: Path, document: Document) -> list[str]:
@@ -111,7 +121,7 @@ def covariates_problems(directory: Path, document: Document) -> list[str]:
     if [row[0] for row in rows] != terms:
         return ["does not have one row each for the intercept and the covariates"]
     for term, *values in rows:
-        if len(values) != len(names) or not all(map(_is_as_written, values)):
+        if len(values) != len(names) or not _are_as_written(values):
             return [f"does not have one finite weight per phenotype for {term}"]
     return []
 
@@ -163,15 +173,21 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
     """Return SHA-256 and size in bytes of the expected content of each scoring file."""
     names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
     stems = pgs_file_stems(names)
-    headers = [pgs_header(name, stem, document) for name, stem in zip(names, stems, strict=True)]
+    shares = case_shares(document)
+    headers = [
+        pgs_header(name, stem, share, document)
+        for name, stem, share in zip(names, stems, shares, strict=True)
+    ]
     digests = [hashlib.sha256(header.encode()) for header in headers]
     sizes = [len(header.encode()) for header in headers]
-    for row in variant_rows_in(directory, document):
-        prefix = pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)]))
-        for index, (digest, weight) in enumerate(zip(digests, row[NAMED_COLUMNS:], strict=True)):
-            line = f"{prefix}{weight}\n".encode()
-            digest.update(line)
-            sizes[index] += len(line)
+    variants = variant_rows_in(directory, document)
+    while rows := list(islice(variants, 1 + _CELLS_AT_ONCE // len(names))):
+        prefixes = [pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)])) for row in rows]
+        columns = zip(*(row[NAMED_COLUMNS:] for row in rows), strict=True)
+        for index, (digest, column) in enumerate(zip(digests, columns, strict=True)):
+            lines = pgs_rows(prefixes, column, shares[index]).encode()
+            digest.update(lines)
+            sizes[index] += len(lines)
     return {
         f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
         for stem, digest, size in zip(stems, digests, sizes, strict=True)

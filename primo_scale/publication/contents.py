@@ -1,7 +1,8 @@
 """Checks of the other files of a release against release.json.
 
-README.txt, report.html and release.log are rendered again from release.json and compared byte by
-byte. Files with the weights have a check each (`publication.weights_files`).
+README.txt, report.html and release.log are rendered again from release.json, the report also from
+the weights, and compared byte by byte. Files with the weights have a check each
+(`publication.weights_files`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import Document, statement_digest
 from primo_scale.publication.file_names import LOG_FILE, README_FILE, REPORT_FILE
+from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import option_problems, options_in, render_log
 from primo_scale.publication.report import render_report
@@ -29,9 +31,14 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
     return problems
 
 
-def text_problems(directory: Path, document: Document) -> list[str]:
-    """Return the differences between the texts and what this version renders from release.json."""
-    checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems, REPORT_FILE: _report_problems}
+def text_problems(directory: Path, document: Document, *, weights_are_good: bool) -> list[str]:
+    """Return the differences between the texts and what this version renders from release.json.
+
+    The pictures of the report need files with the weights that `contents_problems` found good.
+    """
+    checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems}
+    if weights_are_good:
+        checks[REPORT_FILE] = _report_problems
     return [
         problem
         for name, check in checks.items()
@@ -60,13 +67,14 @@ def _log_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _report_problems(directory: Path, document: Document) -> list[str]:
-    """Check the report, which repeats the options of the log."""
+    """Check the report, which repeats the options of the log and draws the weights."""
     signature = document["signature"]
     again = render_report(
         document,
         digest=statement_digest(document),
         options=options_in(bounded_bytes(directory / LOG_FILE).decode()),
         public_key=None if signature is None else signature["public_key"],
+        pictures=draw_pictures(directory, document),
     )
     return _difference(bounded_bytes(directory / REPORT_FILE), again)
 

@@ -9,14 +9,13 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jsonschema import Draft202012Validator, validators
-from jsonschema.exceptions import best_match
-
 from primo_scale.errors import InputError
 from primo_scale.publication.file_names import PARTY_FILE, RELEASE_FILE
 from primo_scale.storage.files import sha256_of_json
 
 if TYPE_CHECKING:
+    from jsonschema import Draft202012Validator
+
     from primo_scale.publication.statement import Statement
 
 
@@ -63,7 +62,10 @@ def people_in_words(document: Document) -> str:
     cohort = document["cohort"]
     if cohort["n_samples"] is None:
         return f"a private number of people (planned for {cohort['nominal_n']})"
-    return f"{cohort['n_samples']} people"
+    hold_out = document.get("hold_out")
+    if hold_out is None:
+        return f"{cohort['n_samples']} people"
+    return f"{cohort['n_samples'] - hold_out['people']} people, with {hold_out['people']} held out"
 
 
 def serialise(document: Document) -> bytes:
@@ -73,6 +75,8 @@ def serialise(document: Document) -> bytes:
 
 def schema_problems(document: object, kind: DocumentKind = RELEASE) -> list[str]:
     """Return the violations of the schema of a document."""
+    from jsonschema.exceptions import best_match
+
     version = document.get("schema_version") if isinstance(document, dict) else None
     if isinstance(version, int) and version != kind.version:
         return [f"schema version {version}: this program reads version {kind.version}"]
@@ -92,6 +96,8 @@ def check_schema(document: Document, kind: DocumentKind = RELEASE) -> None:
 
 @cache
 def _validator(kind: DocumentKind) -> Draft202012Validator:
+    from jsonschema import Draft202012Validator, validators
+
     # JSON Schema accepts 240.0 as an integer, but Python does not.
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)

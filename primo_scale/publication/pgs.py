@@ -7,13 +7,15 @@ is the name of the file, as the PGS Catalog Calculator expects for a custom scor
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
 from primo_scale.genotypes.tables import UNPLACED, canonical_chromosome
+from primo_scale.privacy.held_out_accuracy import public_prevalence
 from primo_scale.publication.document import Document
 from primo_scale.publication.weights import (
     ScoringWeights,
@@ -36,8 +38,12 @@ _HEADER = """\
 #trait_reported={trait}
 #genome_build={genome_build}
 #variants_number={variants_number}
-#weight_type=beta
+{scale}
 """  # noqa: E501 (the first line is the format's own)
+_BETA = "#weight_type=beta"
+_LOG_ODDS = """\
+##log odds: weights of the 0/1 trait, divided by K(1 - K) for the public share of cases K = {share}
+#weight_type=log(OR)"""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 _LONGEST_STEM = 200  # of the 255 bytes of a file name; the suffix and temporary names need some
 
@@ -84,19 +90,31 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
 
     The column `rsID` contains the variant ID in any notation. A variant of unknown location
     (position 0 or less, or chromosome 0) has an empty `chr_name` and `chr_position`, which the
-    format permits for a variant with an ID. The format has no intercept and no covariates.
+    format permits for a variant with an ID. The format has no intercept and no covariates. Weights
+    of a binary phenotype are log odds ratios (docs/methods.md, "Binary traits").
     """
     directory.mkdir()
     prefixes = list(map(pgs_row_prefix, variant_rows(weights.variants)))
     stems = pgs_file_stems(weights.phenotypes)
-    for name, stem, column in zip(weights.phenotypes, stems, weights.per_allele.T, strict=True):
-        values = zip(prefixes, column.tolist(), strict=True)
-        rows = [f"{prefix}{weight_in_text(value)}\n" for prefix, value in values]
-        header = pgs_header(name, stem, document)
-        write_gzip(directory / f"{stem}{PGS_SUFFIX}", (header, "".join(rows)))
+    files = zip(weights.phenotypes, stems, case_shares(document), weights.per_allele.T, strict=True)
+    for name, stem, share, column in files:
+        header = pgs_header(name, stem, share, document)
+        rows = pgs_rows(prefixes, map(weight_in_text, column.tolist()), share)
+        write_gzip(directory / f"{stem}{PGS_SUFFIX}", (header, rows))
 
 
-def pgs_header(phenotype: str, stem: str, document: Document) -> str:
+def pgs_rows(prefixes: Sequence[str], weights: Iterable[str], share: float | None) -> str:
+    """Return the rows of variants, from their beginnings and their weights in weights.tsv.gz.
+
+    For a binary phenotype, whose public share of cases is K, a weight becomes a log odds ratio: the
+    effect on the probability, divided by K(1 - K) (Pirinen, Donnelly and Spencer 2013).
+    """
+    if share is not None:
+        weights = (weight_in_text(float(weight) / (share * (1 - share))) for weight in weights)
+    return "\n".join((*map(operator.add, prefixes, weights), ""))
+
+
+def pgs_header(phenotype: str, stem: str, share: float | None, document: Document) -> str:
     """Return the lines before the first variant, including the names of the columns."""
     header = _HEADER.format(
         stamp=stamp_of(document),
@@ -104,8 +122,14 @@ def pgs_header(phenotype: str, stem: str, document: Document) -> str:
         trait=phenotype.replace("=", "_"),  # the Catalog's reader splits the line at every "="
         genome_build=document["public_inputs"]["genome_build"],
         variants_number=document["cohort"]["n_variants"],
+        scale=_BETA if share is None else _LOG_ODDS.format(share=repr(share)),
     )
     return header + "\t".join(_COLUMNS) + "\n"
+
+
+def case_shares(document: Document) -> list[float | None]:
+    """Return the public share of cases of each phenotype, in the order of the weights."""
+    return [public_prevalence(stated) for stated in document["public_inputs"]["phenotypes"]]
 
 
 def pgs_row_prefix(row: VariantRow) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import (
     Document,
     check_schema,
@@ -22,6 +23,7 @@ from primo_scale.publication.file_names import (
     REPORT_FILE,
 )
 from primo_scale.publication.finding import Finding, refuse_problems
+from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
@@ -40,7 +42,7 @@ _DIRECTORY_MODE = 0o755
 # Members that may differ in a repeated run: date and balance, and those that are made at the end.
 _PASSING = ("created", "ledger", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
-_COMPUTED = ("estimation", "accuracy")
+_COMPUTED = ("estimation", "accuracy", "hold_out")
 _ROUNDING = 1e-6
 
 
@@ -90,7 +92,13 @@ def publish_release(
         for name, file in weights_files_of(document).items():
             file.write(staging / name, weights, document)
         key = None if signer is None else signer.public_key
-        report = render_report(document, digest=digest, options=repeated, public_key=key)
+        try:
+            pictures = draw_pictures(staging, document)
+        except UNREADABLE:  # the verification below names the weights that the statement lacks
+            pictures = {}
+        report = render_report(
+            document, digest=digest, options=repeated, public_key=key, pictures=pictures
+        )
         (staging / REPORT_FILE).write_bytes(report.encode())
         log = render_log(document, digest=digest, options=repeated)
         (staging / LOG_FILE).write_bytes(log.encode())

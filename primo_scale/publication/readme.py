@@ -14,6 +14,7 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.scoring import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
+from primo_scale.publication.wording import accuracy_in_words
 
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
@@ -30,17 +31,37 @@ units of the phenotype. The predicted phenotype is NAME_SUM plus the intercept p
 times its weight ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks
 adds nothing to the score. A missing genotype counts as the public centre of its variant
 ({centre_file}).
-
+{components}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
-
-Files
+{scores}
+{accuracy}Files
 {weights_files}
   {release_file:<16}the numbers of this release, and SHA-256 digests of its files
   {report_file:<16}what this release is, in words
   {log_file:<16}what was done
 """
+_ACCURACY = """\
+Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
+count sampling and noise (R^2 of score and phenotype, adjusted for covariates; slope of the
+phenotype on the score):
+{lines}
+
+"""
+_COMPONENTS = """
+The last {n_components} covariates are principal components by {file},
+restricted to {n_variants} variants of this release, in the unit of PCn_AVG of plink2 --score with
+--read-freq, no-mean-imputation and variance-standardize.
+"""
+_MOST_LINES = 20
 _ON_X = "On X men count as 0 or 2 copies (--xchr-model {model}).\n"
+_SCORES = """
+The weights build on public scores, and so are not independent of the studies behind these. A slope
+is that of a phenotype on a public score, estimated from the {source};
+a score with slope 0 changed nothing: it is of no use, or the noise hides its use.
+{lines}
+"""
+_MOST_SLOPES = 10
 _NO_BUILD = (
     "not reported.\nTools of the PGS Catalog refuse the files in {directory}/ for that reason."
 )
@@ -54,6 +75,7 @@ def render_readme(document: Document) -> str:
     model = scoring["xchr_model"]
     files = weights_files_of(document)
     lines = [f"  {name:<16}{file.description}" for name, file in files.items()]
+    loadings = document["public_inputs"].get("pc_loadings")
     return _README.format(
         phenotypes=f"{n_phenotypes} phenotype{'' if n_phenotypes == 1 else 's'}",
         people=people_in_words(document),
@@ -64,6 +86,9 @@ def render_readme(document: Document) -> str:
         chromosomes=", ".join(scoring["chromosomes"]),
         x="" if model is None else _ON_X.format(model=model),
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
+        accuracy=_accuracy(document),
+        components="" if loadings is None else _COMPONENTS.format(**loadings),
+        scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,
         centre_file=CENTRE_FILE,
@@ -71,3 +96,36 @@ def render_readme(document: Document) -> str:
         report_file=REPORT_FILE,
         log_file=LOG_FILE,
     )
+
+
+def _accuracy(document: Document) -> str:
+    """Return the accuracy in the people held out; an empty text without them."""
+    hold_out = document.get("hold_out")
+    if hold_out is None:
+        return ""
+    phenotypes = hold_out["phenotypes"]
+    lines = [f"  {accuracy_in_words(phenotype)}" for phenotype in phenotypes[:_MOST_LINES]]
+    if len(phenotypes) > _MOST_LINES:
+        lines.append(f"  and {len(phenotypes) - _MOST_LINES} more in {RELEASE_FILE}")
+    return _ACCURACY.format(people=hold_out["people"], lines="\n".join(lines))
+
+
+def _scores_section(document: Document) -> str:
+    """Return the paragraph on the public scores of a release, empty if it has none."""
+    scores = document["estimation"].get("public_scores", [])
+    if not scores:
+        return ""
+    source = "noisy statistics, at no cost in privacy" if document["private"] else "statistics"
+    lines = [line for score in scores for line in _slope_lines(score)]
+    more = ["  ..., listed in release.json"] if len(lines) > _MOST_SLOPES else []
+    return _SCORES.format(lines="\n".join(lines[:_MOST_SLOPES] + more), source=source)
+
+
+def _slope_lines(score: Document) -> list[str]:
+    name = score["file"] if score["pgs_id"] is None else f"{score['file']} ({score['pgs_id']})"
+    of = f"{score['n_matched']} of {score['n_variants']} variants"
+    return [
+        f"  {name}, {of}: {slope['phenotype']} {slope['slope']:.3g} "
+        f"(SE {slope['standard_error']:.2g})"
+        for slope in score["slopes"]
+    ]

@@ -13,6 +13,7 @@ from typing import Any
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.publication import recompute_mechanisms as theorems
+from primo_scale.publication.check_hold_out import hold_out_problems
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_mechanisms import Claims, claims_of
@@ -77,6 +78,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
         _check_shares(document, claims, shift),
         _check_epsilon(document, claims, shift),
         finding_of("ledger", problems, _ledger_line(document)),
+        *([_check_hold_out(document, claims, shift)] if document.get("hold_out") else []),
     ]
 
 
@@ -103,6 +105,7 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
     needed = [name for name in theorems.PARTS if name not in public]
     needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
     needed += ["phenotype_moments"] if mechanism["share"] < 1 else []
+    needed += theorems.HELD_OUT if document.get("hold_out") else []
     problems += [f"{name} is missing" for name in needed if name not in names]
     problems += [f"{name} does not belong here" for name in names if name not in needed]
     if len(set(names)) != len(names):
@@ -140,6 +143,11 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
                         "only if whole rows are added or removed")  # fmt: skip
     if sum(cohort["block_sizes"]) != cohort["n_variants"]:
         problems.append("the sizes of the LD blocks do not add up to the number of variants")
+    columns = theorems.column_counts(document)
+    if len(columns) != len(cohort["block_sizes"]):
+        problems.append(f"{len(columns)} LD blocks have components, not all of them")
+    elif any(m > d for m, d in zip(columns, cohort["block_sizes"], strict=True)):
+        problems.append("an LD block has more components than variants")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
     splits = theorems.THEOREMS[calibration].splits
@@ -246,6 +254,24 @@ def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
     )
 
 
+def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    """Check that people held out have as much noise as the others, and which are the others.
+
+    The two groups are disjoint, so that no mu^2 is added (docs/maths/hold-out.md, Theorem 1).
+    """
+    found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
+    problems = []
+    if not close(found, shift.statistics):
+        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.statistics:.15g}")
+    if not claims.replace or claims.subsample is not None:
+        problems.append("no theorem covers people held out of such a release")
+    if claims.people is None or claims.people < 1:
+        problems.append("nobody is left for the statistics")
+    problems += hold_out_problems(document)
+    people = document["hold_out"]["people"]
+    return finding_of("hold-out", problems, f"{people} people, with noise for the same mu")
+
+
 def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
     """Check ``eps(mu, delta - delta_j) + eps_j``, with the lattice, as upper and lower bound."""
     guarantee = document["guarantee"]
@@ -301,9 +327,11 @@ def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
         if query["name"] in but_for:
             continue
         if query["name"] == "gram":
-            sizes = document["cohort"]["block_sizes"]
+            sizes = theorems.column_counts(document)
             copies = document["mechanism"]["gram_copies"]
             draws += copies * sum(size * (size + 1) // 2 for size in sizes)
+        elif query["name"] == "held_out_gram":
+            draws += 2 * query["shape"][0]  # six numbers for each phenotype
         elif query["layout"] == "svec":
             draws += query["shape"][0] * (query["shape"][0] + 1) // 2
         else:

@@ -27,7 +27,9 @@ PARTS = (
 )
 """Statistics of every release, with noise unless the guarantee assumes that they are public."""
 _EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
-SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
+HELD_OUT = ("held_out_counts", "held_out_gram")
+"""Statistics of the people held out, who count in no other one but the phenotype moments."""
+SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _PUBLIC_PARTS = {
     "full": (),
     "label": ("gram", "fixed_cross", "fixed_gram"),
@@ -49,7 +51,8 @@ class Claims:
     phenotype: int  # N_y
     blocks: tuple[int, ...] | None  # beta_b of every block
     largest_block: int  # number of variants
-    people: int | None  # n; None if it is private
+    people: int | None  # people in the statistics, n less those held out; None if n is private
+    held_out_norm: int  # bound on the squared norm of a row of ``held_out_gram``; 0 without one
     subsample: int | None  # number of people in X'X; None for all
     split: float | None  # parameter t
     copies: int  # noisy copies of X'X
@@ -79,12 +82,22 @@ class Claims:
         return min((s for name in names for s in self.sigma.get(name, ())), default=math.inf)
 
 
+def column_counts(document: Document) -> tuple[int, ...]:
+    """Return the number of columns of X in each LD block: LD components, or variants."""
+    cohort = document["cohort"]
+    return tuple(cohort.get("component_sizes") or cohort["block_sizes"])
+
+
 def claims_of(document: Document) -> Claims:
     """Return the claims of a private release.json, valid under its schema."""
     cohort, mechanism = document["cohort"], document["mechanism"]
     blocks = mechanism["block_norms_squared"]
-    d, l = cohort["n_variants"], cohort["n_phenotypes"]  # noqa: E741
+    columns = column_counts(document)
+    d, l = sum(columns), cohort["n_phenotypes"]  # noqa: E741
     c = 1 + cohort["n_covariates"]
+    apart = document.get("hold_out") or {"people": 0, "unit": 0, "constant": 0, "phenotypes": []}
+    bins = max((len(each["counts"]) for each in apart["phenotypes"]), default=1)
+    people = cohort["n_samples"]
     return Claims(
         privacy=document["guarantee"]["privacy"],
         replace=document["guarantee"]["adjacency"] == "replace-one",
@@ -92,8 +105,9 @@ def claims_of(document: Document) -> Claims:
         fixed=mechanism["constant_and_covariates_norm_squared"],
         phenotype=mechanism["phenotypes_norm_squared"],
         blocks=None if blocks is None else tuple(blocks),
-        largest_block=max(cohort["block_sizes"]),
-        people=cohort["n_samples"],
+        largest_block=max(columns),
+        people=None if people is None else people - apart["people"],
+        held_out_norm=apart["constant"] ** 2 + 2 * apart["unit"] ** 2,
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
@@ -109,6 +123,8 @@ def claims_of(document: Document) -> Claims:
             "observed": [l],
             "smallest_eigenvalue": [1],
             "phenotype_moments": [3, l],
+            "held_out_counts": [l, bins],
+            "held_out_gram": [3 * l, 3 * l],
         },
     )
 
@@ -151,6 +167,8 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
             "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
             "observed": math.sqrt(claims.n_phenotypes),
+            "held_out_counts": math.sqrt(2 * claims.n_phenotypes),
+            "held_out_gram": math.sqrt(2 * claims.n_phenotypes) * claims.held_out_norm,
         }[name],
     )
 

@@ -17,10 +17,18 @@ Document = Mapping[str, Any]
 # Earlier versions drew fewer numbers than this with OpenDP, except for a subsample.
 _KEYSTREAM_FROM_DRAWS = 100_000
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
+_OF_FITTED_EFFECTS = (
+    "effect_variance",
+    "residual_variance",
+    "genetic_factors",
+    "point_normal_columns",
+)
 
 # Estimators that a user may choose, and the numbers that each states.
 _OPEN: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
+    "genetic-factors": _OF_FITTED_EFFECTS,
+    "point-normal": _OF_FITTED_EFFECTS,
     "ridge-at-noise-norm": ("prior_penalty",),
     "sure": ("prior_penalty",),
     "james-stein": ("prior_penalty",),
@@ -48,6 +56,8 @@ class MethodFacts:
     parameters: tuple[str, ...] = ()  # names of parameters besides those of the estimator
 
 
+BUILD_ON_SCORES = ("reuse-cov-gauss", "sub-samp-reuse-cov")
+"""Methods for which public scores can be the prior mean of the effects."""
 _EVERY = ("full", "label", "feature")
 _GENOTYPES = ("full", "feature")
 _EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
@@ -101,11 +111,32 @@ def estimation_problems(document: Document) -> list[str]:
         return []
     if estimator not in does.estimators:
         return [f"estimator is {estimator}, not one of {', '.join(does.estimators)}"]
+    problems = _score_problems(document)
     expected = {*PARAMETERS[estimator], *does.parameters}
-    if estimation["parameters"].keys() == expected:
+    if estimation["parameters"].keys() != expected:
+        found = ", ".join(estimation["parameters"]) or "none"
+        allowed = ", ".join(sorted(expected)) or "none"
+        problems.append(f"parameters are {found}; {estimator} has {allowed}")
+    return problems
+
+
+def _score_problems(document: Document) -> list[str]:
+    """Return the contradictions of the public scores with the method and the phenotypes."""
+    scores = document["estimation"].get("public_scores", [])
+    if not scores:
         return []
-    found = ", ".join(estimation["parameters"]) or "none"
-    return [f"parameters are {found}; {estimator} has {', '.join(sorted(expected)) or 'none'}"]
+    mechanism, n_variants = document["mechanism"], document["cohort"]["n_variants"]
+    names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
+    problems = []
+    if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
+        problems.append(f"{mechanism['method']} does not build on public scores")
+    for score in scores:
+        file, phenotypes = score["file"], [slope["phenotype"] for slope in score["slopes"]]
+        if len(set(phenotypes)) != len(phenotypes) or not names.issuperset(phenotypes):
+            problems.append(f"slopes on {file} are not of distinct phenotypes of the release")
+        if score["n_matched"] > min(score["n_variants"], n_variants):
+            problems.append(f"{file} matches more variants than there are")
+    return problems
 
 
 def drawing_problems(document: Document, draws: int) -> list[str]:

@@ -7,11 +7,12 @@ from pathlib import PurePath
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.publication.document import Document, people_in_words
+from primo_scale.publication.wording import accuracy_in_words
 
 OPTIONS = (
     "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "gamma", "genome-build",
-    "nominal-n", "subsample", "ref-freq", "non-private", "epsilon", "delta",
-    "sumstats",
+    "nominal-n", "subsample", "ref-freq", "ld-panel", "non-private", "epsilon", "delta",
+    "sumstats", "prior-weights", "pc-loadings",
 )  # fmt: skip
 """Options of the command that a release publishes."""
 
@@ -51,7 +52,10 @@ def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -
             f"{spent_in_words(ledger['after']['epsilon'], limit)} of {spent_in_words(limit)} "
             f"at delta {ledger['delta']:.6g}"
         )
-    lines.append(f"effective sample size: {document['accuracy']['effective_sample_size']:.6g}")
+    size = document["accuracy"]["effective_sample_size"]
+    lines.append(f"effective sample size, a forecast from public numbers: {size:.6g}")
+    hold_out = document.get("hold_out") or {"phenotypes": ()}
+    lines += [f"held out: {accuracy_in_words(each)}" for each in hold_out["phenotypes"]]
     lines.append(f"statement sha256: {digest}")
     return "\n".join(lines) + "\n"
 
@@ -87,8 +91,14 @@ def _stated(document: Document) -> dict[str, str]:
     blocks = PurePath(public["ld_blocks"]).name
     stated = {"ld-blocks": blocks, "genome-build": public["genome_build"]}
     stated["sumstats"] = "yes" if document.get("summary_statistics") else "no"
+    scores = document["estimation"].get("public_scores", [])
+    stated["prior-weights"] = ", ".join(dict.fromkeys(score["file"] for score in scores))
     if public["reference_frequencies"] != "uninformative":
         stated["ref-freq"] = public["reference_frequencies"]["file"]
+    if public.get("ld_panel"):
+        stated["ld-panel"] = public["ld_panel"]["file"]
+    if public.get("pc_loadings"):
+        stated["pc-loadings"] = public["pc_loadings"]["file"]
     if not document["private"]:
         return on_one_line({**stated, "non-private": "yes"})
     stated |= {name: guarantee[name] for name in ("privacy", "adjacency")}

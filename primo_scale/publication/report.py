@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cache
@@ -15,6 +16,7 @@ from scipy.special import expit, ndtr, ndtri
 from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.publication.document import Document, people_in_words
+from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.scoring import scoring_command_in_lines
 from primo_scale.publication.wording import STATISTICS
@@ -38,12 +40,18 @@ _NEIGHBOURS = {
 
 
 def render_report(
-    document: Document, *, digest: str, options: Mapping[str, str], public_key: str | None
+    document: Document,
+    *,
+    digest: str,
+    options: Mapping[str, str],
+    public_key: str | None,
+    pictures: Mapping[str, Sequence[Panel]],
 ) -> str:
     """Return a self-contained HTML page without scripts and external resources.
 
     The digest of the statement binds the page to release.json; `public_key` is that of the
-    signature, and None for a release that is NOT PRIVATE.
+    signature, and None for a release that is NOT PRIVATE. `pictures` are those of `draw_pictures`,
+    by phenotype.
     """
     guarantee, mechanism = document["guarantee"], document["mechanism"]
     phenotypes, covariates = (
@@ -51,16 +59,21 @@ def render_report(
         for kind in ("phenotypes", "covariates")
     )
     return _environment().get_template(_TEMPLATE).render(
-        **document,
+        **{"hold_out": None, **document},  # absent in releases of earlier versions
         digest=digest,
         options=options,
         public_key=public_key,
         people=people_in_words(document),
         command=scoring_command_in_lines(document),
+        release_command=_release_command(document, options),
+        pictures=pictures,
+        size=(WIDTH, HEIGHT),
         meaning=_meaning(guarantee) if guarantee else None,
         calibrated=THEOREMS[mechanism["calibration"]].description if mechanism else None,
         attenuations=zip(phenotypes, document["estimation"]["attenuation"], strict=False),
+        components=[name for name in covariates if has_components([name])],
         structure=None if has_components(covariates) else NO_COMPONENTS,
+        spent=_shares_of_the_budget(document["ledger"]) if document["ledger"] else None,
         statistics=STATISTICS,
     )  # fmt: skip
 
@@ -78,6 +91,36 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
             for alarms in (_FALSE_ALARMS if gaussian else ())
         ],
     }
+
+
+def _shares_of_the_budget(ledger: Document) -> tuple[float, float]:
+    """Return the shares of the budget, in mu^2, spent before a release and by it."""
+    before, after = (ledger[name]["cost"]["mu_squared"] for name in ("before", "after"))
+    budget = ledger["budget"]["mu_squared"]
+    first = min(before / budget, 1.0)
+    return first, min(after / budget, 1.0) - first
+
+
+def _release_command(document: Document, options: Mapping[str, str]) -> str:
+    """Return the command of the release, with words in place of the custodian's files."""
+    tables = ["--pheno PHENOTYPES", "--pheno-bounds PHENOTYPE_BOUNDS"]
+    public = document["public_inputs"]
+    projected = (public.get("pc_loadings") or {"n_components": 0})["n_components"]
+    if len(public["covariates"]) > projected:
+        tables += ["--covar COVARIATES", "--covar-bounds COVARIATE_BOUNDS"]
+    if document["mechanism"] and document["mechanism"]["share"] < 1:
+        tables.append("--pheno-moments")
+    if held_out := document.get("hold_out"):
+        tables.append("--hold-out SHARE")
+        calibrated = any(each["calibration"] != 1 for each in held_out["phenotypes"])
+        tables += ["--calibrate"] if calibrated else []
+    given = [
+        f"--{name}" if value == "yes" else f"--{name} {shlex.quote(value.partition(' (SHA')[0])}"
+        for name, value in options.items()
+        if value != "no"
+    ]
+    words = ["primo-scale release --bfile GENOTYPES", *tables, *given, "--out RELEASE"]
+    return " \\\n  ".join(words)
 
 
 def _percent(share: float) -> str:

@@ -20,6 +20,7 @@ from primo_scale.publication.schema_types import (
     Amount,
     AtLeastOne,
     Delta,
+    Digest,
     Natural,
     Number,
     Positive,
@@ -30,6 +31,7 @@ from primo_scale.publication.schema_types import (
     Text,
     one_of,
 )
+from primo_scale.publication.statement_hold_out import HeldOut
 from primo_scale.publication.statement_inputs import PublicInputs
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import stamp_of
@@ -102,6 +104,30 @@ class Cohort:
     n_phenotypes: Positive
     n_covariates: Natural
     block_sizes: Annotated[tuple[Positive, ...], AtLeastOne]  # number of variants of each LD block
+    # Number of LD components that take the place of the variants of each block; None without them,
+    # and absent in releases of earlier versions.
+    component_sizes: Annotated[tuple[Positive, ...], AtLeastOne] | None = None
+
+
+@dataclass(frozen=True)
+class StatedSlope:
+    """Slope of a phenotype on a public score, estimated from the noisy statistics."""
+
+    phenotype: Text
+    slope: Number  # phenotype units per unit of the score, shrunk by its noise; 0 if it is useless
+    standard_error: Amount  # of the slope before it was shrunk
+
+
+@dataclass(frozen=True)
+class StatedScore:
+    """Public score that is the prior mean of the effects."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]  # name without directories
+    sha256: Digest
+    pgs_id: Text | None  # identifier in the header of a PGS Catalog file
+    n_variants: Positive  # of the score
+    n_matched: Positive  # of them, those that the release has
+    slopes: Annotated[tuple[StatedSlope, ...], AtLeastOne]  # for each phenotype it is a prior of
 
 
 @dataclass(frozen=True)
@@ -118,11 +144,13 @@ class Estimation:
     # Factor for each phenotype by which the clipping of rows shrinks effects. It is known, and the
     # weights are divided by it.
     attenuation: Annotated[tuple[PositiveShare, ...], AtLeastOne]
+    # Public scores that the weights build on; absent in releases of earlier versions.
+    public_scores: tuple[StatedScore, ...] = ()
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Expected accuracy, computed from public sizes alone.
+    """Forecast of the accuracy, from public sizes alone.
 
     No value is computed from the cohort, because the fit to the people from whom weights are
     learned overestimates the accuracy in others.
@@ -198,6 +226,8 @@ class Statement:
     unprotected: tuple[Text, ...]
     # Whether the release has summary statistics; absent in releases of earlier versions.
     summary_statistics: bool = False
+    # Measurement of the weights in people held out; None without, absent in earlier versions.
+    hold_out: HeldOut | None = None
 
     @property
     def stamp(self) -> str:

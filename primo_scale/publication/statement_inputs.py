@@ -29,6 +29,25 @@ class ReferenceFrequencies:
 
 
 @dataclass(frozen=True)
+class StatedLdPanel:
+    """Public people for the linkage disequilibrium: a fileset's name, digest and size."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]  # prefix of its files, without directories
+    sha256: Digest
+    people: Positive
+
+
+@dataclass(frozen=True)
+class StatedLoadings:
+    """Public loadings of principal components: name and digest of the file, and their sizes."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]
+    sha256: Digest  # of the loadings and their allele frequencies
+    n_variants: Positive  # variants of the release that have loadings
+    n_components: Positive  # components, the last covariates
+
+
+@dataclass(frozen=True)
 class StatedPhenotype:
     """Public range and scale of one phenotype."""
 
@@ -78,3 +97,7 @@ class PublicInputs:
     genome_build: Annotated[str, one_of(BUILD_NAMES)]
     # Origins of these inputs and of the bounds on which the noise is based.
     sources: Annotated[tuple[Source, ...], AtLeastOne]
+    # Panel whose linkage disequilibrium is used, if any; absent in releases of earlier versions.
+    ld_panel: StatedLdPanel | None = None
+    # Loadings that gave the last covariates, if any.
+    pc_loadings: StatedLoadings | None = None

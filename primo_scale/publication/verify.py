@@ -208,7 +208,8 @@ def _check_contents(directory: Path, document: Document, trusted: bool) -> list[
     covers their digests. Otherwise whoever made the release could name another version, and write
     anything into the texts.
     """
-    problems, texts = contents_problems(directory, document), text_problems(directory, document)
+    problems = contents_problems(directory, document)
+    texts = text_problems(directory, document, weights_are_good=not problems)
     author, note = document["software"]["version"], []
     if texts and author != __version__:
         not_compared = f"of version {author}, not compared with those of version {__version__}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -91,6 +91,11 @@ def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
 def weight_in_text(value: float) -> str:
     """Return a weight in the notation of weights.tsv.gz, or an empty text if it is not finite."""
     return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
+
+
+def weights_in_text(values: Sequence[float]) -> str:
+    """Return finite weights in the notation of weights.tsv.gz, with tabs between them."""
+    return "\t".join([_WEIGHT_FORMAT] * len(values)) % tuple(values)
 
 
 def write_weights(path: Path, weights: ScoringWeights, document: Document) -> None:

@@ -81,7 +81,7 @@ WEIGHTS_FILES = {
     f"{PGS_DIRECTORY}/": WeightsFile(
         write_pgs_files,
         pgs_problems,
-        "the same weights as scoring files of the PGS Catalog, one a phenotype",
+        "the same weights as scoring files of the PGS Catalog; log odds for binary traits",
         needs_others=True,
         suffix=PGS_SUFFIX,
     ),

@@ -21,6 +21,8 @@ STATISTICS = {
     "observed": "people with each phenotype",
     "smallest_eigenvalue": "smallest eigenvalue of X'X",
     "phenotype_moments": "sum, sum of squares and count of each phenotype",
+    "held_out_counts": "people held out, by their score, for each phenotype",
+    "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
 }
 """Names of all statistics that can be measured, and their descriptions."""
 
@@ -76,6 +78,26 @@ def accountant_in_words(*, subsampled: bool) -> str:
     `subsampled` is whether X'X is the sum over a secret subsample.
     """
     return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
+
+
+def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
+    """Return the accuracy of one phenotype's weights in the people held out, on one line."""
+    if phenotype["r2"] is None:
+        return f"{phenotype['name']}: R^2 0 to 1, because the noise hides it"
+    found = [f"{phenotype['name']}: R^2 {_with_interval(phenotype, 'r2')}"]
+    if phenotype["slope_lower"] is not None:
+        found.append(f"slope {_with_interval(phenotype, 'slope')}")
+    if phenotype["auc"] is not None:
+        found.append(f"AUC {_with_interval(phenotype, 'auc')}")
+        found.append(f"R^2 of the liability {_with_interval(phenotype, 'liability_r2')}")
+    if phenotype["calibration"] != 1:
+        found.append("by which the weights were multiplied afterwards")
+    return ", ".join(found)
+
+
+def _with_interval(numbers: Mapping[str, Any], name: str) -> str:
+    lower, upper = numbers[f"{name}_lower"], numbers[f"{name}_upper"]
+    return f"{numbers[name]:.3f} ({lower:.3f} to {upper:.3f})"
 
 
 def stamp_of(document: Mapping[str, Any]) -> str:

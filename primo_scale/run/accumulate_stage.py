@@ -20,21 +20,27 @@ from primo_scale.accumulation.statistics import (
 )
 from primo_scale.accumulation.summation import RunTasks, accumulate
 from primo_scale.cluster.profile import ThreadsProfile
-from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, align_outcomes
 from primo_scale.run.design import Design, PaidMoments
-from primo_scale.run.design_choices import make_design, outcome_coding
+from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.execution import Execution
+from primo_scale.run.panel_choices import save_panel_design, write_maps
+from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, about, stage
 from primo_scale.run.work_directory import (
+    COMPONENTS,
     DESIGN,
     OUTCOMES,
+    PANEL,
     PARTIALS,
+    PRINCIPAL_COMPONENTS,
     STATISTICS,
     claim,
+    hold_out_choice,
     other_statistics,
     store_root,
 )
@@ -49,46 +55,75 @@ def accumulate_stage(
     store: GenotypeStore,
     request: AccumulateRequest,
     *,
-    matched: MatchedFrequencies | None,
+    panels: PublicPanels,
     moments: PaidMoments | None,
 ) -> RawStatistics:
     """Make the design, align the outcomes, and compute the sums that are still missing.
 
-    The run holds the lock of its work directory. `check_before_work` has `matched` the frequencies
-    of the reference panel, and `moments` are paid for.
+    The run holds the lock of its work directory. `panels` come from `check_before_work`, and
+    `moments` are paid for.
     """
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
-    coding = outcome_coding(tables, request.privacy, moments)
+    coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(
-        store, request.model, request.privacy, matched=matched, outcomes=coding, moments=moments
+        store, request.model, request.privacy, panels=panels, outcomes=coding, moments=moments
     )
     root = store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))
+    projected = _principal_components(work_dir, store, panels)
     with stage("outcomes"):
         aligned = align_outcomes(
             root / OUTCOMES,
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar),
+            OutcomeFiles(tables.pheno, tables.covar, projected),
             design.outcomes,
             scratch=work_dir,
+            hold_out=hold_out_choice(work_dir, design.held_out),
         )
+    components = _components(work_dir, root, design, panels)
     inputs = Inputs(
         genotypes=store.path,
         outcomes=aligned.path,
+        components=None if components is None else components.path,
         clipping_rule=design.clipping_rule,
         subsample=design.subsample,
         digests={
             "genotypes": store.identity_digest,
             "outcomes": aligned.content_digest,
             "design": design.digest,
+            **({} if components is None else {"components": components.digest}),
         },
+        holds_out=design.held_out > 0,
     )
     raw = _sum(work_dir, root, design, inputs, execution)
     design.save(work_dir / DESIGN)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
+
+
+def _principal_components(
+    work_dir: Path, store: GenotypeStore, panels: PublicPanels
+) -> ComponentRows | None:
+    """Return the principal components of all people, which are computed unless they are there."""
+    if panels.loadings is None:
+        return None
+    with stage("principal components"):
+        return project(work_dir / PRINCIPAL_COMPONENTS, store, panels.loadings)
+
+
+def _components(
+    work_dir: Path, root: Location, design: Design, panels: PublicPanels
+) -> LdComponents | None:
+    """Return the store of the LD components of a design, which is written unless it is there."""
+    if design.panel is None or panels.ld is None:
+        return None
+    save_panel_design(work_dir / PANEL, design.panel)
+    if design.components is None:
+        return None
+    with stage("LD components"):
+        return write_maps(root / COMPONENTS, panels.ld, design)
 
 
 @stage("accumulate")

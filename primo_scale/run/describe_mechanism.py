@@ -15,7 +15,9 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.privacy.mechanism import Mechanism, Promise
+from primo_scale.privacy.held_out_accuracy import N_EDGES
+from primo_scale.privacy.held_out_sums import ROW_NORM
+from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import (
     CALIBRATIONS,
     calibration_of,
@@ -29,7 +31,7 @@ from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQ
 from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
 from primo_scale.version import __version__
 
-_SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram")
+_SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
 
 
@@ -106,6 +108,7 @@ def _statistics(
 ) -> dict[str, _Statistic]:
     """Return every statistic by name; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
+    apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
     d, f, l = sum(bounds.block_sizes), also.n_fixed, bounds.n_phenotypes  # noqa: E741
     row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
@@ -135,6 +138,12 @@ def _statistics(
             scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
         ),
         "phenotype_moments": whole(also.moments_sigma or 0.0, (3, l), moments_change),
+        "held_out_counts": whole(
+            apart.scale_sigma, (l, N_EDGES + 1), sensitivity.held_out_counts(l)
+        ),
+        "held_out_gram": whole(
+            apart.gram_sigma, (3 * l, 3 * l), sensitivity.held_out_gram(l, ROW_NORM)
+        ),
     }
 
 

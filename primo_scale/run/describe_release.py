@@ -8,15 +8,21 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.genotypes.coding import default_row_norm
+from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import total_cost
+from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
 from primo_scale.publication import statement_inputs as inputs
+from primo_scale.publication.statement_hold_out import HeldOut
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.run.panel_design import OF_PANEL
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
@@ -32,6 +38,7 @@ _UNPROTECTED = (
     "C'C, C'Y and Y'Y of constant, covariates and phenotypes",
     "people with each phenotype",
 )
+_LOADINGS_SOURCE = "--pc-loadings, a public panel, or --covar-bounds where it has a component"
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "planner of docs/maths/planner.md, for a trait of heritability "
@@ -53,7 +60,12 @@ class Payment:
 
 
 def make_statement(
-    design: Design, solved: Solved, payment: Payment | None, *, genome_build: GenomeBuild
+    design: Design,
+    solved: Solved,
+    payment: Payment | None,
+    *,
+    genome_build: GenomeBuild,
+    hold_out: HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     return said.Statement(
@@ -64,8 +76,8 @@ def make_statement(
         mechanism=None if payment is None else _mechanism(design, solved, payment),
         cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
-        estimation=_estimation(solved),
-        accuracy=_accuracy(design, payment),
+        estimation=_estimation(design, solved),
+        accuracy=_accuracy(design, solved, payment),
         ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charges),
         public_by_assumption=(
             ()
@@ -74,6 +86,7 @@ def make_statement(
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
         summary_statistics=solved.marginal is not None,
+        hold_out=hold_out,
     )
 
 
@@ -106,10 +119,11 @@ def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
     return said.Cohort(
         n_samples=None if hidden else design.n_samples,
         nominal_n=design.public_n if hidden else None,
-        n_variants=layout.n_variants,
+        n_variants=design.n_variants,
         n_phenotypes=layout.n_phenotypes,
         n_covariates=layout.n_fixed - 1,
-        block_sizes=layout.sizes,
+        block_sizes=design.block_sizes,
+        component_sizes=None if design.components is None else layout.sizes,
     )
 
 
@@ -129,18 +143,30 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicIn
         ld_blocks=design.ld_blocks,
         genome_build=genome_build.name,
         sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
+        ld_panel=(
+            None
+            if design.panel is None
+            else inputs.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
+        ),
+        pc_loadings=(
+            None if design.loadings is None else inputs.StatedLoadings(**asdict(design.loadings))
+        ),
     )
 
 
 def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[inputs.Source]:
-    """Yield the sources of the genotype coding, the LD blocks and the planned size."""
+    """Yield the sources of the genotypes, their coding, the LD blocks and the planned size."""
+    if design.dosages:
+        yield inputs.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
     panel = "Reference allele frequencies"
     if design.reference is None:
         yield inputs.Source(panel, "none: every genotype is coded about one copy", "default")
     else:
         yield inputs.Source(panel, design.reference["file"], "--ref-freq, a public panel")
-    dense = design.ld_blocks == "one dense block"
-    yield inputs.Source("LD blocks", design.ld_blocks, "default" if dense else "--ld-blocks")
+    yield inputs.Source("LD blocks", design.ld_blocks, _blocks_source(design))
+    if design.panel is not None:
+        value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
+        yield inputs.Source("LD panel", value, "--ld-panel, public people")
     yield inputs.Source("Genome build", genome_build.name, genome_build.source)
     if design.nominal_n is not None:
         yield inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
@@ -148,18 +174,33 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[inputs.
         yield inputs.Source("Subsample", f"{design.subsample} people", "--subsample")
 
 
+def _blocks_source(design: Design) -> str:
+    if design.ld_blocks == "one dense block":
+        return "default"
+    of_panel = design.ld_blocks.startswith(OF_PANEL)
+    return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"
+
+
 def _bound_sources(design: Design) -> Iterator[inputs.Source]:
     """Yield the sources of the bounds that noise rests on."""
     listed, by_default = "listed in full", "default rule, from the reference frequencies"
+    if design.components is not None:
+        by_default = "default rule, from the LD panel"
     yield inputs.Source("Bounds of phenotypes", listed, "--pheno-bounds")
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
         yield inputs.Source("Means and sds of phenotypes", listed, bought)
-    if design.outcomes.covariates:
+    n_projected = 0 if design.loadings is None else design.loadings.n_components
+    if len(design.outcomes.covariates) > n_projected:
         yield inputs.Source("Bounds of covariates", listed, "--covar-bounds")
+    if design.loadings is not None:
+        value = f"{design.loadings.file} (SHA-256 {design.loadings.sha256})"
+        yield inputs.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
     if not design.clipped:
         return
-    is_default = design.row_norm == default_row_norm(design.genotypes)
+    is_default = design.components is not None or design.row_norm == default_row_norm(
+        design.genotypes
+    )
     source = by_default if is_default else "--row-norm"
     yield inputs.Source("Bound N_x on genotype rows", str(design.row_norm), source)
     source = "planner, from public sizes and the noise"
@@ -169,7 +210,7 @@ def _bound_sources(design: Design) -> Iterator[inputs.Source]:
         yield inputs.Source("Bounds beta_b on rows in LD blocks", value, by_default)
 
 
-def _estimation(solved: Solved) -> said.Estimation:
+def _estimation(design: Design, solved: Solved) -> said.Estimation:
     solution = solved.solution
     return said.Estimation(
         estimator=str(solved.chosen.estimator),
@@ -178,13 +219,29 @@ def _estimation(solved: Solved) -> said.Estimation:
         parameters=solution.parameters,
         penalties=solution.penalties,
         attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),
+        public_scores=tuple(_public_scores(design, solved)),
     )
 
 
-def _accuracy(design: Design, payment: Payment | None) -> said.Accuracy:
+def _public_scores(design: Design, solved: Solved) -> Iterator[said.StatedScore]:
+    """Yield the public scores that the weights build on, with their slopes in phenotype units."""
+    priors, fitted = solved.chosen.priors, solved.solution.scores
+    if priors is None or fitted is None:
+        return
+    unit = phenotype_unit(design.outcomes, solved.response)
+    names = [p.name for p in design.outcomes.phenotypes]
+    for row, source in enumerate(priors.sources):
+        slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
+        used = np.flatnonzero(priors.scores.used[row]).tolist()
+        stated = tuple(said.StatedSlope(names[j], float(slopes[j]), float(errors[j])) for j in used)
+        yield said.StatedScore(**asdict(source), slopes=stated)
+
+
+def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.Accuracy:
+    without = "" if solved.chosen.priors is None else "; public scores are not counted"
     if payment is None:
-        return said.Accuracy(float(design.n_samples), "no noise: the cohort's own size")
-    return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE)
+        return said.Accuracy(float(design.n_samples), f"no noise: the cohort's own size{without}")
+    return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE + without)
 
 
 def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:

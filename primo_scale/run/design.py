@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import InputError, UsageError
@@ -33,6 +33,7 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
+from primo_scale.run.panel_design import ComponentDesign, PanelDesign, to_array, without_arrays
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -61,6 +62,16 @@ class PaidMoments:
 
 
 @dataclass(frozen=True)
+class PcLoadings:
+    """Public loadings of the principal components among the covariates."""
+
+    file: str  # name without directories
+    sha256: str  # digest of the loadings and their allele frequencies
+    n_variants: int  # number of variants of the cohort that have loadings
+    n_components: int  # number of components, the last covariates
+
+
+@dataclass(frozen=True)
 class Design:
     """Public choices of a run, which `finalize` needs beside the statistics."""
 
@@ -83,6 +94,10 @@ class Design:
     genotype_store: str  # location of the genotypes, for the variant list
     # Prefix of a bucket that holds the statistics; None stands for the work directory.
     object_store: str | None = None
+    held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
+    panel: PanelDesign | None = None  # public LD panel, and the components that it gives
+    loadings: PcLoadings | None = None  # of principal components that are covariates
+    dosages: bool = False  # whether genotypes are dosages, and not hard calls
 
     @property
     def clip(self) -> float:
@@ -99,16 +114,39 @@ class Design:
         levels = [_levels(p) for p in self.outcomes.phenotypes]
         return clip_response(self.clip, levels, observed_share)
 
-    @property
+    @cached_property
     def layout(self) -> BlockLayout:
-        """Shapes of the statistics."""
+        """Shapes of the statistics, whose columns are variants or components."""
         n_fixed = 1 + len(self.outcomes.covariates)
-        return BlockLayout(self.boundaries, n_fixed, len(self.outcomes.phenotypes))
+        columns = self.components
+        boundaries = self.boundaries if columns is None else columns.boundaries
+        return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
+
+    @property
+    def components(self) -> ComponentDesign | None:
+        """LD components that take the place of the variants, or None."""
+        return None if self.panel is None else self.panel.components
+
+    @property
+    def column_variance(self) -> float:
+        """Expected squared norm of a row of coded variants, or of components."""
+        columns = self.components
+        return self.genotypes.variance if columns is None else float(columns.variances.sum())
+
+    @property
+    def n_variants(self) -> int:
+        """Number of variants d."""
+        return self.boundaries[-1]
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """Number of variants in each LD block."""
+        return tuple(stop - start for start, stop in pairwise(self.boundaries))
 
     @property
     def public_n(self) -> int:
-        """Number of people that may be published and planned with."""
-        return self.n_samples if self.nominal_n is None else self.nominal_n
+        """Number of people in the sums that may be published and planned with."""
+        return self.n_samples - self.held_out if self.nominal_n is None else self.nominal_n
 
     @property
     def clipping_rule(self) -> ClippingRule | None:
@@ -145,7 +183,7 @@ class Design:
             n_phenotypes=self.layout.n_phenotypes,
             largest_block=max(self.layout.sizes),
             row_norm=self.row_norm,
-            variant_variance=self.genotypes.variance / self.layout.n_variants,
+            variant_variance=self.column_variance / self.layout.n_variants,
             phenotype_scale=self.outcomes.unit,
         )
 
@@ -174,6 +212,7 @@ class Design:
             outcome_norm=self.bounds.outcome_norm,
             adjacency=self.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
+            components=self.components is not None,
         )
         return calibrate(self.bounds, self.promise(budget), recipe, split=split)
 
@@ -187,10 +226,11 @@ class Design:
         write_atomically(path, canonical_json(self._as_json()))
 
     def _as_json(self) -> dict[str, Any]:
-        value = asdict(self)
-        for name, part in value["genotypes"].items():
-            if isinstance(part, np.ndarray):
-                value["genotypes"][name] = part.tolist()
+        value: dict[str, Any] = without_arrays(asdict(self))
+        # As in designs of earlier versions, whose digests stay valid.
+        for name in ("held_out", "panel", "loadings", "dosages"):
+            if not value[name]:
+                del value[name]
         return value
 
 
@@ -212,13 +252,7 @@ def load_design(path: Path) -> Design:
 
 
 def _design_from(value: dict[str, Any]) -> Design:
-    return msgspec.convert(value, Design, dec_hook=_array)
-
-
-def _array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
-    """Return an array of the coding, whose `kind` is ``ndarray[shape, dtype[scalar type]]``."""
-    (scalar,) = get_args(get_args(kind)[1])
-    return np.array(values, dtype=scalar)
+    return msgspec.convert(value, Design, dec_hook=to_array)
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import UsageError
@@ -17,7 +19,11 @@ from primo_scale.genotypes.coding import (
     uninformative_coding,
 )
 from primo_scale.genotypes.frequencies import MatchedFrequencies
-from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
+from primo_scale.genotypes.ld_panel import LdPanel
+from primo_scale.genotypes.packings import DOSAGES, Packing
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.outcomes.ancestry import has_components
 from primo_scale.outcomes.bounds import (
     CovariateBounds,
     PhenotypeBounds,
@@ -25,93 +31,199 @@ from primo_scale.outcomes.bounds import (
     read_phenotype_bounds,
 )
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.hold_out import LEAST_HELD_OUT, held_out_people
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.panel_choices import best_clip, design_panel, use_components, with_panel
+from primo_scale.run.panel_design import OF_PANEL, PanelDesign
+from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.storage.locations import Location
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a tenth of
 # its standard deviation: N_c = l (s_y/10)^2, or 4% of N_y at the usual clip of 1/2, so that noise
-# on X'Y grows by 2%. docs/maths/planner.md has what other weights are worth.
-_FIXED_WEIGHT = 0.1
+# on X'Y grows by 2%. With principal components, whose noise leaves the structure of the cohort in
+# the weights, it is three tenths. docs/maths/planner.md has what other weights are worth.
+_FIXED_WEIGHT, _STRUCTURE_WEIGHT = 0.1, 0.3
 # Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed it.
 _NO_TRADE_OFF = math.inf
 
 
+class CohortTables(Protocol):
+    """Public facts of a cohort's genotypes, which a design needs."""
+
+    @property
+    def n_samples(self) -> int:
+        """Number of people."""
+
+    @property
+    def variants(self) -> VariantTable:
+        """Variants, in the order of the genotypes."""
+
+    @property
+    def packing(self) -> Packing:
+        """Packing of the genotypes: hard calls or dosages."""
+
+    @property
+    def path(self) -> Location:
+        """Location of the genotypes."""
+
+
+@dataclass(frozen=True)
+class PublicPanels:
+    """Reference panels of a run, matched to its variants.
+
+    Attributes
+    ----------
+    frequencies : MatchedFrequencies or None
+        Allele frequencies.
+    ld : LdPanel or None
+        Genotypes for the linkage disequilibrium.
+    document : Path or None
+        File of the choices that an earlier run of the work directory made from `ld`.
+    settled : PanelDesign or None
+        The choices, if this command has made them.
+    loadings : Loadings or None
+        Loadings of principal components.
+    """
+
+    frequencies: MatchedFrequencies | None
+    ld: LdPanel | None = None
+    document: Path | None = None
+    settled: PanelDesign | None = None
+    loadings: Loadings | None = None
+
+
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
     """Return the public bounds of the requested phenotypes; reads only headers and bounds."""
-    header = open_outcome_table(tables.pheno)
-    names = tables.pheno_name or header.names
-    header.check_names(names)  # before the bounds, which lack a mistyped name too
+    # Names are checked before the bounds, which lack a mistyped name too.
+    names = open_outcome_table(tables.pheno).matching(tables.pheno_name)
     return read_phenotype_bounds(_bounds(tables.pheno_bounds), names)
 
 
 def outcome_coding(
-    tables: OutcomeTables, privacy: Privacy, moments: PaidMoments | None
+    tables: OutcomeTables,
+    privacy: Privacy,
+    moments: PaidMoments | None,
+    loadings: Loadings | None = None,
 ) -> OutcomeCoding:
-    """Return the public coding of phenotypes, with their paid moments if any, and covariates."""
+    """Return the public coding of phenotypes, with their paid moments if any, and covariates.
+
+    The last covariates are the principal components of the loadings.
+    """
     phenotypes = phenotype_bounds(tables)
     if moments is not None:
         phenotypes = with_moments(phenotypes, moments.bought)
     covariates: tuple[CovariateBounds, ...] = ()
     if tables.covar is not None:
-        columns = open_outcome_table(tables.covar).names
+        columns = open_outcome_table(tables.covar).matching(tables.covar_name)
         covariates = read_covariate_bounds(_bounds(tables.covar_bounds), columns)
-    weight = outcome_weight(len(phenotypes), len(covariates), clipped=not privacy.non_private)
+    if loadings is not None:
+        covariates += loadings.bounds
+    names = [covariate.name for covariate in covariates]
+    weight = outcome_weight(len(phenotypes), names, clipped=not privacy.non_private)
     return code_outcomes(phenotypes, covariates, weight=weight)
 
 
 def make_design(
-    store: GenotypeStore,
+    store: CohortTables,
     model: Model,
     privacy: Privacy,
     *,
-    matched: MatchedFrequencies | None,
+    panels: PublicPanels,
     outcomes: OutcomeCoding,
     moments: PaidMoments | None,
 ) -> Design:
     """Make every public choice of a run.
 
-    Of the genotypes it uses the variants and the number of people. `matched` are the frequencies
-    of the reference panel, `outcomes` comes from `outcome_coding`, and `moments` are paid for.
+    Of the genotypes it uses the variants and the number of people. `outcomes` comes from
+    `outcome_coding`, and `moments` are paid for.
 
     Raises
     ------
     UsageError
         No release could use the subsample, or the bound on rows is too small.
     """
-    boundaries = block_boundaries(model.ld_blocks, store.variants)
-    coding = (
-        uninformative_coding(store.n_variants) if matched is None else reference_coding(matched)
-    )
-    unplanned = Design(
+    unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
+    if privacy.non_private:
+        return unplanned
+    if privacy.subsample is not None:  # whatever the budget, which may not be known yet
+        promise = Promise(1.0, 1e-6, privacy.unit, privacy.adjacency)
+        check_recipe(promise, Recipe(subsample=privacy.subsample), unplanned.bounds)
+    planned = _planned(_with_block_norms(unplanned), privacy.budget)
+    if panels.ld is None or privacy.budget is None:
+        return planned
+    settled = panels.settled
+    if settled is None:
+        use = use_components(model, planned)
+        settled = design_panel(
+            panels.ld,
+            planned,
+            privacy.budget,
+            use_components=use,
+            n_factors=model.genetic_factors,
+            settled=panels.document,
+        )
+    return _planned(with_panel(planned, settled), privacy.budget)
+
+
+def _unplanned(
+    store: CohortTables,
+    model: Model,
+    privacy: Privacy,
+    panels: PublicPanels,
+    outcomes: OutcomeCoding,
+) -> Design:
+    """Return the choices that depend on no budget."""
+    matched, variants = panels.frequencies, store.variants
+    coding = uninformative_coding(len(variants)) if matched is None else reference_coding(matched)
+    return Design(
         n_samples=store.n_samples,
         nominal_n=privacy.nominal_n,
         privacy=privacy.unit,
         adjacency=privacy.adjacency,
         subsample=privacy.subsample,
-        boundaries=boundaries,
-        ld_blocks=_ld_blocks_rule(model.ld_blocks),
+        boundaries=_boundaries(model, variants, panels),
+        ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,
         outcomes=outcomes,
         reference=None if matched is None else _reference(matched),
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
-        moments=moments,
+        moments=None,
         clipped=not privacy.non_private,
         genotype_store=str(store.path.resolve()),
+        held_out=_held_out(store.n_samples, privacy.hold_out),
+        loadings=None if panels.loadings is None else panels.loadings.source,
+        dosages=store.packing is DOSAGES,
     )
-    if privacy.non_private:
-        return unplanned
-    if privacy.subsample is not None:  # whatever the budget, which may not be known yet
-        promise = Promise(1.0, 1e-6, privacy.unit, privacy.adjacency)
-        check_recipe(promise, Recipe(subsample=privacy.subsample), unplanned.bounds)
-    return _planned(_with_block_norms(unplanned), privacy.budget)
+
+
+def _boundaries(model: Model, variants: VariantTable, panels: PublicPanels) -> tuple[int, ...]:
+    """Return the boundaries of the LD blocks: those of the table or the panel, or one block."""
+    if model.ld_blocks is not None or panels.ld is None:
+        return block_boundaries(model.ld_blocks, variants)
+    if panels.settled is not None:
+        return panels.settled.boundaries
+    return panel_boundaries(panels.ld, BlockSizes())
+
+
+def _held_out(n_samples: int, share: float | None) -> int:
+    people = 0 if share is None else held_out_people(n_samples, share)
+    if share is not None and people < LEAST_HELD_OUT:
+        raise UsageError(
+            "too few people are held out to measure anything",
+            where="--hold-out",
+            value=f"{people} of {n_samples} people",
+            limit=f"at least {LEAST_HELD_OUT}",
+        )
+    return people
 
 
 def _planned(design: Design, budget: Budget | None) -> Design:
@@ -124,6 +236,8 @@ def _planned(design: Design, budget: Budget | None) -> Design:
 
 
 def _best_clip(design: Design, budget: Budget) -> float:
+    if design.panel is not None:
+        return best_clip(design, budget)
     recipe = Recipe(subsample=design.subsample)
 
     def cross_sigma_at(norm: int) -> float:
@@ -147,20 +261,25 @@ def _with_block_norms(design: Design) -> Design:
     return by_block if blocks < dense else design
 
 
-def outcome_weight(n_phenotypes: int, n_covariates: int, *, clipped: bool) -> float:
+def outcome_weight(n_phenotypes: int, covariates: Sequence[str], *, clipped: bool) -> float:
     """Return the public weight of the constant and of each covariate; a phenotype has 1.
 
-    A heavier column gets relatively less noise but takes more of the common bound N_z.
+    A heavier column gets relatively less noise but takes more of the common bound N_z. The names of
+    the covariates tell whether they are principal components.
     """
     if not clipped:
         return 1.0
-    return min(1.0, _FIXED_WEIGHT * math.sqrt(n_phenotypes / (1 + n_covariates)))
+    weight = _STRUCTURE_WEIGHT if has_components(covariates) else _FIXED_WEIGHT
+    return min(1.0, weight * math.sqrt(n_phenotypes / (1 + len(covariates))))
 
 
-def _ld_blocks_rule(specification: str | None) -> str:
+def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     """Return the rule in words that may be published: a file by name and digest, without path."""
+    specification = model.ld_blocks
     if specification is None:
-        return "one dense block"
+        if panel is None:
+            return "one dense block"
+        return f"{OF_PANEL}{panel.prefix.name} (SHA-256 {panel.sha256})"
     if specification.startswith("window:"):
         return specification
     path = Path(specification)

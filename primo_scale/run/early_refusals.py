@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from primo_scale.accumulation.statistics import finished_plan_digest
+from primo_scale.errors import UsageError
 from primo_scale.genotypes.frequencies import (
     MatchedFrequencies,
     read_reference_frequencies,
     refuse_few_matches,
 )
+from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ChargeRequest
@@ -27,13 +31,17 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Budget, Design, PaidMoments, load_design
-from primo_scale.run.design_choices import make_design, outcome_coding
+from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
+from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
+from primo_scale.run.principal_components import Loadings, read_loadings
+from primo_scale.run.prior_scores import PriorScores, read_prior_scores
 from primo_scale.run.publishing import (
     check_publishable,
     log_genome_build,
+    refuse_calibration_without_people,
     refuse_other_release,
-    refuse_sumstats_without_frequencies,
+    refuse_sumstats,
     refuse_unwritable,
 )
 from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
@@ -51,6 +59,7 @@ from primo_scale.run.work_directory import (
     DESIGN,
     NOISE,
     OUTCOMES,
+    PANEL,
     STATISTICS,
     last_claimed,
     other_statistics,
@@ -68,8 +77,8 @@ class PlannedRun:
     ----------
     design : Design
         Public choices of the run, before phenotype moments are bought.
-    matched : MatchedFrequencies or None
-        Frequencies of the reference panel for the variants.
+    panels : PublicPanels
+        Reference panels, and the choices made from them.
     chosen : Chosen or None
         Method of the release; None if no release is planned yet.
     accuracy : Forecast or None
@@ -81,7 +90,7 @@ class PlannedRun:
     """
 
     design: Design
-    matched: MatchedFrequencies | None
+    panels: PublicPanels
     chosen: Chosen | None
     accuracy: Forecast | None
     summation: SummationForecast | None
@@ -113,20 +122,14 @@ def check_before_work(
         Too little memory or disk.
     """
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
-    coding = outcome_coding(tables, privacy, None)
+    loadings = _matched_loadings(tables, store)
+    coding = outcome_coding(tables, privacy, None, loadings)
     check_publishable(store.variants, coding)
-    matched = _matched_frequencies(request.model, store)
-    design = make_design(
-        store, request.model, privacy, matched=matched, outcomes=coding, moments=None
-    )
-    _warn_of_public_inputs(design, tables)
-    chosen = _chosen(design, budget, release)
-    stored_noise = NoiseStore(request.work_dir / NOISE).charges()
+    design, panels = _public_choices(store, request, coding, loadings)
+    chosen, priors = _chosen(design, budget, release), None
     if release is not None:
-        if release.sumstats:
-            refuse_sumstats_without_frequencies(design)
-        build = log_genome_build(release.genome_build, store.variants)
-        refuse_other_release(release, design, build, stored_noise)
+        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
+        priors = _check_release(release, store, design, stored_noise)
     accuracy = check_accuracy(
         design, store.variants, chosen, budget, accept_noise=request.accept_noise
     )
@@ -136,7 +139,7 @@ def check_before_work(
         announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
     needs = release_needs(
         design,
-        chosen if release is not None else None,
+        None if release is None or chosen is None else replace(chosen, priors=priors),
         sumstats=release is not None and release.sumstats,
     )
     summed, aligned = _finished_stages(request)
@@ -150,12 +153,58 @@ def check_before_work(
         refuse_small_memory(needs)
     if read_values and not (summed or aligned):
         _read_tables(store, tables, coding)
-    return PlannedRun(design, matched, chosen, accuracy, summation, needs)
+    return PlannedRun(design, panels, chosen, accuracy, summation, needs)
+
+
+def _public_choices(
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    coding: OutcomeCoding,
+    loadings: Loadings | None,
+) -> tuple[Design, PublicPanels]:
+    """Return the design and the panels that it was made from, and warn of what costs accuracy."""
+    panels = PublicPanels(
+        frequencies=_matched_frequencies(request.model, store),
+        ld=_matched_panel(request.model, store),
+        document=request.work_dir / PANEL,
+        loadings=loadings,
+    )
+    if panels.ld is not None and panels.frequencies is not None:
+        warn_of_other_population(panels.ld, panels.frequencies, store.variants)
+    design = make_design(
+        store, request.model, request.privacy, panels=panels, outcomes=coding, moments=None
+    )
+    if panels.ld is not None and request.model.ld_components and design.components is None:
+        LOGGER.info(
+            "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "
+            "--epsilon and --delta, and not for a subsample"
+        )
+    _warn_of_public_inputs(design, request.outcomes)
+    return design, replace(panels, settled=design.panel)
+
+
+def _check_release(
+    release: FinalizeRequest, store: GenotypeStore, design: Design, stored_noise: Collection[str]
+) -> PriorScores | None:
+    """Return the public scores of a release, unless its options do not suit the design."""
+    if release.sumstats:
+        refuse_sumstats(design)
+    refuse_calibration_without_people(release, design)
+    build = log_genome_build(release.genome_build, store.variants)
+    refuse_other_release(release, design, build, stored_noise)
+    return read_prior_scores(release.fit.prior_weights, store.variants, design, build)
 
 
 def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:
     """Return the frequencies of the reference panel, if there is one, and log how they match."""
     if model.ref_freq is None:
+        if store.packing is not HARD_CALLS:
+            raise UsageError(
+                "dosages need the allele frequencies of a public panel: without them, codes are "
+                "-1, 0 and 1",
+                where=str(store.path),
+                remedy="Give --ref-freq, or ingest hard calls (without --dosages)",
+            )
         return None
     matched = read_reference_frequencies(model.ref_freq, store.variants)
     LOGGER.info(
@@ -168,9 +217,29 @@ def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequenci
     return matched
 
 
+def _matched_panel(model: Model, store: GenotypeStore) -> LdPanel | None:
+    """Return the LD panel, if there is one, and log how it matches."""
+    if model.ld_panel is None:
+        return None
+    panel = open_ld_panel(model.ld_panel, store.variants)
+    store.samples.refuse_shared_people(panel.people, model.ld_panel)
+    LOGGER.info(
+        "--ld-panel: %d people; %d of %d variants matched (%d with alleles swapped)",
+        panel.n_people, panel.n_matched, store.n_variants, panel.swapped.sum(),
+    )  # fmt: skip
+    return panel
+
+
+def _matched_loadings(tables: OutcomeTables, store: GenotypeStore) -> Loadings | None:
+    """Return the loadings of principal components, if there are any, and log how they match."""
+    if tables.pc_loadings is None:
+        return None
+    return read_loadings(tables.pc_loadings, tables.covar_bounds, store)
+
+
 def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     """Warn of public inputs that are allowed and cost accuracy."""
-    if design.clipped and design.row_norm < design.genotypes.variance:
+    if design.clipped and design.row_norm < design.column_variance:
         LOGGER.warning(
             "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
             "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
@@ -253,7 +322,8 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
     """Read every value that will be used, so that errors appear before the ingest."""
     tables = [(outcomes.pheno, tuple(p.name for p in coding.phenotypes))]
     if outcomes.covar is not None:
-        tables.append((outcomes.covar, tuple(c.name for c in coding.covariates)))
+        named = open_outcome_table(outcomes.covar).matching(outcomes.covar_name)
+        tables.append((outcomes.covar, named))
     for table, names in tables:
         people = match_people(open_outcome_table(table), names, store.samples, level=logging.INFO)
         for _ in people:

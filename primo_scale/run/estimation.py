@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+from primo_scale.genotypes.ld_components import open_components
 from primo_scale.methods.adjustment import missing_rescale
+from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -19,7 +22,9 @@ from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
 from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.request_parts import Fit
+from primo_scale.run.work_directory import COMPONENTS
 from primo_scale.storage.block_matrices import BlockMatrices
+from primo_scale.storage.locations import parse_location
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,18 @@ class Solved:
 
 
 def solve_release(
-    design: Design, private: PrivateStatistics, chosen: Chosen, fit: Fit, *, sumstats: bool
+    design: Design,
+    private: PrivateStatistics,
+    chosen: Chosen,
+    fit: Fit,
+    *,
+    work_dir: Path,
+    sumstats: bool,
 ) -> Solved:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release.
 
-    `sumstats` asks for the marginal effects too.
+    `work_dir` holds the LD components, if there are any. `sumstats` asks for the marginal effects
+    too.
     """
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
@@ -57,12 +69,30 @@ def solve_release(
         rescale=rescale,
         prior=_prior(design, rescale, response),
         penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
+        components=_components(design, work_dir, n_samples),
+        scores=None if chosen.priors is None else chosen.priors.scores,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     marginal = None
     if sumstats:
         marginal = marginal_effects(matrices, inputs, design.genotypes.variances, n_samples)
     return Solved(chosen, solution, response, marginal)
+
+
+def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:
+    columns = design.components
+    if columns is None or design.panel is None:
+        return None
+    root = work_dir if design.object_store is None else parse_location(design.object_store)
+    store = open_components(root / COMPONENTS)
+    return PanelComponents(
+        map_of=lambda block: store.map_of(block).real,
+        variances=columns.variances,
+        squared_norms=columns.squared_norms,
+        n_panel=design.panel.n_people,
+        n_samples=n_samples,
+        boundaries=design.boundaries,
+    )
 
 
 def _bounds(design: Design, n_samples: float) -> PublicBounds:
@@ -73,9 +103,9 @@ def _bounds(design: Design, n_samples: float) -> PublicBounds:
 
 
 def _people(design: Design, matrices: BlockMatrices) -> float:
-    """Return the number of people n; if private, from the noisy sum of the squared constant."""
+    """Return the people in the sums; if n is private, from the noisy sum of squared constants."""
     if design.nominal_n is None:
-        return design.n_samples
+        return design.public_n
     noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
     return float(np.clip(noisy, 1, None))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,13 +19,14 @@ from primo_scale.evaluation.scores import (
     Genotypes,
     MatchCounts,
     match_weights,
-    open_filesets,
+    open_files,
     open_store,
     score_people,
 )
 from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
+from primo_scale.outcomes.bounds import ONE_TWO
 from primo_scale.outcomes.coding import MISSING_NUMBER
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table
@@ -93,7 +94,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     genotypes, stamp = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)
     files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
-    people = _with_codes(people, files)
+    people = _with_codes(people, files, request.prevalence)
     variants: dict[str, MatchCounts] = {}
     results: list[ScoreResult] = []
     for file in files:
@@ -112,11 +113,13 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
     """Return the genotypes, and the stamp that names them."""
-    if request.genotypes is not None:
+    files = request.source_files
+    if files is not None:
+        genotypes, source = open_files(files), ", ".join(map(str, files.paths))
+    elif request.genotypes is not None:
         genotypes, source = open_store(request.genotypes), str(request.genotypes)
     else:
-        prefixes = request.bfile or ()
-        genotypes, source = open_filesets(prefixes), ", ".join(map(str, prefixes))
+        raise ValueError("EvaluationRequest refuses a request without people")
     return genotypes, (
         f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
     )
@@ -166,10 +169,16 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
     return {name: of_people == name for name in names}
 
 
-def _with_codes(people: _People, files: Sequence[ScoringFile]) -> _People:
-    """Make values missing that are no code of a phenotype which a release states as binary."""
+def _with_codes(
+    people: _People, files: Sequence[ScoringFile], prevalence: Collection[str]
+) -> _People:
+    """Make values missing that are no code of a binary phenotype.
+
+    A release states the codes, and a phenotype with a prevalence and the value 2 has PLINK's.
+    """
     phenotypes = dict(people.phenotypes)
-    for codes in (file.codes for file in files):
+    plink = {name: ONE_TWO for name in prevalence if (phenotypes[name] == ONE_TWO[1]).any()}
+    for codes in (plink, *(file.codes for file in files)):
         for name in codes.keys() & phenotypes.keys():
             values = phenotypes[name]
             phenotypes[name] = np.where(np.isin(values, codes[name]), values, np.nan)

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import UsageError
+from primo_scale.run.genotype_files import GenotypeInputs
 from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.storage.locations import Location, parse_location
 
@@ -34,7 +35,7 @@ def _name_and_number(text: str) -> tuple[str, float]:
 
 
 @frozen(kw_only=True)
-class EvaluationRequest:
+class EvaluationRequest(GenotypeInputs):
     """Evaluation of scores in people who consented, are public, or are simulated.
 
     The cohort that a private release was made from must not be evaluated: the results have no
@@ -48,10 +49,10 @@ class EvaluationRequest:
         Table of phenotypes; a score is compared with the phenotype of its name.
     out : Path
         Directory to create.
-    bfile : tuple of Path or None
-        Prefixes of the PLINK 1 filesets of the people.
+    bfile, pfile, bgen, vcz, sample, bgen_order, dosages
+        Genotype files of the people, as `primo_scale.GenotypeFiles`.
     genotypes : Location or None
-        Genotype store of the people, in place of filesets.
+        Genotype store of the people, in place of files.
     covar : Path or None
         Table of covariates, all of which are used.
     groups : Path or None
@@ -62,13 +63,12 @@ class EvaluationRequest:
     Raises
     ------
     UsageError
-        No weights, filesets together with a store or neither, or a prevalence outside (0, 1).
+        No weights, files together with a store or neither, or a prevalence outside (0, 1).
     """
 
     weights: tuple[Path, ...] = field(converter=paths_of)
     pheno: Path = field(converter=regular_file)
     out: Path = field(converter=Path)
-    bfile: tuple[Path, ...] | None = field(default=None, converter=optional(paths_of))
     genotypes: Location | None = field(default=None, converter=optional(parse_location))
     covar: Path | None = field(default=None, converter=optional(regular_file))
     groups: Path | None = field(default=None, converter=optional(regular_file))
@@ -77,5 +77,5 @@ class EvaluationRequest:
     def __attrs_post_init__(self) -> None:
         if not self.weights:
             raise UsageError("no weights are given", where="--weights")
-        if (self.bfile is None) == (self.genotypes is None):
-            raise UsageError("people come from --bfile or from --genotypes", remedy="Give one")
+        if (self.source_files is None) == (self.genotypes is None):
+            raise UsageError("people come from files or from --genotypes", remedy="Give one")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost
@@ -10,30 +13,39 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import Account, Charge
-from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, hold_out_noise
+from primo_scale.privacy.mechanism import HoldOut, Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signature import Signer
+from primo_scale.publication.weights import ScoringWeights
+from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
 from primo_scale.run.payments import log_payment, paying_cohort_of
+from primo_scale.run.prior_scores import read_prior_scores
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
     Paid,
+    SolvedRelease,
     charge_of,
     check_publishable,
     exists_already,
     log_genome_build,
     publish,
+    refuse_calibration_without_people,
     refuse_other_release,
-    refuse_sumstats_without_frequencies,
+    refuse_sumstats,
+    solve,
 )
 from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import DESIGN, NOISE, finished_statistics
+from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -51,11 +63,14 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
     if request.sumstats:
-        refuse_sumstats_without_frequencies(design)
+        refuse_sumstats(design)
+    refuse_calibration_without_people(request, design)
     build = log_genome_build(request.genome_build, store.variants)
     refuse_other_release(request, design, build, NoiseStore(work_dir / NOISE).charges())
     budget = request.budget
     chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
+    priors = read_prior_scores(request.fit.prior_weights, store.variants, design, build)
+    chosen = replace(chosen, priors=priors)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -71,11 +86,29 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     refuse_small_memory(release_needs(design, chosen, sumstats=request.sumstats))
     if budget is None:
         exact = privatise(raw, None)
-        publish(design, exact, request, variants=store.variants, chosen=chosen, paid=None)
+        solved = solve(design, exact, request, variants=store.variants, chosen=chosen)
+        publish(design, solved, request, paid=None)
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
-        mechanism = design.mechanism(budget, recipe_of(design, chosen))
+        mechanism = _with_hold_out(
+            design, design.mechanism(budget, recipe_of(design, chosen)), chosen, request
+        )
         _release_privately(raw, design, request, chosen, mechanism, store)
+
+
+def _with_hold_out(
+    design: Design, mechanism: Mechanism, chosen: Chosen, request: FinalizeRequest
+) -> Mechanism:
+    """Return the mechanism with the noise on the measures of the people held out, if any are."""
+    if not design.held_out:
+        return mechanism
+    scores = () if chosen.priors is None else (each.sha256 for each in chosen.priors.sources)
+    fit = f"{chosen.method.name}, {chosen.estimator.name}, {request.fit.ridge}"
+    fit = ", ".join((fit, *scores))  # other weights are another measurement, and another charge
+    mu_squared = mechanism.cost.mu_squared
+    people, n_phenotypes = design.held_out, design.layout.n_phenotypes
+    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)
+    return replace(mechanism, hold_out=hold_out)
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
@@ -122,12 +155,47 @@ def _release_privately(
         payment = Payment(mechanism, charges, balance, expected.stated_size)
         signer = Signer(ledger.public_key, ledger.sign)
         with noise_store.payment_explained(paid.receipt.charge.id):
-            digest = publish(
-                design, paid.private, request,
-                variants=store.variants, chosen=chosen, paid=Paid(payment, signer),
-            )  # fmt: skip
+            solved = solve(design, paid.private, request, variants=store.variants, chosen=chosen)
+            if mechanism.hold_out is not None:
+                noise = mechanism.hold_out
+                norms = weight_norms(solved.weights.per_allele)
+                score = partial(_scored_people, raw, design, request, store, solved.weights)
+                noisy = measure_once(paid, noise, norms, score, noise_store, ledger)
+                solved = _with_accuracy(solved, noisy, noise, design, request)
+            digest = publish(design, solved, request, paid=Paid(payment, signer))
             for charge in charges:
                 ledger.mark_published(charge, digest)
+
+
+def _with_accuracy(
+    solved: SolvedRelease,
+    noisy: NoisyHoldOut,
+    noise: HoldOut,
+    design: Design,
+    request: FinalizeRequest,
+) -> SolvedRelease:
+    """Return the release with its accuracy in the people held out, calibrated if requested."""
+    stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
+    weights = calibrated(solved.weights, stated, design.outcomes)
+    return replace(solved, weights=weights, hold_out=stated)
+
+
+def _scored_people(
+    raw: RawStatistics,
+    design: Design,
+    request: FinalizeRequest,
+    store: GenotypeStore,
+    weights: ScoringWeights,
+) -> ScoredPeople:
+    """Return the people held out, with scores by the weights. PRIVATE."""
+    from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
+
+    bucket = design.object_store
+    root = request.work_dir if bucket is None else parse_location(bucket)
+    outcomes = open_outcome_store(root / OUTCOMES)
+    _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
+    LOGGER.info("hold-out: scoring %d people", design.held_out)
+    return score_held_out(store, outcomes, design.outcomes, weights, request.work_dir)
 
 
 def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from primo_scale.genotypes.filters import Ranking, Selection
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
@@ -14,8 +15,9 @@ from primo_scale.genotypes.ingest_plan import (
 )
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.run.genotype_files import GenotypeFiles
+from primo_scale.run.prior_scores import importance_by
 from primo_scale.run.progress import count_bar
-from primo_scale.run.request_parts import GenotypeFiles
 from primo_scale.run.run_log import LOGGER, about, stage
 from primo_scale.storage.locations import Location
 
@@ -37,17 +39,29 @@ class PlannedGenotypes(GenotypeStore):
         return self.plan.variants
 
 
+def selection_of(files: GenotypeFiles) -> Selection:
+    """Return the people and variants that take part."""
+    ranking = None
+    if files.extract_by_prior and files.ref_freq and files.top:
+        importance = importance_by(files.extract_by_prior, files.ref_freq)
+        ranking = Ranking("--extract-by-prior", files.top, importance)
+    return Selection(
+        files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
+        files.ref_maf, files.ref_freq, ranking,
+    )  # fmt: skip
+
+
 def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
     """Return the finished store at `destination`, or the tables of the store to be written there.
 
-    Reads .bim and .fam and the lists of the filters, and of a .bed its size and first bytes.
+    Reads the tables of variants and people and the lists of the filters, but no genotypes.
 
     Raises
     ------
     InputError
         An ingest would refuse the files or the destination.
     """
-    plan = plan_ingest(files.bfile, destination, selection=files.selection)
+    plan = plan_ingest(files.sources, destination, selection=selection_of(files))
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
     if request is not None:
@@ -62,31 +76,32 @@ def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
         chunk_shape=plan.chunk_shape,
         identity_digest="",  # of contents that were not read
         cohort_digest=plan.cohort_digest,
+        packing=plan.packing,
         plan=plan,
     )
 
 
 @stage("ingest")
 def ingest_stage(
-    files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] = (2048, 8192)
+    files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] | None = None
 ) -> GenotypeStore:
     """Write the store, or find it finished; log the counts of the filters and the warnings.
 
-    `chunk_shape` is the number of variants and of people in a chunk.
+    `chunk_shape` is the number of variants and of people in a chunk, or None for the default.
     """
     from primo_scale.genotypes.ingest import ingest
 
     with count_bar("ingest", "partitions") as move:
         store = ingest(
-            files.bfile,
+            files.sources,
             destination,
-            selection=files.selection,
+            selection=selection_of(files),
             chunk_shape=chunk_shape,
             on_progress=move,
         )
     for count in store.filter_counts:
         LOGGER.info("%s", count, extra=about("filter", asdict(count)))
-    for line in store.input_warnings.lines():
+    for line in [*filter(None, [store.remark]), *store.input_warnings.lines()]:
         LOGGER.info("note: %s", line, extra=about("hazard", {}))
     sizes = {"variants": store.n_variants, "people": store.n_samples}
     LOGGER.info(

@@ -19,6 +19,7 @@ from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.design import load_design
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
+from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
 from primo_scale.run.payments import moments_stage
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
@@ -31,7 +32,7 @@ from primo_scale.run.request import (
     ReleaseRequest,
     RunRequest,
 )
-from primo_scale.run.request_parts import GenotypeFiles, StrPath
+from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged
 from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim
 from primo_scale.storage.encryption import encrypted_with
@@ -58,18 +59,19 @@ class Summed:
 
 
 def ingest(
-    genotypes: GenotypeFiles, out: StrPath, *, chunk_shape: tuple[int, int] = (2048, 8192)
+    genotypes: GenotypeFiles, out: StrPath, *, chunk_shape: tuple[int, int] | None = None
 ) -> GenotypeStore:
-    """Write the genotypes of PLINK 1 filesets to a packed store, or continue to write it.
+    """Write the genotypes of files to a packed store, or continue to write it.
 
     Parameters
     ----------
     genotypes
-        Filesets and filters.
+        Files and filters.
     out
         Store to write (private).
     chunk_shape
-        Variants and people of a chunk; the number of people is a multiple of 4.
+        Variants and people of a chunk, whose number of people is a multiple of 4. None stands for
+        2048 and 8192, or 512 and 8192 of dosages.
 
     Returns
     -------
@@ -228,7 +230,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
 
 def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:
     moments = moments_stage(store, request)
-    return accumulate_stage(store, request, matched=planned.matched, moments=moments)
+    return accumulate_stage(store, request, panels=planned.panels, moments=moments)
 
 
 def _purge_or_warn(request: PublishingRequest) -> None:

@@ -60,6 +60,7 @@ from primo_scale.storage.files import (
     make_private_directory,
     sha256_of_file,
 )
+from primo_scale.storage.locations import Location, parse_location
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def party_roster(
     Parameters
     ----------
     people
-        Phenotype table, or genotype store, of this party.
+        Phenotype table of this party, or its genotype store: a path or a URL.
     party_key
         File of the key that the parties share.
     out
@@ -91,7 +92,8 @@ def party_roster(
         A file is malformed, or the parties have nobody in common.
     """
     with files_private():
-        roster = make_roster(_individuals(Path(people)), Path(party_key), list(map(Path, others)))
+        individuals = _individuals(parse_location(people))
+        roster = make_roster(individuals, Path(party_key), list(map(Path, others)))
         write_roster(roster, Path(out))
     return roster
 
@@ -206,9 +208,9 @@ def _columns(request: PartyReleaseRequest) -> PartyColumns:
     return party
 
 
-def _individuals(people: Path) -> list[str]:
+def _individuals(people: Location) -> list[str]:
     """Return the IIDs of a phenotype table or a genotype store."""
-    if people.is_dir():
+    if not isinstance(people, Path) or people.is_dir():
         return list(open_genotype_store(people).samples.individual)
     table = open_outcome_table(people)
     return [iid for group in table.row_groups(()) for iid in individuals_of(group)]

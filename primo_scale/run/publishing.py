@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.run.design import Design
+from primo_scale.run.prior_scores import prior_file_names
 from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
@@ -23,6 +24,8 @@ from primo_scale.storage.files import sha256_of_file
 if TYPE_CHECKING:
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.signature import Signer
+    from primo_scale.publication.statement import Statement
+    from primo_scale.publication.statement_hold_out import HeldOut
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.estimation import Solved
@@ -163,13 +166,29 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     pgs_file_stems(phenotypes)
 
 
-def refuse_sumstats_without_frequencies(design: Design) -> None:
-    """Refuse summary statistics of a coding without public frequencies, which scale the effects."""
+def refuse_sumstats(design: Design) -> None:
+    """Refuse summary statistics of LD components, and of a coding without public frequencies."""
+    if design.components is not None:
+        raise UsageError(
+            "summary statistics are of single variants, and LD components take their place",
+            where="--sumstats",
+            remedy="Give --no-ld-components where the statistics are made, or leave it out",
+        )
     if design.reference is None:
         raise UsageError(
             "summary statistics need public allele frequencies, which scale the effects",
             where="--sumstats",
             remedy="Give --ref-freq where the statistics are made, or leave --sumstats out",
+        )
+
+
+def refuse_calibration_without_people(request: FinalizeRequest, design: Design) -> None:
+    """Refuse to calibrate weights if nobody is held out to measure them."""
+    if request.calibrate and not design.held_out:
+        raise UsageError(
+            "weights are calibrated by people held out, and these statistics have none",
+            where="--calibrate",
+            remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
         )
 
 
@@ -194,28 +213,57 @@ def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
 # ---- Publication ---------------------------------------------------------------------------------
 
 
-def publish(
+@dataclass(frozen=True)
+class SolvedRelease:
+    """Weights of a release in both scales, and their accuracy in people held out, if any were."""
+
+    solved: Solved
+    weights: ScoringWeights
+    hold_out: HeldOut | None = None
+
+
+def solve(
     design: Design,
     private: PrivateStatistics,
     request: FinalizeRequest,
     *,
     variants: VariantTable,
     chosen: Chosen,
-    paid: Paid | None,
-) -> str:
-    """Solve and publish, or find the release published; return the SHA-256 of release.json."""
+) -> SolvedRelease:
+    """Solve every phenotype of a release."""
     from threadpoolctl import threadpool_limits
 
-    from primo_scale.publication.publish import is_same_release, publish_release
-    from primo_scale.run.describe_release import make_statement
     from primo_scale.run.estimation import solve_release
 
     # A local Dask cluster leaves one BLAS thread in this process's environment.
     with threadpool_limits(limits=usable_cpus()):
-        solved = solve_release(design, private, chosen, request.fit, sumstats=request.sumstats)
+        solved = solve_release(
+            design,
+            private,
+            chosen,
+            request.fit,
+            work_dir=request.work_dir,
+            sumstats=request.sumstats,
+        )
+    return SolvedRelease(solved, _scoring_weights(design, solved, variants))
+
+
+def publish(
+    design: Design,
+    release: SolvedRelease,
+    request: FinalizeRequest,
+    *,
+    paid: Paid | None,
+) -> str:
+    """Publish, or find the release published; return the SHA-256 of release.json."""
+    from primo_scale.publication.publish import is_same_release, publish_release
+    from primo_scale.run.describe_release import make_statement
+
     payment = None if paid is None else paid.payment
-    build = settle_genome_build(request.genome_build, variants)
-    statement = make_statement(design, solved, payment, genome_build=build)
+    build = settle_genome_build(request.genome_build, release.weights.variants)
+    statement = make_statement(
+        design, release.solved, payment, genome_build=build, hold_out=release.hold_out
+    )
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise exists_already(request.out)
@@ -224,17 +272,28 @@ def publish(
     else:
         publish_release(
             request.out,
-            _scoring_weights(design, solved, variants),
+            release.weights,
             statement,
             _public_options(design, request, build.name),
             signer=None if paid is None else paid.signer,
         )
     LOGGER.info("%s", statement.stamp)
-    LOGGER.info("effective sample size %.6g", statement.accuracy.effective_sample_size)
+    _log_accuracy(statement)
     _log_scoring_command(request.out)
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
+
+
+def _log_accuracy(statement: Statement) -> None:
+    from primo_scale.publication.wording import accuracy_in_words
+
+    if statement.hold_out is None:
+        size = statement.accuracy.effective_sample_size
+        LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
+        return
+    for phenotype in statement.hold_out.phenotypes:
+        LOGGER.info("held out: %s", accuracy_in_words(asdict(phenotype)))
 
 
 def _log_scoring_command(release: Path) -> None:
@@ -293,6 +352,9 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "genome-build": build,
         "nominal-n": None if design.nominal_n is None else str(design.nominal_n),
         "subsample": None if design.subsample is None else str(design.subsample),
+        "ld-panel": None if design.panel is None else design.panel.file,
+        "prior-weights": prior_file_names(request.fit.prior_weights),
+        "pc-loadings": None if design.loadings is None else design.loadings.file,
         "ref-freq": None if design.reference is None else design.reference["file"],
         "non-private": "yes" if budget is None else None,
         "epsilon": None if budget is None else f"{budget.epsilon!r}",

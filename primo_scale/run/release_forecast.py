@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import open_genotype_store
@@ -20,6 +20,7 @@ from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_
 from primo_scale.privacy.accuracy import (
     LEAST_USEFUL_R2,
     Forecast,
+    Trait,
     expected_r2_sum,
     forecast,
     spectrum_shape,
@@ -27,13 +28,18 @@ from primo_scale.privacy.accuracy import (
 from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.run.design import Budget, Design
+from primo_scale.run.panel_choices import component_shares
 from primo_scale.run.payments import announce_opening
+from primo_scale.run.prior_scores import PriorScores
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.request_parts import Fit
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.locations import parse_location
 
 NOT_PRIVATE_METHOD = "reuse-cov-gauss"
+_OF_COMPONENTS = "reuse-cov-gauss"
+_OF_COMPONENTS_BY_DEFAULT = "point-normal"
+_TRAIT = Trait()
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,7 @@ class Chosen:
     method: Method
     reason: str
     estimator: Estimator
+    priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
 
 
 def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
@@ -62,6 +69,8 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
         method, reason = method_named(fit.method, promise.privacy), "as given"
     elif design.subsample is not None:
         method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
+    elif design.components is not None:
+        method, reason = METHODS[_OF_COMPONENTS], "LD components are solved by no other method"
     else:
         method, reason = choose_method(promise, design.sizes)
     if fit.gamma is not None:
@@ -73,7 +82,40 @@ def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
                 remedy=f"Leave it out, or give --method {GAMMA_METHOD}",
             )
         method = replace(method, eigenvalue_share=fit.gamma)
-    return Chosen(method, reason, estimator_for(method, fit.estimator))
+    estimator = _estimator(design, method, fit)
+    if fit.prior_weights and not method.takes_public_scores:
+        raise UsageError(
+            f"{method.name} does not build on public scores",
+            where="--prior-weights",
+            remedy="Leave them out, or give --method reuse-cov-gauss",
+        )
+    return Chosen(method, reason, estimator)
+
+
+def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
+    """Return the rule of shrinkage, by default the most accurate one of LD components."""
+    estimator = estimator_for(method, fit.estimator)
+    if design.components is None:
+        if estimator.fits_effects:
+            raise UsageError(
+                "estimates effects from LD components, which this release does not have",
+                where="--shrinkage",
+                value=estimator,
+                remedy="Leave it out, or give --ld-panel where the statistics are made",
+            )
+        return estimator
+    if fit.estimator is None and method.name == _OF_COMPONENTS:
+        estimator = ESTIMATORS[_OF_COMPONENTS_BY_DEFAULT]
+    known_noise = estimator.fits_effects or estimator is ESTIMATORS["known-noise"]
+    if method.name != _OF_COMPONENTS or not known_noise:
+        raise UsageError(
+            f"LD components are solved by {_OF_COMPONENTS} with known-noise, genetic-factors or "
+            "point-normal weights",
+            where="--method, --shrinkage, --ridge",
+            value=f"{method.name}, {estimator}",
+            remedy="Leave it out, or give --no-ld-components where the statistics are made",
+        )
+    return estimator
 
 
 def recipe_of(design: Design, chosen: Chosen) -> Recipe:
@@ -144,12 +186,23 @@ def check_accuracy(
     return expected
 
 
-def forecast_release(design: Design, variants: VariantTable, mechanism: Mechanism) -> Forecast:
+def forecast_release(
+    design: Design,
+    variants: VariantTable,
+    mechanism: Mechanism,
+    trait: Trait = _TRAIT,
+) -> Forecast:
     """Return the accuracy expected of a private release with the noise of `mechanism`."""
-    total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
+    if design.panel is None:
+        total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
+        eigenvalues = spectrum_shape(total, design.n_variants)
+    else:
+        eigenvalues = design.panel.eigenvalues
     return forecast(
         design.sizes,
-        spectrum_shape(total, design.layout.n_variants),
+        eigenvalues,
         clip=design.clip,
         cross_sigma=mechanism.scales.phenotype_cross,
+        components=component_shares(design),
+        trait=trait,
     )

@@ -6,7 +6,6 @@ description says otherwise. A path may be given as a text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,9 +18,9 @@ from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.catalogue import estimator_for, method_named
 from primo_scale.run.design import Budget
 from primo_scale.run.execution import Execution
+from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.request_parts import (
     Fit,
-    GenotypeFiles,
     Model,
     OutcomeTables,
     Privacy,
@@ -81,6 +80,8 @@ class PublishingRequest(RunRequest):
         Whether the intermediate files are deleted once the release is published.
     sumstats : bool
         Whether the release has summary statistics; they need public allele frequencies.
+    calibrate : bool
+        Whether the weights are multiplied by the slope that the people held out measure.
     """
 
     out: Path = field(converter=Path)
@@ -88,6 +89,7 @@ class PublishingRequest(RunRequest):
     genome_build: str | None = field(default=None, converter=to_build_name)
     purge_intermediates: bool = False
     sumstats: bool = False
+    calibrate: bool = False
 
 
 @frozen(kw_only=True)
@@ -167,7 +169,7 @@ class ReleaseRequest(PublishingRequest):
     Attributes
     ----------
     genotypes : GenotypeFiles
-        PLINK 1 filesets and filters.
+        Genotype files and filters.
     outcomes : OutcomeTables
         Phenotypes and covariates.
     privacy : Privacy
@@ -236,15 +238,20 @@ def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> 
 _OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
 
 
-def options_of(request: AttrsInstance) -> Iterator[tuple[str, object]]:
-    """Yield each option of a request and its value, parts included, in the order of the fields."""
+def options_of(request: AttrsInstance) -> list[tuple[str, object]]:
+    """Return each option of a request and its value, parts included, in the order of the fields.
+
+    An option that two parts use, such as ``--ref-freq``, occurs once.
+    """
+    found: list[tuple[str, object]] = []
     for attribute in fields(type(request)):
         value = getattr(request, attribute.name)
         if has(type(value)):
-            yield from options_of(value)
+            found += [pair for pair in options_of(value) if pair not in found]
         else:
             name = _OPTIONS.get(attribute.name, attribute.name)
-            yield name.replace("_", "-"), value
+            found.append((name.replace("_", "-"), value))
+    return found
 
 
 def _check_moments(privacy: Privacy) -> None:

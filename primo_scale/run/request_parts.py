@@ -16,8 +16,6 @@ from attrs.converters import optional
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.genotypes.chromosomes import parse_chromosomes
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise
@@ -38,17 +36,6 @@ def regular_file(path: StrPath) -> Path:
 def paths_of(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
     """Return one path, or several, as a tuple."""
     return tuple(map(Path, (value,) if isinstance(value, str | Path) else value))
-
-
-def _prefixes(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
-    found = paths_of(value)
-    if not found:
-        raise UsageError("no fileset is given", where="--bfile")
-    return found
-
-
-def _chromosomes(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return parse_chromosomes(value) if isinstance(value, str) else value
 
 
 def to_build_name(value: str | None) -> str | None:
@@ -88,37 +75,32 @@ def check_number(option: str, value: float | None, *, least: float, above: bool 
         raise UsageError("is out of range", where=option, value=value, limit=limit)
 
 
-# ---- Parts ---------------------------------------------------------------------------------------
-
-
 @frozen
-class GenotypeFiles:
-    """PLINK 1 filesets, and the people and variants of them that take part.
+class PriorFile:
+    """Scoring file that is a prior of one phenotype, or of all if `phenotype` is None."""
 
-    Attributes
-    ----------
-    bfile : tuple of Path
-        Prefixes of the filesets; one prefix may be given alone.
-    keep, remove : Path or None
-        Lists of people to keep and to remove.
-    extract, exclude : Path or None
-        Lists of variants to extract and to exclude.
-    chromosomes : tuple of str or None
-        Chromosomes that take part, such as ``"1-4,22,X"``; None stands for all that can be scored.
-        Option ``--chr``.
-    """
+    path: Path
+    phenotype: str | None = None
 
-    bfile: tuple[Path, ...] = field(converter=_prefixes)
-    keep: Path | None = field(default=None, converter=optional(regular_file))
-    remove: Path | None = field(default=None, converter=optional(regular_file))
-    extract: Path | None = field(default=None, converter=optional(regular_file))
-    exclude: Path | None = field(default=None, converter=optional(regular_file))
-    chromosomes: tuple[str, ...] | None = field(default=None, converter=_chromosomes)
 
-    @property
-    def selection(self) -> Selection:
-        """People and variants that take part."""
-        return Selection(self.keep, self.remove, self.extract, self.exclude, self.chromosomes)
+def _prior_files(value: StrPath | Iterable[StrPath | PriorFile]) -> tuple[PriorFile, ...]:
+    """Return prior files from ``FILE`` or ``PHENOTYPE=FILE``, one or several."""
+    found = (value,) if isinstance(value, str | Path) else value
+    return tuple(f if isinstance(f, PriorFile) else _prior_file(str(f)) for f in found)
+
+
+def _prior_file(text: str) -> PriorFile:
+    phenotype, equals, name = text.partition("=")
+    path = Path(text if Path(text).exists() or not equals else name)
+    if not path.exists():
+        raise UsageError("no such file", where="--prior-weights", value=text)
+    return PriorFile(regular_file(path), phenotype if path != Path(text) else None)
+
+
+_LARGEST_HOLD_OUT = 0.5
+
+
+# ---- Parts ---------------------------------------------------------------------------------------
 
 
 @frozen
@@ -131,10 +113,14 @@ class OutcomeTables:
         Table of phenotypes, and table of covariates or None.
     pheno_bounds, covar_bounds : Path
         Tables of name, lower and upper for each column; required for each table that is given.
-    pheno_name : tuple of str or None
-        Phenotypes that take part; None stands for every column.
+    pheno_name, covar_name : tuple of str or None
+        Phenotypes and covariates that take part, where ``*`` and ``?`` may stand for characters;
+        None stands for every column.
     pheno_moments : bool
         Whether the release pays for noisy means and sds of the phenotypes.
+    pc_loadings : Path or None
+        Loadings of a public panel, PREFIX.eigenvec.allele; the principal components of every person
+        are covariates. Bounds in `covar_bounds` take the place of those of the panel.
 
     Raises
     ------
@@ -147,7 +133,9 @@ class OutcomeTables:
     covar: Path | None = field(default=None, converter=optional(regular_file))
     covar_bounds: Path | None = field(default=None, converter=optional(regular_file))
     pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
+    covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     pheno_moments: bool = False
+    pc_loadings: Path | None = field(default=None, converter=optional(regular_file))
 
     def __attrs_post_init__(self) -> None:
         for option in ("pheno", "covar"):
@@ -157,6 +145,8 @@ class OutcomeTables:
                     where=f"--{option}-bounds",
                     remedy="Give a table of name, lower and upper for every column",
                 )
+        if self.covar_name is not None and self.covar is None:
+            raise UsageError("names columns of --covar", where="--covar-name")
 
 
 @frozen
@@ -168,7 +158,15 @@ class Model:
     ref_freq : Path or None
         Public allele frequencies of a reference panel; None stands for the uninformative coding.
     ld_blocks : str or None
-        ``window:N``, or the path of a table of LD blocks; None stands for one dense block.
+        ``window:N``, or the path of a table of LD blocks; None stands for the blocks of `ld_panel`,
+        or for one dense block without it.
+    ld_panel : Path or None
+        Prefix of a PLINK 1 fileset of public people, for their linkage disequilibrium.
+    ld_components : bool
+        Whether components of `ld_panel` take the place of the variants in a private release.
+    genetic_factors : int or None
+        Number of genetic factors that the phenotypes are expected to share, for which components
+        are chosen; None stands for phenotypes that share none.
     row_norm : float or None
         Bound on the norm of a coded genotype row, in units of the coding; None stands for the rule
         of docs/maths/clipping-and-integers.md.
@@ -176,10 +174,27 @@ class Model:
 
     ref_freq: Path | None = field(default=None, converter=optional(regular_file))
     ld_blocks: str | None = field(default=None, converter=optional(str))
+    ld_panel: Path | None = field(default=None, converter=optional(Path))
+    ld_components: bool = True
+    genetic_factors: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))
 
     def __attrs_post_init__(self) -> None:
         check_number("--row-norm", self.row_norm, least=0, above=True)
+        check_number("--genetic-factors", self.genetic_factors, least=1)
+        if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
+            raise UsageError(
+                "chooses LD components, and this request has none",
+                where="--genetic-factors",
+                value=self.genetic_factors,
+                remedy="Leave it out, or give --ld-panel without --no-ld-components",
+            )
+        if self.ld_panel is not None and self.ref_freq is None:
+            raise UsageError(
+                "an LD panel needs the allele frequencies of its population",
+                where="--ld-panel",
+                remedy="Give --ref-freq, which plink2 --freq writes for the panel",
+            )
 
 
 def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool) -> Budget | None:
@@ -217,6 +232,9 @@ class Privacy:
         Public round number of people that everything is planned for, where the real one is private.
     subsample : int or None
         Number of random people that X'X is summed over; None stands for everybody.
+    hold_out : float or None
+        Share of the people who count in no sum, and with whom the weights are measured; None stands
+        for nobody.
     non_private : bool
         Whether the release has no noise and rows are not scaled down. It is stamped NOT PRIVATE.
 
@@ -232,6 +250,7 @@ class Privacy:
     adjacency: Adjacency = field(default=Adjacency.REPLACE_ONE, converter=_adjacency)
     nominal_n: int | None = None
     subsample: int | None = None
+    hold_out: float | None = field(default=None, converter=optional(float))
     non_private: bool = False
 
     def __attrs_post_init__(self) -> None:
@@ -250,6 +269,8 @@ class Privacy:
             )
         if self.non_private and self.subsample:
             raise UsageError("without noise a subsample only loses people", where="--subsample")
+        if self.hold_out is not None:
+            _check_hold_out(self, self.hold_out)
 
     @property
     def budget(self) -> Budget | None:
@@ -261,6 +282,19 @@ class Privacy:
         """Whether the number of people is private."""
         # It does not depend on epsilon and delta.
         return not self.non_private and Promise(1.0, 1e-6, self.unit, self.adjacency).n_is_private
+
+
+def _check_hold_out(privacy: Privacy, share: float) -> None:
+    """Refuse a hold-out that is no share, or that no theorem of docs/maths/hold-out.md covers."""
+    if not 0 < share <= _LARGEST_HOLD_OUT:
+        limit = f"more than 0, at most {_LARGEST_HOLD_OUT:g}"
+        raise UsageError("is out of range", where="--hold-out", value=share, limit=limit)
+    if privacy.non_private or privacy.subsample or privacy.adjacency is not Adjacency.REPLACE_ONE:
+        raise UsageError(
+            "people are held out of private releases of everybody under replace-one alone",
+            where="--hold-out",
+            remedy="Leave out --hold-out, or --non-private, --subsample and --adjacency",
+        )
 
 
 @frozen
@@ -279,6 +313,9 @@ class Fit:
     gamma : float or None
         Share of mu^2 that ``ada-ssp-budget`` spends on the smallest eigenvalue of X'X; None stands
         for 5%.
+    prior_weights : tuple of PriorFile
+        Scoring files of public scores that are the prior mean of the effects, as ``FILE`` or
+        ``PHENOTYPE=FILE``.
 
     Raises
     ------
@@ -291,6 +328,7 @@ class Fit:
     shrinkage: str | None = None
     ridge: float | None = field(default=None, converter=optional(float))
     gamma: float | None = field(default=None, converter=optional(float))
+    prior_weights: tuple[PriorFile, ...] = field(default=(), converter=_prior_files)
 
     def __attrs_post_init__(self) -> None:
         check_number("--ridge", self.ridge, least=0)

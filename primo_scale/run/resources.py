@@ -23,13 +23,13 @@ from primo_scale.accumulation.speed import measure_rates
 from primo_scale.accumulation.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import ResourceError
+from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.choice import warmed_up
-from primo_scale.kernels.packed import packed_width
 from primo_scale.machine import available_memory, resident_memory, usable_cpus
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.solve_memory import solve_bytes
+from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
 from primo_scale.run.design import Design
 from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
@@ -38,7 +38,7 @@ from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, store_root
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.locations import Location
-from primo_scale.storage.tiles import TILE
+from primo_scale.storage.tiles import TILE, n_threads
 
 # Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:
 # 300 to 350 MiB).
@@ -49,7 +49,7 @@ _WEIGHTS = 3
 _SUMSTATS = 4
 # Names and alleles of a variant, and its lines on the way to the files (measured: 140 and 400).
 _PER_VARIANT = 600
-# Copies of a tile of X'X while its noise is drawn (measured: 120 MiB in all), and of Z'Z.
+# Copies of a tile of X'X while a thread draws its noise (measured: 120 MiB in all), and of Z'Z.
 _TILES_DRAWN, _OUTCOME_GRAMS = 15, 4
 _ENTRY = 8
 _LEAST = METHODS["reuse-cov-gauss"]  # needs the least of all methods
@@ -82,12 +82,19 @@ def release_needs(design: Design, chosen: Chosen | None, *, sumstats: bool = Fal
     estimator = method.estimator if chosen is None else chosen.estimator
     copies = layout.n_phenotypes if method.gram_per_phenotype else 1
     largest = max(layout.sizes)
-    weights = _ENTRY * layout.n_variants * layout.n_phenotypes
-    tiles, outcomes = min(largest, TILE) ** 2, layout.n_outcomes**2
+    weights = _ENTRY * design.n_variants * layout.n_phenotypes
+    # LD components are solved as columns of the statistics, and give weights of all variants.
+    beside = weights - _ENTRY * layout.n_variants * layout.n_phenotypes
+    threads, outcomes = min(n_threads(), layout.n_blocks), layout.n_outcomes**2
+    tiles = threads * min(largest, TILE) ** 2
+    priors = None if chosen is None else chosen.priors
+    n_scores = 0 if priors is None else priors.scores.effects.shape[1]
+    effects = _ENTRY * layout.n_variants * n_scores
+    beside += effects_bytes(layout, design.block_sizes, estimator)
     return ReleaseNeeds(
-        solving_bytes=solve_bytes(layout, method, estimator),
+        solving_bytes=solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside,
         publishing_bytes=(_WEIGHTS + _SUMSTATS * sumstats) * weights
-        + _PER_VARIANT * layout.n_variants,
+        + _PER_VARIANT * design.n_variants,
         drawing_bytes=_ENTRY * (_TILES_DRAWN * tiles + _OUTCOME_GRAMS * outcomes),
         noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
         largest_block=largest,
@@ -144,16 +151,16 @@ def forecast_summation(
     UsageError
         This machine cannot run the requested kernel.
     """
-    work = workload(design, store.chunk_shape, execution.kernel)
+    work = workload(design, store, execution.kernel)
     # Load the table of people now: it stays in the memory that this process is measured to use.
     LOGGER.debug("%d people", len(store.samples.individual))
-    rates = measure_rates(execution.kernel, work.largest_code)
+    rates = measure_rates(execution.kernel, work.largest_code, work.packing)
     root = store_root(work_dir, execution.object_store)
     there = [root / OUTCOMES, root / PARTIALS, root / STATISTICS]
     needs = needs_of(work)
     more_disk = _more_disk(work, execution, release.noisy_bytes)
     if isinstance(store, PlannedGenotypes):
-        more_disk += store.n_variants * packed_width(store.n_samples)
+        more_disk += store.n_variants * store.packing.width(store.n_samples)
         there.append(store.plan.partial)
     needs = replace(needs, disk_bytes=needs.disk_bytes + more_disk)
     profile = execution.profile
@@ -189,18 +196,25 @@ def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:
     return max(sorted_rows, noisy_bytes) - in_bucket
 
 
-def workload(design: Design, chunk_shape: tuple[int, int], kernel: str) -> Workload:
+def workload(design: Design, store: GenotypeStore, kernel: str) -> Workload:
     """Return the work of an accumulation with this machine's kernel, which is compiled if new."""
     genotypes, rule = design.genotypes, design.clipping_rule
-    largest = genotypes.max_code
+    columns = design.components
+    largest = genotypes.max_code if columns is None else LARGEST_CODE
     return Workload(
         plan=default_plan(design.layout, design.n_samples),
         kernel=warmed_up(kernel, largest),
         largest_code=largest,
-        chunk_shape=chunk_shape,
-        may_clip=may_clip(rule, genotypes.code_table, design.boundaries),
+        chunk_shape=store.chunk_shape,
+        may_clip=(
+            may_clip(rule, genotypes.code_table, design.boundaries)
+            if columns is None
+            else rule is not None
+        ),
         multiplier_columns=multiplier_columns(rule),
         subsampled=design.subsample is not None,
+        variants=None if columns is None else design.block_sizes,
+        packing=store.packing,
     )
 
 

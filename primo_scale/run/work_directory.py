@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from primo_scale.errors import InputError
+from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.documents import read_document
+from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
@@ -22,6 +25,9 @@ STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
 DESIGN, LOCK = "design.json", "lock"
+HOLD_OUT_KEY = "hold_out.key"
+PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
+PRINCIPAL_COMPONENTS = "principal_components.zarr"
 """Names in the work directory."""
 _CLAIM = "claim"  # in a bucket
 
@@ -33,6 +39,20 @@ def store_root(work_dir: Path, object_store: ObjectUrl | None) -> Location:
     there, because they must be durable before anything is drawn, and under its lock.
     """
     return work_dir if object_store is None else object_store
+
+
+def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
+    """Return the choice of the people to hold out, by the key of the work directory, or None.
+
+    The key is drawn once and stored durably, so that every run of a work directory holds out the
+    same people.
+    """
+    if not people:
+        return None
+    path = work_dir / HOLD_OUT_KEY
+    if not path.is_file():
+        write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), HOLD_OUT_KEY))
+    return HoldOutChoice(people, decrypt_file(path, HOLD_OUT_KEY))
 
 
 def other_statistics(statistics: Location) -> InputError:
@@ -147,7 +167,7 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
         store = store_at(parse_location(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
             continue  # claimed by another, or emptied by a run that was then interrupted
-        for name in (PARTIALS, STATISTICS, OUTCOMES, *((STORE,) if genotypes else ())):
+        for name in (PARTIALS, STATISTICS, OUTCOMES, COMPONENTS, *((STORE,) if genotypes else ())):
             store.remove_below(name)
         store.remove(_CLAIM)
         left = sorted({key.partition("/")[0] for key in store.all_keys()})

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import TypeVar
 
+from primo_scale.genotypes.write_fileset import GenotypeSlab
 from primo_scale.simulation.fileset import Fileset
-from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.mosaic import PEOPLE_PER_STRIPE, Mosaic, genotype_slabs
 from primo_scale.simulation.panel import lay_out_sites, read_panel
 from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
+
+Progress = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
+"""Function of a name and of what is counted that yields a function of what is done, and of all."""
+
+_Part = TypeVar("_Part")
 
 
 @dataclass(frozen=True)
@@ -33,7 +42,10 @@ class SimulatedCohort:
     effects_seed: int = 0
 
 
-def simulate(cohort: SimulatedCohort) -> int:
+def simulate(
+    cohort: SimulatedCohort,
+    progress: Progress = lambda name, of_what: nullcontext(lambda done, total: None),
+) -> int:
     """Write the files of a cohort and return its number of variants."""
     panel = read_panel(cohort.bfile)
     sites = lay_out_sites(panel, cohort.variants or len(panel.variants))
@@ -49,13 +61,34 @@ def simulate(cohort: SimulatedCohort) -> int:
         cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
     )
     n_people, files = cohort.samples, Fileset(cohort.out)
-    files.write_genotypes(genotype_slabs(mosaic, n_people), sites.variants, n_people)
+    with progress("genotypes", "variants") as move:
+        counted = _counted(
+            genotype_slabs(mosaic, n_people),
+            lambda slab: move(*_variants_done(slab, mosaic, n_people)),
+        )
+        files.write_genotypes(counted, sites.variants, n_people)
     effects = None
     if model.names:
         frequency = panel.a1_frequency[sites.panel_row]
         effects = draw_effects(mosaic, frequency, model, seed=cohort.effects_seed)
         files.write_effects(effects, sites.variants, model)
     files.write_bounds(model)
-    people = simulate_people(mosaic, n_people, model, effects)
-    files.write_people(people, model, f"SIM{cohort.seed}")
+    with progress("covariates and traits", "people") as move:
+        people = simulate_people(mosaic, n_people, model, effects)
+        written = _counted(people, lambda slab: move(slab.people.stop, n_people))
+        files.write_people(written, model, f"SIM{cohort.seed}")
     return mosaic.n_variants
+
+
+def _variants_done(slab: GenotypeSlab, mosaic: Mosaic, n_people: int) -> tuple[int, int]:
+    """Return the variants up to a slab, and all of them, which each stripe of people has."""
+    stripe, stripes = slab.first_person // PEOPLE_PER_STRIPE, -(-n_people // PEOPLE_PER_STRIPE)
+    done = stripe * mosaic.n_variants + slab.first_variant + len(slab.packed)
+    return done, stripes * mosaic.n_variants
+
+
+def _counted(parts: Iterable[_Part], report: Callable[[_Part], None]) -> Iterator[_Part]:
+    """Yield each part, and report it when the next one is asked for."""
+    for part in parts:
+        yield part
+        report(part)

@@ -38,6 +38,8 @@ SLAB_BYTES = 16 << 20
 PEOPLE_PER_STRIPE = 1 << 20
 """Number of people whose state is in memory: 28 MiB, and 256 KiB per variant in a .bed file."""
 
+# Numbers of sums of a task, which stay in a core's cache, and of people if there are many scores.
+_CACHED_SUMS, _LEAST_SCORED = 1 << 16, 64
 _PEOPLE_PER_TASK = 4096  # their state stays in a core's cache during the loop over variants
 _LONGEST_RUN = 1e9  # keeps a position plus a run within int32
 _NEVER = np.iinfo(np.int32).max
@@ -127,11 +129,19 @@ def score_people(
     The result has shape (len(people), n_scores). Sums are added in variant order, so that the
     values of a person do not depend on `people`.
     """
-    sums = np.zeros((len(people), n_scores))
     ends = np.append(np.flatnonzero(mosaic.chromosome_starts)[1:], mosaic.n_variants)
-    streams = _person_streams(mosaic.seed, people)
-    scale = _log_scale(1 / mosaic.mean_segment)
-    _add_scores((mosaic.codes, mosaic.panel_row), ends, scale, streams, scores, sums)
+    panel, scale = (mosaic.codes, mosaic.panel_row), _log_scale(1 / mosaic.mean_segment)
+    sums = np.empty((len(people), n_scores))
+    step = max(_LEAST_SCORED, _CACHED_SUMS // max(1, n_scores))
+
+    def score(first: int) -> None:
+        few = people[first : first + step]
+        found = np.zeros((n_scores, len(few)))
+        _add_scores(panel, ends, scale, _person_streams(mosaic.seed, few), scores, found)
+        sums[first : first + step] = found.T
+
+    with ThreadPoolExecutor(usable_cpus()) as threads:
+        list(threads.map(score, range(0, len(people), step)))
     return sums
 
 
@@ -269,16 +279,27 @@ def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
 def _add_scores(
     panel: Any, chromosome_ends: Any, scale: Any, streams: Any, scores: Any, sums: Any
 ) -> None:
-    """Add the scores along each person's segments, drawn exactly as in `_fill`."""
+    """Add the scores of people, shape (scores, people), with segments drawn exactly as in `_fill`.
+
+    People are the inner loop, so that their sums and genotypes of one variant stay in the cache.
+    """
     codes, panel_row = panel
-    n_members, n_entries = codes.shape[1], scores.variant.size
-    for i in range(streams.size):
-        stream, position, entry = streams[i], 0, 0
-        for end in chromosome_ends:
-            while position < end:
-                member, length, stream = _new_segment(stream, n_members, scale)
-                position = min(position + length, end)
-                while entry < n_entries and scores.variant[entry] < position:
-                    code = codes[panel_row[scores.variant[entry]], member]
-                    sums[i, scores.score[entry]] += scores.value[entry, code]
-                    entry += 1
+    n_members, n_people, entry = codes.shape[1], streams.size, 0
+    member, reached = np.zeros(n_people, np.int32), np.zeros(n_people, np.int64)
+    genotypes = np.empty(n_people, np.uint8)
+    for end in chromosome_ends:
+        variant = np.int64(-1)
+        while variant < end - 1:
+            within = entry < scores.variant.size and scores.variant[entry] < end
+            variant = scores.variant[entry] if within else end - 1
+            row = codes[panel_row[variant]]
+            for i in range(n_people):
+                while reached[i] <= variant:
+                    member[i], length, streams[i] = _new_segment(streams[i], n_members, scale)
+                    reached[i] = min(reached[i] + length, end)
+                genotypes[i] = row[member[i]]
+            while entry < scores.variant.size and scores.variant[entry] == variant:
+                total, value = sums[scores.score[entry]], scores.value[entry]
+                for i in range(n_people):
+                    total[i] += value[genotypes[i]]
+                entry += 1

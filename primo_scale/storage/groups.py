@@ -48,17 +48,20 @@ _CHECKSUMS_ATTRIBUTE = "chunk_checksums"
 # Format version by kind of group. A change of the layout increases it.
 FORMAT_VERSIONS = {
     "genotypes": 3,
+    "dosages": 1,
     "outcomes": 2,
     "partial statistics": 6,
     "statistics": 4,
     "private statistics": 4,
+    "ld components": 1,
+    "principal components": 1,
 }
 
 # Genotypes are not encrypted: the PLINK files they are copied from are not either.
-_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes"}
+_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes", "dosages", "ld components"}
 
-# Kinds whose chunks several processes write, so that no process can record all checksums.
-_BOUND_KINDS = {"partial statistics"}
+# Kinds whose chunks several processes or runs write, so that none can record all checksums.
+_BOUND_KINDS = {"partial statistics", "principal components"}
 
 # By default Zarr does not write chunks that hold only the fill value. Then "all homozygous" and
 # "never written" could not be told apart on disk.
@@ -85,8 +88,8 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
     return group
 
 
-def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.Group:
-    """Open a group of a kind, one of `FORMAT_VERSIONS`.
+def open_group(location: Location, kind: str, *others: str, complete: bool = True) -> zarr.Group:
+    """Open a group of a kind, one of `FORMAT_VERSIONS`, or of one of several kinds.
 
     A group that has to be `complete` is opened read-only.
 
@@ -102,10 +105,11 @@ def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.
     with _damage_explained(location):
         group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
     found = group.attrs.get(KIND_ATTRIBUTE)
-    if found != kind:
+    if found not in (kind, *others):
         raise InputError(
             "is a store of another kind", where=str(location), value=found, expected=kind
         )
+    kind = str(found)
     version = group.attrs.get(VERSION_ATTRIBUTE)
     if version != FORMAT_VERSIONS[kind]:
         raise InputError(
@@ -131,6 +135,11 @@ def open_group(location: Location, kind: str, *, complete: bool = True) -> zarr.
             remedy="Run the command that writes it again; it continues where it stopped",
         )
     return _group_in(_view(store_of(group), kind, encryption, recorded), group)
+
+
+def kind_of(group: zarr.Group) -> str:
+    """Return the kind of an open group."""
+    return str(group.attrs[KIND_ATTRIBUTE])
 
 
 def is_complete(location: Location, kind: str) -> bool:

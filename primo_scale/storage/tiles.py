@@ -116,15 +116,17 @@ def n_threads() -> int:
     return min(_MOST_THREADS, usable_cpus())
 
 
-def in_threads(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
+def in_threads(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int | None = None
+) -> list[_Result]:
     """Apply `function` to each item in threads and return the results in order.
 
-    After an error no further item is begun. Reading, checksums, digests and sums of large pieces
-    release the interpreter lock.
+    The default of `threads` is `n_threads`. After an error no further item is begun. Reading,
+    checksums, digests and sums of large pieces release the interpreter lock.
     """
-    with ThreadPoolExecutor(n_threads()) as threads:
+    with ThreadPoolExecutor(threads or n_threads()) as pool:
         results = []
-        for result in threads.map(function, items):
+        for result in pool.map(function, items):
             check()
             results.append(result)
         return results

@@ -28,7 +28,7 @@ def test_a_subsample_serves_one_release(cohort) -> None:
     (charge,) = cohort.charges()
     drawn = zarr.open_group(work / "private_statistics" / f"{charge.id}.zarr", mode="r")
     exact = zarr.open_group(work / "statistics.zarr", mode="r")
-    for name in ("gram/0", "cross/0", "outcome_gram", "observed"):
+    for name in ("gram/0", "cross/0", "outcome_gram"):
         # Noise of hundreds of lattice steps is rarely zero.
         assert np.mean(drawn[name][:] != exact[name][:]) > 0.8, name
     second = ("--work-dir", work, "--out", cohort.folder / "second", "--epsilon", 0.5)

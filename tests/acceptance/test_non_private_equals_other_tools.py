@@ -166,8 +166,12 @@ def test_plink2_score_reproduces_predictions(release: Release, plink2: str) -> N
 
 @pytest.mark.oracle
 def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: Path) -> None:
+    """A binary phenotype's file has log odds, which K(1 - K) makes probabilities again."""
     expected = own_scores(release.published.path, release.inputs.bfile).iloc[:, -1:]
     (name,) = expected.columns
+    stated = release.published.statement["public_inputs"]["phenotypes"][-1]
+    share = stated["mean"] - stated["lower"]
+    scale = share * (1 - share) if stated["kind"] == "binary" else 1
     text = gzip.decompress((release.published.path / f"pgs/{name}.txt.gz").read_bytes())
     table = tmp_path / "pgs.txt"  # without comments, because plink2 reads names in the first line
     lines = text.decode().splitlines(keepends=True)
@@ -179,7 +183,7 @@ def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: 
          "cols=+scoresums"],
         check=True, capture_output=True,
     )  # fmt: skip
-    found = pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")["effect_weight_SUM"]
+    found = scale * pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")["effect_weight_SUM"]
     assert_equal_columns(found.to_numpy()[:, None], expected.to_numpy(), relative=PRINTED_BY_PLINK2)
 
 

@@ -90,7 +90,8 @@ def test_no_exact_statistic_is_in_the_release(private: Run) -> None:
     assert exact.isdisjoint(numbers(document))
     assert counts.isdisjoint(numbers(document))
     for name in ("report.html", "release.log"):
-        text = (private.published.path / name).read_text()
+        # Without markup: the verifier draws the pictures again from the other released files.
+        text = re.sub(r"<[^>]*>", " ", (private.published.path / name).read_text())
         # The number itself, not digits within a digest, a key or another number.
         words = re.findall(r"(?<![\w.])\d[\d,]*(?!\w|\.\d*[1-9])", text)
         assert {str(count) for count in counts}.isdisjoint(word.replace(",", "") for word in words)

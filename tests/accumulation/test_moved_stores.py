@@ -18,6 +18,7 @@ from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
@@ -35,8 +36,8 @@ TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 def written(files, path, chunk_shape=(2, 16)):
     """Ingest a fileset and return the path of the genotype store."""
     return ingest(
-        [files / "cohort"], path, selection=Selection(), on_progress=lambda done, total: None,
-        chunk_shape=chunk_shape,
+        SourceFiles((files / "cohort",)), path, selection=Selection(),
+        on_progress=lambda done, total: None, chunk_shape=chunk_shape,
     ).path  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from primo_scale.accumulation.resource_needs import Where, needs_of, refuse_if_t
 from primo_scale.accumulation.speed import Rates, bytes_read, core_seconds, measure_rates
 from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
 from primo_scale.errors import ResourceError
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.storage.block_matrices import BlockLayout
 
 KERNELS = ("amx", "vnni", "torch", "float32", "float64")
@@ -88,7 +89,7 @@ def test_a_narrow_block_is_read_in_whole_chunks():
 
 
 def test_measured_rates_are_plausible():
-    rates = measure_rates("float64", 1)
+    rates = measure_rates("float64", 1, HARD_CALLS)
     assert 0 < rates.diagonal < 1e-8
     assert 0 < rates.decoding < 1e-7
 

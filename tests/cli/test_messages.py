@@ -9,12 +9,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from filesets import open_filesets
 from small_cohort import Cohort, N, command, refused, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.cli import release
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.filesets import open_filesets
 from primo_scale.genotypes.filters import read_identifiers, read_people
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.outcomes.bounds import read_phenotype_bounds
@@ -39,6 +39,26 @@ def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
     words = Cohort(cohort).publication()
     first = words.index(option)
     refused(command(release.main, *words[:first], *words[first + 2 :]), 2, option)
+
+
+@pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])
+def test_filters_by_the_cohort_are_refused_with_the_public_alternative(
+    cohort: Path, words: list[str]
+) -> None:
+    refused(dry_run(cohort, *words), 2, f"{words[0]}: filters by the genotypes of the cohort")
+    refused(dry_run(cohort, *words), 2, "--ref-freq with --ref-maf")
+
+
+def test_only_the_named_covariates_take_part(cohort: Path) -> None:
+    """The table has a column of text, which would be refused."""
+    people = [line.split()[:2] for line in (cohort / "pheno.tsv").read_text().splitlines()[1:]]
+    rows = [f"{family} {name} 1 2 york\n" for family, name in people]
+    (cohort / "covar.tsv").write_text("FID IID PC1 PC2 CITY\n" + "".join(rows))
+    (cohort / "cbounds.tsv").write_text("name lower upper\nPC1 0 4\nPC2 0 4\n")
+    tables = ("--covar", cohort / "covar.tsv", "--covar-bounds", cohort / "cbounds.tsv")
+    assert dry_run(cohort, *tables, "--covar-name", "PC?").exit_code == 0
+    refused(dry_run(cohort, *tables), 3, "CITY")
+    refused(dry_run(cohort, "--covar-name", "PC?"), 2, "--covar-name")
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
@@ -122,12 +142,16 @@ def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "option"),
-    [(".pgen", "--pfile"), (".bgen", "--bgen"), (".vcf", "--vcf"), (".vcf.gz", "--vcf")],
+    ("ending", "remedy"),
+    [
+        (".pgen", "Give --pfile {prefix}"),
+        (".bgen", "Give --bgen {prefix}.bgen"),
+        (".vcf.gz", "plink2 --vcf {prefix}.vcf.gz --make-bed --out {prefix}, then give --bfile"),
+    ],
 )
 @pytest.mark.parametrize("with_ending", [True, False])
-def test_other_formats_are_named_with_the_conversion(
-    tmp_path: Path, ending: str, option: str, with_ending: bool
+def test_other_formats_are_named_with_the_option_or_the_conversion(
+    tmp_path: Path, ending: str, remedy: str, with_ending: bool
 ) -> None:
     prefix = tmp_path / "chr1.v2"
     Path(f"{prefix}{ending}").touch()
@@ -136,23 +160,28 @@ def test_other_formats_are_named_with_the_conversion(
         open_filesets([given])
     said = str(caught.value)
     assert "not a PLINK 1 fileset" in said
-    assert f"plink2 {option} {prefix}" in said
-    assert f"--make-bed --out {prefix}, then give --bfile {prefix}" in said
+    assert remedy.format(prefix=prefix) in said
 
 
-def test_the_conversions_are_those_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
-    """The printed command is run as it is, for the formats that plink2 writes here."""
-    for export in (["--make-pgen"], ["--export", "vcf", "bgz"], ["--export", "bgen-1.3"]):
-        folder = tmp_path / export[-1].strip("-")
-        folder.mkdir()
-        words = [plink2, "--bfile", cohort / "cohort", *export, "--out", folder / "c"]
-        subprocess.run(words, check=True, capture_output=True)
-        with pytest.raises(InputError) as caught:
-            open_filesets([folder / "c"])
-        printed = re.search(r"plink2 (.*?), then", str(caught.value))
-        assert printed is not None
-        subprocess.run([plink2, *printed[1].split()], check=True, capture_output=True)
-        assert len(open_filesets([folder / "c"]).samples) == N
+def test_the_conversion_is_that_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
+    """The printed command is run as it is."""
+    words = [
+        plink2,
+        "--bfile",
+        cohort / "cohort",
+        "--export",
+        "vcf",
+        "bgz",
+        "--out",
+        tmp_path / "c",
+    ]
+    subprocess.run(words, check=True, capture_output=True)
+    with pytest.raises(InputError) as caught:
+        open_filesets([tmp_path / "c"])
+    printed = re.search(r"plink2 (.*?), then", str(caught.value))
+    assert printed is not None
+    subprocess.run([plink2, *printed[1].split()], check=True, capture_output=True)
+    assert len(open_filesets([tmp_path / "c"]).samples) == N
 
 
 def test_the_same_fileset_twice(cohort: Path) -> None:

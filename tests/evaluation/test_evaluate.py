@@ -22,8 +22,9 @@ from small_cohort import command, refused
 import primo_scale as ps
 from primo_scale.cli import evaluate, ingest
 from primo_scale.evaluation import scores
-from primo_scale.evaluation.scores import match_weights, open_filesets, score_people
+from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.genotypes.source import SourceFiles
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 NAMES = ("QT1", "QT2", "CASE")
@@ -93,7 +94,7 @@ def phenotypes(folder):
 
 
 def scores_of(path, folder, names=NAMES):
-    genotypes = open_filesets([folder / "fresh"])
+    genotypes = open_files(SourceFiles((folder / "fresh",)))
     matched = match_weights(read_scoring_file(path, names), genotypes.variants)
     return score_people(genotypes, matched), matched.counts
 
@@ -107,7 +108,7 @@ def test_scores_are_those_of_plink2(folder, plink2, tmp_path):
 
 
 def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
-    genotypes = open_filesets([folder / "fresh"])
+    genotypes = open_files(SourceFiles((folder / "fresh",)))
     matched = match_weights(read_scoring_file(folder / "release", NAMES), genotypes.variants)
     whole = score_people(genotypes, matched)
     monkeypatch.setattr(scores, "_PEOPLE_PER_BATCH", 48)
@@ -224,6 +225,24 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
 
 
+def test_zero_is_missing_in_a_trait_that_plink_codes_as_one_and_two(folder, tmp_path):
+    phenotypes = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
+    phenotypes["OTHER"] = phenotypes["CASE"] + 1
+    phenotypes.loc[:49, "OTHER"] = 0
+    phenotypes.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+    options = ["--weights", folder / "release" / "pgs" / "CASE.txt.gz", *people(folder)]
+    options += ["--pheno", tmp_path / "pheno.tsv", "--prevalence", "OTHER=0.3"]
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t").rename(columns={"CASE": "OTHER"})
+    for name, table_of in (("one-two", phenotypes.drop(columns="CASE")), ("zero-one", plain[50:])):
+        table_of.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+        assert command(evaluate.main, *options, "--out", tmp_path / name).exit_code == 0
+    found, expected = (table(tmp_path / name).xs("OTHER", level="phenotype") for name in
+                       ("one-two", "zero-one"))  # fmt: skip
+    assert found["n_cases"].notna().all()
+    pd.testing.assert_frame_equal(found.drop(columns=["intercept"]), expected.drop(
+        columns=["intercept"]))  # fmt: skip
+
+
 def two_of_one(folder, tmp_path):
     text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
     path: Path = tmp_path / "twice.tsv"
@@ -252,7 +271,7 @@ def of_other_variants(folder, tmp_path):
         (of_other_variants, people, 3, ["0 of 200 variants", "limit at least 10%"]),
         (two_of_one, people, 3, ["has two matches"]),
         (lambda f, _: f / "fresh.fam", people, 3, ["is no scoring file"]),
-        (lambda f, _: f / "release", lambda _: (), 2, ["--bfile or from --genotypes"]),
+        (lambda f, _: f / "release", lambda _: (), 2, ["files or from --genotypes"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "CASE=2"), 2,
          ["is no prevalence"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "X=.1"), 2,

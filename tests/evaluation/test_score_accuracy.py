@@ -15,7 +15,7 @@ from primo_scale.evaluation.accuracy import (
     decile_means,
     squared_correlation,
 )
-from primo_scale.evaluation.binary_traits import area_under_curve, liability_r2
+from primo_scale.evaluation.binary_traits import area_under_curve
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))
@@ -152,21 +152,3 @@ def test_r2_of_an_unrelated_score_has_an_interval_from_zero():
     rng = np.random.default_rng(6)
     found = squared_correlation(rng.normal(size=PEOPLE), np.arange(PEOPLE) * 1.0, NONE)
     assert found.lower == 0 <= found.value < found.upper < 0.05
-
-
-@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.05, 0.5), (0.01, 0.3)])
-def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
-    rng = np.random.default_rng(7)
-    people, explained = 1_500_000, 0.3
-    score = np.sqrt(explained) * rng.normal(size=people)
-    liability = score + np.sqrt(1 - explained) * rng.normal(size=people)
-    is_case = liability > stats.norm.isf(prevalence)
-    n_controls = int(is_case.sum() * (1 - case_share) / case_share)
-    chosen = np.concatenate([np.flatnonzero(is_case), np.flatnonzero(~is_case)[:n_controls]])
-    r2 = np.corrcoef(is_case[chosen], score[chosen])[0, 1] ** 2
-    found = liability_r2(Estimate(r2, r2 / 2, 2 * r2), case_share, prevalence)
-    assert found.value == pytest.approx(explained, abs=0.01)
-    assert found.lower < found.value < found.upper
-    # Without the correction for ascertainment it would differ.
-    uncorrected = liability_r2(Estimate(r2, r2, r2), prevalence, prevalence).value
-    assert (abs(uncorrected - explained) > 0.03) == (case_share != prevalence)

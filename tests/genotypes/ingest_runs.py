@@ -12,19 +12,22 @@ import zarr
 
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 
 
 def run(
-    prefix: Path | list[Path],
+    prefix: Path | list[Path] | SourceFiles,
     destination: Path,
     selection: Selection | None = None,
     chunk_shape: tuple[int, int] = (16, 12),
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
+    if not isinstance(prefix, SourceFiles):
+        prefix = SourceFiles(tuple(prefix) if isinstance(prefix, list) else (prefix,))
     return ingest(
-        prefix if isinstance(prefix, list) else [prefix],
+        prefix,
         destination,
         selection=selection or Selection(),
         chunk_shape=chunk_shape,

@@ -8,7 +8,7 @@ from ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes import bed
-from primo_scale.genotypes.dosage import decode_dosages
+from primo_scale.genotypes.packings import copies_of_hard_calls
 
 LAYOUTS = ["base_n43_m61", "samplemajor_n43_m61"]
 
@@ -26,7 +26,7 @@ def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, name, b
         samples = np.sort(rng.choice(43, rng.integers(1, 44), replace=False))
         packed = file.read(variants, samples)
         np.testing.assert_array_equal(
-            decode_dosages(packed, len(samples)), expected[np.ix_(variants, samples)]
+            copies_of_hard_calls(packed, len(samples)), expected[np.ix_(variants, samples)]
         )
 
 

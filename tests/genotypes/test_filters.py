@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from ingest_runs import variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
-from primo_scale.genotypes.filters import Selection, select_samples, select_variants
+from primo_scale.genotypes.filters import Ranking, Selection, select_samples, select_variants
 from primo_scale.genotypes.tables import SampleTable, VariantTable, read_bim, read_fam
 
 
@@ -90,6 +92,33 @@ def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink
     assert count.left == len(expected)
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize("least", [0.01, 0.25, 0.5])
+def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2, tmp_path, least):
+    """The panel lacks ten of the variants; plink2 takes 0.5 for them, and needs --extract."""
+    prefix = reference / "data/edge/plink_made/base_n43_m61"
+    variants = read_bim(prefix.with_suffix(".bim")).variants
+    with gzip.open(reference / "data/real/hapmap3_chr1-10/truth/hm3.afreq.gz", "rt") as file:
+        header, *rows = file
+    absent = set(variants.identifier[:10])
+    panel = listed(
+        tmp_path / "panel.afreq", header + "".join(r for r in rows if r.split()[1] not in absent)
+    )
+    names = listed(tmp_path / "names", "\n".join(set(variants.identifier) - absent))
+    command = [plink2, "--bfile", prefix, "--read-freq", panel, "--maf", str(least)]
+    command += ["--extract", names, "--write-snplist", "--out", tmp_path / "o"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    selection = Selection(ref_maf=least, ref_freq=panel)
+    if "No variants remaining" in done.stderr:
+        with pytest.raises(InputError, match="no variant is left"):
+            select_variants(variants, selection)
+        return
+    index, (count,) = select_variants(variants, selection)
+    expected = (tmp_path / "o.snplist").read_text().split()
+    assert variants.identifier[index].tolist() == expected
+    assert (count.found, count.left) == (61 - len(expected), len(expected))
+
+
 def test_counts_report_named_found_and_left(tmp_path):
     people = table(("a", "1"), ("b", "2"), ("c", "3"))
     keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
@@ -147,3 +176,25 @@ def test_chromosomes_that_plink2_scores_as_one_copy_are_refused(chromosomes):
 def test_invalid_chromosomes_are_refused(chromosomes):
     with pytest.raises(UsageError, match="not a human chromosome"):
         parse_chromosomes(chromosomes)
+
+
+@pytest.mark.parametrize(
+    ("top", "expected"),
+    [(1, [3]), (2, [1, 3]), (3, [1, 3, 4]), (4, [1, 3, 4, 5]), (9, [1, 3, 4, 5])],
+)
+def test_the_most_important_variants_are_chosen_after_the_other_filters(top, expected):
+    """Of equal ones the first are chosen, and none without importance."""
+    importance = dict(enumerate([9.0, 2.0, 0.0, 5.0, 1.0, 1.0]))
+
+    def of_variants(variants):
+        assert len(variants) == 5  # without the one on Y
+        return np.array([importance[int(p)] for p in variants.position])
+
+    variants = variants_on("Y", *("1",) * 5)
+    variants = replace(variants, position=np.arange(6))
+    ranking = Ranking("--extract-by-prior", top, of_variants)
+    rows, counts = select_variants(variants, Selection(ranking=ranking))
+    assert rows.tolist() == expected
+    assert str(counts[-1]) == (
+        f"--extract-by-prior: {top} named, 4 found, {len(expected)} variants left"
+    )

@@ -152,7 +152,7 @@ def test_filesets_of_different_people_are_refused(base, tmp_path):
     lines = fam.read_text().splitlines(keepends=True)
     fam.write_text("".join([lines[0], lines[2], lines[1], *lines[3:]]))
     with pytest.raises(
-        InputError, match=r"study\.chr2\.fam:2: .*found 1444 NA12750, expected 1346 NA12045"
+        InputError, match=r"study\.chr2, person 2: .*found 1444 NA12750, expected 1346 NA12045"
     ):
         run([first, second], tmp_path / "g.zarr")
 

@@ -23,6 +23,7 @@ from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import finalise, initialise, write_one
 from primo_scale.genotypes.ingest_plan import plan_ingest
+from primo_scale.genotypes.source import SourceFiles
 
 
 class Stop(Exception):
@@ -61,7 +62,9 @@ def test_a_stopped_run_continues(base, tmp_path):
 
 
 def test_partitions_come_in_any_order_and_missing_ones_are_named(base, tmp_path):
-    plan = plan_ingest([base], tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12))
+    plan = plan_ingest(
+        SourceFiles((base,)), tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12)
+    )
     plan.partial.mkdir()
     initialise(plan)
     write_one(plan, 3)
@@ -136,7 +139,7 @@ def test_an_input_that_changes_during_the_run_is_refused(base, tmp_path):
 
 def test_the_self_test_detects_a_wrong_allele(base, tmp_path, monkeypatch):
     swapped = {0b00: 0, 0b01: -1, 0b10: 1, 0b11: 2}
-    monkeypatch.setattr(orientation, "_DEFINITION", swapped)
+    monkeypatch.setitem(orientation._DEFINITIONS, "genotypes", swapped)
     with pytest.raises(InputError, match="differ from the source"):
         run(base, tmp_path / "g.zarr")
     assert not (tmp_path / "g.zarr").exists()
@@ -189,6 +192,8 @@ def test_large_chunks_of_sample_major_files_are_written_one_at_a_time(
     reference, tmp_path, name, large
 ):
     prefix = reference / "data/edge/plink_made" / name
-    plan = plan_ingest([prefix], tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12))
+    plan = plan_ingest(
+        SourceFiles((prefix,)), tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12)
+    )
     assert plan.partitions_at_once == 2
     assert replace(plan, chunk_shape=(65_536, 8192)).partitions_at_once == large

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bed_reader import to_bed
+from filesets import write_fileset_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,21 +25,6 @@ from primo_scale.genotypes.ld_cuts import (
 from primo_scale.genotypes.tables import read_bim
 
 PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
-
-
-def panel_of(prefix: Path, dosages: np.ndarray, positions: list[int]) -> Path:
-    """Write a PLINK fileset of complete dosages, shape (variants, people)."""
-    count = dosages.shape[1]
-    to_bed(
-        prefix.with_suffix(".bed"),
-        dosages.T.astype(np.int8),
-        properties={
-            "iid": [f"I{i}" for i in range(count)],
-            "chromosome": ["1"] * len(positions),
-            "bp_position": positions,
-        },
-    )
-    return prefix
 
 
 @pytest.mark.parametrize("per_pass", [1, 7, 64])
@@ -97,7 +82,9 @@ def test_independent_groups_of_variants_become_the_blocks(tmp_path):
         dosages.append(first)
         for _ in range(size - 1):
             dosages.append(np.where(rng.random(200) < 0.1, rng.binomial(2, 0.4, 200), dosages[-1]))
-    panel = panel_of(tmp_path / "panel", np.array(dosages), list(range(100, 100 + sum(sizes))))
+    panel = write_fileset_of(
+        tmp_path / "panel", np.array(dosages), list(range(100, 100 + sum(sizes)))
+    )
     out = tmp_path / "blocks.tsv"
     assert write_ld_blocks(panel, out, BlockSizes(8, 16)) == len(sizes)
     starts = 100 + np.cumsum([0, *sizes])
@@ -115,7 +102,7 @@ def test_the_table_gives_the_same_blocks_to_a_release(tmp_path):
 
 def test_variants_of_one_position_are_not_divided(tmp_path):
     dosages = np.random.default_rng(3).integers(0, 3, (8, 30))
-    panel = panel_of(tmp_path / "panel", dosages, [1, 2, 2, 2, 2, 2, 3, 4])
+    panel = write_fileset_of(tmp_path / "panel", dosages, [1, 2, 2, 2, 2, 2, 3, 4])
     out = tmp_path / "blocks.tsv"
     assert write_ld_blocks(panel, out, BlockSizes(1, 6)) >= 2
     assert "\t2\t2" not in out.read_text()
@@ -125,7 +112,7 @@ def test_variants_of_one_position_are_not_divided(tmp_path):
 
 
 def test_unsorted_variants_and_impossible_sizes_are_refused(tmp_path):
-    panel = panel_of(tmp_path / "panel", np.ones((3, 4), int), [1, 3, 2])
+    panel = write_fileset_of(tmp_path / "panel", np.ones((3, 4), int), [1, 3, 2])
     with pytest.raises(InputError, match="chromosome 1 are not sorted by position"):
         write_ld_blocks(panel, tmp_path / "out.tsv", BlockSizes(1, 2))
     with pytest.raises(UsageError, match="nearly twice as many variants as the smallest"):

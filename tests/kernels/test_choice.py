@@ -197,7 +197,7 @@ for people in (512, 700):
     table = np.zeros((50, 4), np.int8)
     packed.add_squared_norms(np.zeros(people, np.int64), stored, table)
     codes = packed.decode_into(memory, stored, table)
-    clipping.scale_columns(codes[:, :people], np.flatnonzero(np.ones(3)), np.ones(3, np.int64))
+    clipping.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
     for largest in (1, 128):
         for left in (codes, spread_rows(40, people)):
             ProductSum(choose_kernel(name, largest), (len(left), 50), 1).add(left, codes)

@@ -102,16 +102,16 @@ def test_scaling_is_exact_at_the_ends_of_every_type(dtype: type[np.signedinteger
     st.lists(st.integers(-128, 127), min_size=1, max_size=40),
     st.lists(st.integers(0, UNCLIPPED), min_size=1, max_size=9),
 )
-def test_scaled_columns_are_exact_and_the_others_untouched(
+def test_scaled_columns_are_exact_and_unclipped_ones_untouched(
     column: list[int], multipliers: list[int]
 ) -> None:
-    entries = np.tile(np.array(column, dtype=np.int8)[:, None], 2 * len(multipliers) + 1)
-    scaled = np.arange(len(multipliers)) * 2 + 1
-    scale_columns(entries, scaled, np.array(multipliers, dtype=np.int64))
-    for k, multiplier in zip(scaled, multipliers, strict=True):
+    every = np.insert(multipliers, range(len(multipliers)), UNCLIPPED)
+    memory = np.tile(np.array(column, dtype=np.int8)[:, None], len(every) + 1)
+    scale_columns(memory[:, :-1], every)
+    for k, multiplier in enumerate(every.tolist()):
         expected = [int(Fraction(entry * multiplier, UNCLIPPED)) for entry in column]
-        assert entries[:, k].tolist() == expected
-    assert (entries[:, ::2] == np.array(column)[:, None]).all()
+        assert memory[:, k].tolist() == expected
+    assert (memory[:, [*range(0, len(every), 2), -1]] == np.array(column)[:, None]).all()
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.int16])

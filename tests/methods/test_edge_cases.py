@@ -9,11 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
+from methods_examples import (
+    SHRINKAGES_OF_VARIANTS,
+    inputs_for,
+    ridge_weights,
+    solved,
+    statistics_of,
+    with_noise,
+)
 
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import SHRINKAGES
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)
@@ -47,7 +53,7 @@ COHORTS = {
     "all-missing phenotype": (X, C, Y * [0, 1, 1]),
     "nothing": (np.zeros((5, 3), int), np.full((5, 1), KAPPA), np.zeros((5, 2), int)),
 }
-RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, "ridge")]
+RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES_OF_VARIANTS, "ridge")]
 RULES += [(name, None) for name in METHODS if name != "reuse-cov-gauss"]
 
 

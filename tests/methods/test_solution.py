@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from methods_examples import (
+    SHRINKAGES_OF_VARIANTS,
     inputs_for,
     integer_cohort,
     solved,
@@ -16,7 +17,7 @@ from methods_examples import (
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import SHRINKAGES, EffectPrior
+from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.privacy.mechanism import Recipe, no_noise
 
@@ -48,7 +49,10 @@ EXPECTED_PENALTIES = {
 
 @pytest.mark.parametrize(
     ("name", "estimator"),
-    [*((name, None) for name in METHODS), *(("reuse-cov-gauss", rule) for rule in SHRINKAGES)],
+    [
+        *((name, None) for name in METHODS),
+        *(("reuse-cov-gauss", rule) for rule in SHRINKAGES_OF_VARIANTS),
+    ],
 )
 def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
     inputs = inputs_for(
@@ -267,7 +271,7 @@ def test_ridge_needs_a_penalty():
         solved(DENSE, inputs_for(DENSE, N), estimator="ridge")
 
 
-@pytest.mark.parametrize("estimator", SHRINKAGES)
+@pytest.mark.parametrize("estimator", SHRINKAGES_OF_VARIANTS)
 def test_shrinkage_predicts_better_than_solving_noise(estimator):
     """In-sample R^2 with noise at which least squares fails."""
     rng = np.random.default_rng(6)

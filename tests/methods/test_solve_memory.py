@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ from methods_examples import solved
 from whole_matrices import write_matrices
 
 from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
+from primo_scale.methods.public_scores import PublicScores
 from primo_scale.methods.solution import SolveInputs
-from primo_scale.methods.solve_memory import solve_bytes
+from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -35,10 +38,11 @@ CASES = {
 def libraries(tmp_path_factory) -> None:
     """Load what solving imports at its first call."""
     layout = BlockLayout((0, 4), 2, 2)
-    for method in {case[2] for case in CASES.values()}:
+    for method, estimator in {case[2:] for case in CASES.values()}:
         copies = METHODS[method].recipe(2, None).gram_copies
         path = tmp_path_factory.mktemp(method) / "statistics"
-        solved(random_statistics(path, layout, copies), inputs_of(layout, copies), method)
+        statistics = random_statistics(path, layout, copies)
+        solved(statistics, inputs_of(layout, copies), method, estimator)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -58,6 +62,55 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     print(f"{case}: {peak / 1e6:.1f} MB of {said / 1e6:.1f}, {peak / said:.2f}")
     assert peak <= MOST_BEYOND * said
     assert peak >= LEAST_USED * said
+
+
+@pytest.mark.parametrize(("sizes", "n_phenotypes"), [((600, 700), 50), ((300,), 900)])
+def test_peak_memory_with_public_scores_is_as_predicted(sizes, n_phenotypes, tmp_path):
+    """The effects of the scores are in memory before."""
+    layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
+    statistics = random_statistics(tmp_path / "statistics", layout, 1)
+    effects = np.random.default_rng(1).normal(size=(layout.n_variants, 20))
+    scores = PublicScores(effects, np.ones((20, n_phenotypes), dtype=np.bool_))
+    inputs = replace(inputs_of(layout, 1), scores=scores)
+    solved(statistics, inputs)  # what is imported at the first call
+    tracemalloc.start()
+    solved(statistics, inputs)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    method = METHODS["reuse-cov-gauss"]
+    said = solve_bytes(layout, method, method.estimator, n_scores=20)
+    assert LEAST_USED * said <= peak <= MOST_BEYOND * said
+
+
+@pytest.mark.parametrize(
+    ("estimator", "sizes", "n_phenotypes"),
+    [("genetic-factors", (60,) * 10, 60), ("point-normal", (200, 100), 2)],
+)
+def test_peak_memory_of_fitted_effects_is_as_predicted(estimator, sizes, n_phenotypes, tmp_path):
+    """Three variants for each component."""
+    layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
+    statistics = random_statistics(tmp_path / "statistics", layout, 1)
+    rng, block_sizes = np.random.default_rng(1), tuple(3 * size for size in sizes)
+    maps = [rng.standard_normal((size, 3 * size)) for size in sizes]
+    panel = PanelComponents(
+        map_of=lambda block: maps[block],
+        variances=np.ones(layout.n_variants),
+        squared_norms=np.concatenate([(each**2).sum(axis=1) for each in maps]),
+        n_panel=300,
+        n_samples=10_000,
+        boundaries=(0, *np.cumsum(block_sizes).tolist()),
+    )
+    inputs = replace(inputs_of(layout, 1), components=panel)
+    solved(statistics, inputs, estimator=estimator)  # what is imported at the first call
+    tracemalloc.start()
+    solved(statistics, inputs, estimator=estimator)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    method, chosen = METHODS["reuse-cov-gauss"], ESTIMATORS[estimator]
+    said = solve_bytes(layout, method, chosen) + effects_bytes(layout, block_sizes, chosen)
+    said += 2 * 8 * layout.n_variants * n_phenotypes  # weights of variants, not of components
+    print(f"{estimator}: {peak / 1e6:.1f} MB of {said / 1e6:.1f}, {peak / said:.2f}")
+    assert LEAST_USED * said <= peak <= MOST_BEYOND * said
 
 
 def random_statistics(path, layout, copies):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import gc
 import json
 import logging
+import os
 import stat
 from datetime import datetime
 from pathlib import Path
@@ -104,3 +108,29 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     result = command(broken)
     assert result.exit_code == 3
     assert result.stderr.splitlines() == ["goes on", "error: --x: is refused"]
+
+
+def test_tasks_that_fail_together_give_one_error(caplog) -> None:
+    """Zarr writes arrays concurrently and raises one of the errors of a full disk."""
+
+    async def full() -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "zarr.json")
+
+    async def together() -> None:
+        writes = [asyncio.ensure_future(full()) for _ in range(2)]
+        for write in asyncio.as_completed(writes):
+            await write
+
+    @click.command(cls=ContractCommand)
+    def writing() -> None:
+        """Write two arrays to a full disk."""
+        asyncio.run(together())
+
+    caplog.set_level(logging.NOTSET, "asyncio")
+    result = command(writing)
+    exit_code, lines = result.exit_code, result.stderr.splitlines()
+    del result  # and with it the tasks, whose errors asyncio logs when they are deleted
+    gc.collect()
+    assert (exit_code, len(lines)) == (4, 1)
+    assert "the disk is full" in lines[0]
+    assert not [record for record in caplog.records if record.name == "asyncio"]

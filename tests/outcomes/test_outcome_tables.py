@@ -84,6 +84,22 @@ def test_names_must_occur_once(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (None, ["PC1", "PC2", "PC10", "AGE", "A*E"]),
+        (["AGE", "PC?"], ["AGE", "PC1", "PC2"]),
+        (["PC*", "PC1"], ["PC1", "PC2", "PC10"]),
+        (["A*E"], ["A*E"]),  # a column of this very name
+    ],
+)
+def test_names_with_wildcards_stand_for_columns(tmp_path, wanted, names):
+    table = open_outcome_table(write(tmp_path, "IID PC1 PC2 PC10 AGE A*E\n1 1 2 3 4 5\n"))
+    assert list(table.matching(wanted)) == names
+    with pytest.raises(InputError, match=r"no column 'pc\*'"):
+        table.matching(["pc*"])
+
+
+@pytest.mark.parametrize(
     ("name", "remedy"),
     [
         ("HEIGTH", "Did you mean HEIGHT?"),
@@ -94,7 +110,7 @@ def test_names_must_occur_once(tmp_path):
 def test_similar_names_are_suggested(tmp_path, name, remedy):
     table = open_outcome_table(write(tmp_path, "FID IID HEIGHT BMI AGE\n1 1 1 2 3\n"))
     with pytest.raises(InputError, match=re.escape(remedy)):
-        table.check_names([name])
+        table.matching([name])
 
 
 @pytest.mark.parametrize(

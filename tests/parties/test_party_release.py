@@ -31,11 +31,11 @@ from primo_scale.publication.open_party import open_party_release
 from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import verify
+from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.operations import ingest
 from primo_scale.run.party_fit import party_fit
 from primo_scale.run.party_operations import party_release, party_roster
 from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
-from primo_scale.run.request_parts import GenotypeFiles
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 

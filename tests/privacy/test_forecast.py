@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from public_sizes import SIZES
 
-from primo_scale.privacy.accuracy import expected_r2_sum, forecast, spectrum_shape
+from primo_scale.privacy.accuracy import Trait, expected_r2_sum, forecast, spectrum_shape
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     attenuation,
@@ -22,12 +22,13 @@ from primo_scale.privacy.planning import (
 )
 
 UNLINKED = np.ones(1)
+UNBOUNDED = replace(SIZES, row_norm=100 * SIZES.row_norm)
 ROUNDED = 1 + 1e-12
 
 
 @pytest.mark.parametrize("cross_sigma", [0.0, 2e5, 1e7])
 def test_unlinked_variants_have_a_closed_form(cross_sigma):
-    found = forecast(SIZES, UNLINKED, clip=0.7, cross_sigma=cross_sigma)
+    found = forecast(UNBOUNDED, UNLINKED, clip=0.7, cross_sigma=cross_sigma)
     noise = float(noise_variance(SIZES, np.array(cross_sigma)))
     size = SIZES.n_samples * attenuation(0.7, 1) ** 2 / (variance_left(0.7, 1) + noise)
     assert found.effective_sample_size == pytest.approx(size, rel=1e-9)
@@ -74,12 +75,57 @@ def test_the_forecast_is_the_accuracy_of_a_simulated_release(cross_sigma):
     weights = vectors @ (factors[:, None] * (vectors.T @ noisy))
     covariances = (effects * (correlation @ weights)).sum(axis=0)
     explained = covariances**2 / (weights * (correlation @ weights)).sum(axis=0)
-    sizes = replace(
-        SIZES, n_samples=n, n_variants=d, variant_variance=1.0, phenotype_scale=1
-    )  # fmt: skip
+    sizes = replace(UNBOUNDED, n_samples=n, n_variants=d, variant_variance=1.0, phenotype_scale=1)
     mean_square = (correlation**2).sum()
     expected = forecast(sizes, spectrum_shape(mean_square, d), clip=clip, cross_sigma=cross_sigma)
     assert expected.r_squared == pytest.approx(explained.mean(), rel=0.1)
+
+
+def test_the_bound_on_rows_divides_the_noise_by_what_it_leaves_of_products():
+    """Against normal rows of the mean norm V and the same spectrum, whose products are summed."""
+    d, share = 40, 0.9
+    eigenvalues = np.repeat([3.0, 0.2], [10, 30])
+    eigenvalues /= eigenvalues.mean()
+    rows = np.random.default_rng(2).standard_normal((200_000, d)) * np.sqrt(eigenvalues)
+    norms = (rows**2).sum(axis=1)
+    kept = np.minimum(norms, share * d).mean() / d
+    sizes = replace(SIZES, n_samples=2_000, n_variants=d, variant_variance=1.0)
+    bounded = forecast(
+        replace(sizes, row_norm=round(share * d)), eigenvalues, clip=0.7, cross_sigma=1e5
+    )
+    unbounded = replace(sizes, row_norm=100 * d)
+    expected = forecast(unbounded, eigenvalues, clip=0.7, cross_sigma=1e5 / kept)
+    assert bounded.r_squared == pytest.approx(expected.r_squared, rel=3e-3)
+    less = forecast(unbounded, eigenvalues, clip=0.7, cross_sigma=1e5)
+    assert bounded.r_squared < 0.97 * less.r_squared
+
+
+@pytest.mark.parametrize("people", [5_000, 80_000])
+def test_a_public_score_of_the_same_effects_adds_the_people_of_its_study(people):
+    """Without noise, two studies of the same effects are one of as many people."""
+    eigenvalues = spectrum_shape(30.0 * SIZES.n_variants, SIZES.n_variants)
+
+    def without_noise(n_samples, trait=Trait()):  # noqa: B008
+        sizes = replace(SIZES, n_samples=n_samples)
+        return forecast(sizes, eigenvalues, clip=0.7, cross_sigma=1e5, trait=trait).without_noise
+
+    both = without_noise(
+        SIZES.n_samples, Trait(public_r2=without_noise(people), public_people=people)
+    )
+    assert both == pytest.approx(without_noise(SIZES.n_samples + people), rel=1e-9)
+
+
+def test_a_public_score_of_other_effects_is_worth_less_than_its_people():
+    eigenvalues = spectrum_shape(30.0 * SIZES.n_variants, SIZES.n_variants)
+    found = [
+        forecast(SIZES, eigenvalues, clip=0.7, cross_sigma=3e5, trait=Trait(0.3, 0.05, people))
+        for people in (10_000, 1_000_000)
+    ]
+    alone = forecast(SIZES, eigenvalues, clip=0.7, cross_sigma=3e5)
+    for each in found:
+        assert max(alone.r_squared, 0.05) < each.r_squared < alone.r_squared + 0.05
+    # A large study that explains little has other effects, and leaves more for the cohort to find.
+    assert found[0].r_squared < found[1].r_squared
 
 
 def test_pairs_in_a_block_and_on_a_chromosome_are_summed():

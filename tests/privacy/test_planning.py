@@ -71,7 +71,13 @@ def test_chosen_clip_is_the_best(n_samples, n_phenotypes):
 def test_effective_sample_size_is_that_of_a_simulated_release():
     """The squared correlation of noisy with true covariances, over many unlinked variants."""
     generator = np.random.default_rng(8)
-    sizes = replace(SIZES, n_samples=2_000, phenotype_scale=1, variant_variance=1.0)
+    sizes = replace(
+        SIZES,
+        n_samples=2_000,
+        phenotype_scale=1,
+        variant_variance=1.0,
+        row_norm=SIZES.n_variants * 100,
+    )
     clip, sigma, n_variants = 0.7, 40.0, 4_000
     phenotype = generator.standard_normal(2_000)
     clipped = np.clip(phenotype, -clip, clip)
@@ -114,3 +120,12 @@ def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm
     assert splits == sorted(splits)
     assert splits[0] == 0.7 or block_norm is not None
     assert 1.5 < splits[-1] <= 2
+
+
+def test_components_of_a_panel_leave_more_to_the_cross_products():
+    options = {
+        "outcome_norm": 2 * 1024**2,
+        "adjacency": Adjacency.REPLACE_ONE,
+        "block_norm": None,
+    }
+    assert (split_for(SIZES, **options), split_for(SIZES, **options, components=True)) == (0.7, 1.2)

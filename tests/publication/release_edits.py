@@ -14,7 +14,10 @@ from typing import Any
 
 from release_examples import SIGNER
 
+from primo_scale.errors import InputError
+from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import serialise, statement_digest
+from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
 from primo_scale.publication.report import render_report
@@ -45,7 +48,13 @@ def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) 
     options = options_in(log.read_text())
     log.write_text(render_log(document, digest=digest, options=options))
     key = signer.public_key if document["private"] else None
-    report = render_report(document, digest=digest, options=options, public_key=key)
+    try:
+        pictures = draw_pictures(directory, document)
+    except (*UNREADABLE, InputError):  # the document does not fit the weights
+        pictures = {}
+    report = render_report(
+        document, digest=digest, options=options, public_key=key, pictures=pictures
+    )
     (directory / "report.html").write_text(report)
     forge(directory, document, signer)
 

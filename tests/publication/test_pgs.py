@@ -103,3 +103,16 @@ def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp
     places = [(row["chr_name"], row["chr_position"]) for row in rows]
     assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
     assert places[5:] == [("X", "8"), ("X", "9"), ("7", "10")]
+
+
+def test_weights_of_a_binary_trait_are_log_odds_by_the_public_share_of_cases(tmp_path):
+    weights, document = example_weights(phenotypes=("T", "LDL")), example_document()
+    stated = document["public_inputs"]["phenotypes"]
+    stated[:] = [{**stated[0], "name": "T", "kind": "binary", "lower": 1, "upper": 2, "mean": 1.2},
+                 {**stated[0], "name": "LDL"}]  # fmt: skip
+    write_pgs_files(tmp_path / "pgs", weights, document)
+    for column, (name, kind, factor) in enumerate((("T", "log(OR)", 6.25), ("LDL", "beta", 1))):
+        header, rows = read_scoring_file(tmp_path / f"pgs/{name}.txt.gz")
+        assert header["weight_type"] == kind
+        found = [float(row["effect_weight"]) for row in rows]
+        np.testing.assert_allclose(found, factor * weights.per_allele[:, column], rtol=5e-8)

@@ -189,3 +189,38 @@ def test_versions_of_the_accountant_are_those_of_programs():
     document = example_document("full")
     document["guarantee"]["accountant"]["versions"]["people"] = "4711"
     assert schema_problems(document)
+
+
+# --------------------------------------------------------------------------------- public scores
+
+
+def with_scores(**changes: Any) -> dict[str, Any]:
+    """Return a document with a public score, whose members `changes` replace."""
+    slopes = [
+        {"phenotype": name, "slope": 0.5, "standard_error": 0.1} for name in ("height", "LDL")
+    ]
+    score = {"file": "PGS1.txt.gz", "sha256": "0" * 64, "pgs_id": "PGS1", "n_variants": 9,
+             "n_matched": 7, "slopes": slopes}  # fmt: skip
+    return put(example_document(), "estimation.public_scores", [{**score, **changes}])
+
+
+def test_public_scores_are_checked_against_the_method_and_the_sizes():
+    assert schema_problems(with_scores()) == []
+    assert estimation_problems(with_scores()) == []
+    (problem,) = estimation_problems(put(with_scores(), "mechanism.method", "naive"))
+    assert problem == "naive does not build on public scores"
+    for n_matched, n_variants in ((8, 9), (7, 6)):
+        document = with_scores(n_matched=n_matched, n_variants=n_variants)
+        assert estimation_problems(document) == ["PGS1.txt.gz matches more variants than there are"]
+    slope = {"phenotype": "BMI", "slope": 0.5, "standard_error": 0.1}
+    twice = {**slope, "phenotype": "LDL"}
+    for slopes in ([slope], [twice, twice]):
+        (problem,) = estimation_problems(with_scores(slopes=slopes))
+        assert "are not of distinct phenotypes" in problem
+    assert schema_problems(with_scores(file="/secret/place/PGS1.txt.gz"))
+    assert schema_problems(with_scores(slopes=[]))
+
+
+def test_the_methods_that_build_on_scores_are_those_of_the_table():
+    takes = [name for name, method in METHODS.items() if method.takes_public_scores]
+    assert tuple(takes) == recompute_method.BUILD_ON_SCORES

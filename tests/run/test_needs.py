@@ -135,13 +135,15 @@ def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed,
 
 def design(*, sizes, phenotypes=10, clipped=True):
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, phenotypes)
-    return SimpleNamespace(layout=layout, subsample=None, clipped=clipped)
+    return SimpleNamespace(
+        layout=layout, block_sizes=sizes, n_variants=sum(sizes), subsample=None, clipped=clipped
+    )
 
 
 def needs(method, **shapes):
     chosen = METHODS[method]
     return release_needs(
-        design(**shapes), SimpleNamespace(method=chosen, estimator=chosen.estimator)
+        design(**shapes), SimpleNamespace(method=chosen, estimator=chosen.estimator, priors=None)
     )
 
 
@@ -154,7 +156,7 @@ def test_methods_that_store_or_keep_more_need_more():
     entries = 9 * 20 * 1024**2 * 8
     assert entries < grams < 1.001 * entries
     kept = needs("reuse-cov-proj", sizes=sizes).solving_bytes - usual.solving_bytes
-    assert kept == 20 * 8 * 1024 * (1024 + 10)
+    assert kept == 20 * 8 * 1024 * (2 * 1024 + 10)
     assert release_needs(design(sizes=sizes, clipped=False), None).noisy_bytes == 0
 
 

@@ -274,9 +274,11 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
 
 
 @pytest.mark.parametrize("kind", sorted(FORMAT_VERSIONS))
-def test_every_kind_of_store_but_genotypes_is_encrypted_under_a_key(tmp_path, key, kind) -> None:
+def test_every_kind_of_private_store_is_encrypted_under_a_key(tmp_path, key, kind) -> None:
     create_group(tmp_path / "s.zarr", kind, {"private": "guess-me"})
-    assert (b"guess-me" in contents(tmp_path / "s.zarr")) is (kind == "genotypes")
+    assert (b"guess-me" in contents(tmp_path / "s.zarr")) is (
+        kind in ("genotypes", "dosages", "ld components")
+    )
 
 
 def test_a_new_key_is_durable(tmp_path) -> None:

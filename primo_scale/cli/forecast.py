@@ -1,0 +1,122 @@
+"""``primo-scale forecast``: the accuracy of releases, before a person is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
+from primo_scale.cli.options import request_from
+
+_COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
+_FOR_TARGET = " {:>11} {:>10} {:>14}"
+
+
+@click.command(cls=ContractCommand)
+@click.option(
+    "--ld-panel",
+    type=Path,
+    required=True,
+    metavar="PREFIX",
+    help="PLINK 1 fileset of public people, with the variants of the release.",
+)
+@click.option(
+    "--ref-freq", type=FILE_PATH, required=True, help="Their allele frequencies (plink2 --freq)."
+)
+@click.option(
+    "--people",
+    type=CommaSeparated(int),
+    required=True,
+    metavar="N[,N...]",
+    help="Sizes of cohorts.",
+)
+@click.option(
+    "--phenotypes",
+    type=CommaSeparated(int),
+    default="1,10,100",
+    show_default=True,
+    metavar="L[,L...]",
+    help="Numbers of phenotypes of a release.",
+)
+@click.option(
+    "--epsilon",
+    type=CommaSeparated(float),
+    default="1,5",
+    show_default=True,
+    metavar="E[,E...]",
+    help="Values of epsilon.",
+)
+@click.option("--delta", type=Number(min=0, min_open=True), help="Default: 1 / people^2.")
+@click.option("--extract", type=FILE_PATH, help="List of the variants that take part.")
+@click.option(
+    "--variants",
+    type=CommaSeparated(int),
+    metavar="K[,K...]",
+    help="Numbers of variants (default: the panel's). More than the panel's tile it; fewer are the "
+    "best by --extract-by-prior.",
+)
+@click.option(
+    "--extract-by-prior",
+    type=FILE_PATH,
+    metavar="FILE",
+    help="Public scoring file that ranks the variants, as in gwas_release.",
+)
+@click.option(
+    "--prior-r2",
+    type=Number(min=0, min_open=True),
+    metavar="R2",
+    help="R^2, in people like the cohort, of a public score that the weights will build on.",
+)
+@click.option(
+    "--prior-people",
+    type=click.IntRange(min=1),
+    default=100_000,
+    show_default=True,
+    help="People of the study that gave this score.",
+)
+@click.option(
+    "--target",
+    metavar="R2|SHARE%",
+    help="Accuracy to reach, such as 0.15, or 80% of the R^2 without noise: adds the smallest "
+    "epsilon, the fewest people and the most phenotypes that reach it, each with the other sizes "
+    "of the row.",
+)
+@click.option(
+    "--ld-components/--no-ld-components",
+    default=True,
+    show_default=True,
+    help="Sum LD components of the panel in place of variants.",
+)
+@click.option("--out", type=Path, help="Directory to create, with a table, JSON and a picture.")
+def main(out: Path | None, **options: Any) -> None:
+    """Forecast how accurate releases will be, from a public panel and numbers alone.
+
+    R^2 is expected in other people of the panel's population, for a trait of heritability 0.3. Few
+    phenotypes, or a public choice of few variants, can be worth more than epsilon.
+    """
+    from primo_scale.run.forecast import forecast, write_forecast
+    from primo_scale.run.forecast_request import ForecastRequest
+
+    rows = forecast(request_from(ForecastRequest, options))
+    names = "people", "phenotypes", "epsilon", "variants", "columns", "R^2"
+    header = _COLUMNS.format(*names, "of best", "n without", "best R^2")
+    with_target = options["target"] is not None
+    if with_target:
+        header += _FOR_TARGET.format("epsilon for", "people for", "phenotypes for")
+    click.echo(header)
+    for row in rows:
+        numbers = f"{row.r2:.4f}", f"{row.r2 / row.r2_without_noise:.0%}"
+        last = f"{row.effective_people:.0f}", f"{row.r2_without_noise:.4f}"
+        shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
+        line = _COLUMNS.format(*shape, *numbers, *last)
+        if with_target:
+            epsilon = None if row.target_epsilon is None else f"{row.target_epsilon:.3g}"
+            found = epsilon, row.target_people, row.target_phenotypes
+            line += _FOR_TARGET.format(*("-" if x is None else x for x in found))
+        click.echo(line)
+    if out is not None:
+        write_forecast(out, rows)
+        click.echo(f"written to {out}")

@@ -1,0 +1,102 @@
+"""Options of genotype files, and of the people and variants of them that take part."""
+
+from __future__ import annotations
+
+import click
+
+from primo_scale.cli.option_groups import GENOTYPES, together, under
+from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
+from primo_scale.errors import UsageError
+
+genotypes_option = click.option(
+    "--genotypes",
+    required=True,
+    metavar="PATH|URL",
+    help="Store written by ingest: a path or a URL.",
+)
+
+
+_FORMATS = {
+    "bfile": "PLINK 1: PREFIX.bed, .bim and .fam. Several are joined, also as 'chr{1..22}', chr@ "
+    "(1 to 22) or FILE.list (one a line).",
+    "pfile": "PLINK 2: PREFIX.pgen, .pvar or .pvar.zst, and .psam.",
+    "bgen": "BGEN 1.2 or 1.3; hard calls as plink2 --hard-call-threshold 0.1, or --dosages.",
+    "vcz": "VCF-Zarr, as bio2zarr writes it.",
+}
+SOURCE_OPTIONS = (
+    *(
+        click.option(f"--{name}", type=CommaSeparated(), metavar="PATH[,PATH...]", help=text)
+        for name, text in _FORMATS.items()
+    ),
+    click.option("--sample", type=FILE_PATH, help="The .sample file of the BGEN files."),
+    click.option(
+        "--bgen-order",
+        type=click.Choice(["ref-first", "ref-last", "ref-unknown"]),
+        help="Order of the alleles in BGEN files, as plink2 --bgen (default: ref-first); the other "
+        "one is counted.",
+    ),
+    click.option(
+        "--dosages",
+        is_flag=True,
+        help="Read dosages in place of hard calls (PGEN, BGEN, DS or GP of VCF-Zarr), in steps of "
+        "1/127 of a copy.",
+    ),
+)
+"""Options of genotype files, one for each format; docs/inputs.md says what is read."""
+
+source_options = under(GENOTYPES, *SOURCE_OPTIONS)
+
+
+def _refuse_private_filter(_: click.Context, option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise UsageError(
+            "filters by the genotypes of the cohort, which the variants of a release would reveal "
+            "without noise",
+            where=option.opts[0],
+            remedy="Choose variants by public knowledge: --ref-freq with --ref-maf, or --extract",
+        )
+
+
+_private_filters = together(
+    *(
+        click.option(
+            f"--{name}", hidden=True, expose_value=False, is_flag=False, flag_value="",
+            callback=_refuse_private_filter,
+        )
+        for name in ("maf", "max-maf", "mac", "max-mac", "geno", "hwe", "mind", "indep-pairwise")
+    )
+)  # fmt: skip
+
+selection_options = under(
+    GENOTYPES,
+    _private_filters,
+    click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
+    click.option("--remove", type=FILE_PATH, help="All but these people."),
+    click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
+    click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
+    click.option(
+        "--extract-by-prior",
+        type=FILE_PATH,
+        metavar="FILE",
+        help="Only the variants that matter most in this public scoring file; see --top.",
+    ),
+    click.option(
+        "--top",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="Number of variants that --extract-by-prior leaves, those with the largest weight^2 "
+        "2p(1-p) by the public frequencies p of --ref-freq.",
+    ),
+    click.option(
+        "--chr",
+        "chromosomes",
+        metavar="LIST",
+        help="Only these chromosomes, such as 1-4,22,X,PAR1 (default: 1-22, X, XY, PAR1, PAR2; "
+        "Y and MT cannot take part).",
+    ),
+    click.option(
+        "--ref-maf",
+        type=Number(min=0, max=0.5),
+        help="Only variants whose minor allele is at least as frequent in the panel of --ref-freq.",
+    ),
+)

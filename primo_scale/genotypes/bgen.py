@@ -1,0 +1,332 @@
+"""BGEN 1.2 and 1.3 files (layout 2), whose probabilities become hard calls or dosages.
+
+`genotypes.bgen_genotypes` has the rules, which are those of plink2. The format
+(https://www.chg.ox.ac.uk/~gav/bgen_format) is read here, and not by a library, so that the rules
+are of integers and several threads decode at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numcodecs import Zstd
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES
+from primo_scale.genotypes.bgen_genotypes import (
+    Block,
+    call_genotypes,
+    call_of_units,
+    dosage_of_units,
+    read_dosages,
+    units_of_genotype,
+)
+from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.source import REF_FIRST, SourceFiles
+from primo_scale.genotypes.tables import (
+    NO_FAMILY,
+    UNKNOWN_SEX,
+    Index,
+    SampleTable,
+    VariantTable,
+    open_lines,
+    read_people_table,
+    refuse_multiallelic,
+    string_column,
+)
+from primo_scale.kernels.dosage_bytes import DosageBytes
+from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.storage.files import refuse_special_file
+
+_MAGICS = (b"bgen", bytes(4))
+_DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    0: bytes,
+    1: zlib.decompress,
+    2: lambda content: bytes(Zstd().decode(content)),
+}
+_LAYOUT, _HAS_SAMPLES = 2, 1 << 31
+_SCANNED_BYTES = 1 << 10  # of the description of a variant, at first
+_SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID", "sex": "sex", "SEX": "sex"}
+
+_MOST_BITS = 32
+
+
+class _Header(NamedTuple):
+    first_variant: int  # position in the file
+    n_variants: int
+    n_samples: int
+    compression: int  # key of `_DECOMPRESS`
+    samples: SampleTable | None
+
+
+@dataclass(frozen=True, eq=False)
+class BgenFile:
+    """Hard calls of a BGEN file: a `GenotypeSource`."""
+
+    where: Path
+    sample_table: Path | None
+    samples: SampleTable
+    variants: VariantTable
+    starts: npt.NDArray[np.int64]  # of the genotypes of each variant in the file, shape (v,)
+    stops: npt.NDArray[np.int64]
+    compression: int
+    counts_first: bool  # whether the first allele is the counted one
+    odd_positions: int = 0
+    variant_major: bool = True
+    _raw_value = staticmethod(call_of_units)
+    remark: str = (
+        "dosages are not used: probabilities became hard calls as by plink2 --hard-call-threshold "
+        "0.1, and missing genotypes where that is uncertain (--dosages reads dosages)"
+    )
+
+    def files(self) -> list[Path]:
+        """Return the file and its .sample file."""
+        return [self.where] if self.sample_table is None else [self.where, self.sample_table]
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield the file and its bytes through the last of the first variants."""
+        whole = n_variants >= len(self.stops)
+        yield self.where, self.where.stat().st_size if whole else int(self.stops[n_variants - 1])
+
+    def read_ahead(self, variants: Index) -> None:
+        """Do nothing: compressed genotypes are read fast enough."""
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
+        rows = max(1, RAW_SLAB_BYTES // len(self.samples))
+        copies = np.empty((min(rows, len(variants)), len(self.samples)), dtype=np.int8)
+        everybody = len(samples) == len(self.samples)
+        with self.where.open("rb", buffering=0) as file:
+            for start in range(0, len(variants), rows):
+                part = variants[start : start + rows]
+                for row, variant in zip(copies, part.tolist(), strict=False):
+                    block = self._block(file.fileno(), variant)
+                    self._check(call_genotypes(block, self.counts_first, row), variant)
+                called = copies[: len(part)] if everybody else copies[: len(part), samples]
+                pack_copies(called, result[start : start + rows])
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Decode genotypes with Python's integers."""
+        with self.where.open("rb", buffering=0) as file:
+            block = self._block(file.fileno(), variant)
+        units = (units_of_genotype(block, sample) for sample in samples.tolist())
+        return [self._raw_value(each, self.counts_first) for each in units]
+
+    def _block(self, descriptor: int, variant: int) -> Block:
+        start, stop = int(self.starts[variant]), int(self.stops[variant])
+        content = os.pread(descriptor, stop - start, start)
+        with self._malformed_explained(variant):
+            if self.compression:
+                content = _DECOMPRESS[self.compression](content[4:])
+            n_samples, n_alleles = struct.unpack_from("<IH", content)
+            ploidy = np.frombuffer(content, np.uint8, n_samples, 8)
+            phased, bits = content[8 + n_samples], content[9 + n_samples]
+            probabilities = np.frombuffer(content, np.uint8, offset=10 + n_samples)
+            if n_samples != len(self.samples) or n_alleles != 2 or not 1 <= bits <= _MOST_BITS:
+                raise ValueError(f"{n_samples} people, {n_alleles} alleles, {bits} bits")
+        return Block(ploidy, bool(phased), bits, probabilities)
+
+    def _check(self, wrong: int, variant: int) -> None:
+        """Refuse the genotype of the person `wrong`, unless it is negative."""
+        if wrong >= 0:
+            raise InputError(
+                f"the genotype of person {wrong + 1} at variant {self.variants.identifier[variant]}"
+                " is incomplete, or has a ploidy above 2 or probabilities above 1",
+                where=self.where,
+            )
+
+    @contextmanager
+    def _malformed_explained(self, variant: int) -> Iterator[None]:
+        try:
+            yield
+        except (zlib.error, RuntimeError, ValueError, IndexError, struct.error) as error:
+            raise InputError(
+                f"the genotypes of variant {self.variants.identifier[variant]} are malformed: "
+                f"{error}",
+                where=self.where,
+                remedy="Check that the file is complete",
+            ) from error
+
+
+@dataclass(frozen=True, eq=False)
+class BgenDosages(BgenFile):
+    """Dosages of a BGEN file: a `GenotypeSource`."""
+
+    remark: str = ""
+    _raw_value = staticmethod(dosage_of_units)
+
+    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
+        """Decode one variant after the other."""
+        row = np.empty(len(self.samples), dtype=np.uint8)
+        with self.where.open("rb", buffering=0) as file:
+            for target, variant in zip(result, variants.tolist(), strict=True):
+                block = self._block(file.fileno(), variant)
+                self._check(read_dosages(block, self.counts_first, row), variant)
+                target[:] = row[samples]
+
+
+def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
+    """Read the descriptions of the people and variants of a BGEN file.
+
+    Raises
+    ------
+    InputError
+        The file is malformed or of another version, has no sample IDs and no .sample file, or has a
+        variant with more than two alleles.
+    """
+    for file in (path, *([] if files.sample is None else [files.sample])):
+        refuse_special_file(file)
+    counts_first = files.allele_order != REF_FIRST
+    with _open(path) as descriptor:
+        try:
+            header = _read_header(descriptor, path)
+            variants, starts, stops = _scan(descriptor, header, counts_first=counts_first)
+        except (struct.error, ValueError) as error:
+            raise InputError(f"is truncated or malformed: {error}", where=path) from error
+    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any), or leave them out")
+    people = header.samples if files.sample is None else read_sample(files.sample)
+    if people is None or len(people) != header.n_samples:
+        raise InputError(
+            "has no sample IDs" if people is None else "the .sample file has other people",
+            where=path,
+            value=None if people is None else f"{len(people)} people",
+            expected=None if people is None else header.n_samples,
+            remedy="Give its .sample file with --sample",
+        )
+    kind = BgenDosages if files.packing is DOSAGES else BgenFile
+    return kind(
+        path, files.sample, people, variants, starts, stops, header.compression, counts_first
+    )
+
+
+def read_sample(path: Path) -> SampleTable:
+    """Read a .sample file of Oxford, where ID_1 is the FID and ID_2 the IID.
+
+    The refusals are those of `primo_scale.genotypes.tables.read_fam`, and a header without ID_2 or
+    ID.
+    """
+    with open_lines(path) as lines:
+        _, header = next(lines, (1, b""))
+        columns = [_SAMPLE_NAMES.get(name, name) for name in header.decode("latin-1").split()]
+        next(lines, None)  # types of the columns
+        if "IID" not in columns:
+            raise InputError(
+                "has no header of a .sample file",
+                where=path,
+                value=" ".join(columns)[:80],
+                remedy="The first line is: ID_1 ID_2 missing ..., the second 0 0 0 ...",
+            )
+        return read_people_table(lines, path, columns)
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[int]:
+    try:
+        with path.open("rb", buffering=0) as file:
+            yield file.fileno()
+    except FileNotFoundError as error:
+        raise InputError("no such file", where=path, remedy="Check the path") from error
+
+
+def _read_header(descriptor: int, path: Path) -> _Header:
+    """Read the header and the sample IDs, or refuse a file of another format or version."""
+    start = os.pread(descriptor, 24, 0)
+    if len(start) < 24 or start[16:20] not in _MAGICS:
+        raise InputError("is not a BGEN file", where=path)
+    offset, length, n_variants, n_samples = struct.unpack_from("<4I", start)
+    if not len(start) - 4 <= length <= offset < os.fstat(descriptor).st_size:
+        raise ValueError(f"a header of {length} bytes before variants at {offset}")
+    (flags,) = struct.unpack("<I", os.pread(descriptor, 4, length))
+    layout, compression = flags >> 2 & 15, flags & 3
+    if layout != _LAYOUT or compression not in _DECOMPRESS:
+        raise InputError(
+            "is of another version of BGEN",
+            where=path,
+            value=f"layout {layout}, compression {compression}",
+            expected="1.2 or 1.3 (layout 2)",
+            remedy="Convert it: plink2 --bgen FILE ref-first --make-pgen, then give --pfile",
+        )
+    samples = None
+    if flags & _HAS_SAMPLES:
+        content = os.pread(descriptor, offset - length, 4 + length)
+        place, names = 8, []
+        for _ in range(n_samples):
+            name, place = _text(content, place, "<H")
+            names.append(name)
+        ids = string_column(names)
+        none = string_column([NO_FAMILY] * n_samples)
+        samples = SampleTable(none, ids, np.full(n_samples, UNKNOWN_SEX, dtype=np.int8))
+    return _Header(4 + offset, n_variants, n_samples, compression, samples)
+
+
+def _scan(
+    descriptor: int, header: _Header, *, counts_first: bool
+) -> tuple[VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the variants, and where the genotypes of each start and stop in the file."""
+    rows, place, size = [], header.first_variant, os.fstat(descriptor).st_size
+    if not header.n_samples or not 0 < header.n_variants < size:
+        raise ValueError(f"{header.n_variants} variants of {header.n_samples} people")
+    bounds = np.empty((header.n_variants, 2), dtype=np.int64)
+    for number in range(header.n_variants):
+        wanted = _SCANNED_BYTES
+        while True:
+            content = os.pread(descriptor, wanted, place)
+            try:
+                row, length, content_size = _description(content)
+                break
+            except struct.error:
+                if len(content) < wanted:  # the end of the file
+                    raise
+                wanted *= 16
+        bounds[number] = place + length, place + length + content_size
+        rows.append(row)
+        place = int(bounds[number, 1])
+    if size < place:
+        raise struct.error("the last variant is incomplete")
+    names, chromosomes, positions, alleles = zip(*rows, strict=True)
+    ordered = [each if counts_first else each[::-1] for each in alleles]
+    variants = VariantTable(
+        chromosome=string_column(chromosomes),
+        identifier=string_column(names),
+        centimorgan=np.zeros(len(rows)),
+        position=np.asarray(positions, dtype=np.int64),
+        allele1=string_column([",".join(each[:-1]) for each in ordered]),
+        allele2=string_column([each[-1] for each in ordered]),
+    )
+    return variants, bounds[:, 0], bounds[:, 1]
+
+
+def _description(content: bytes) -> tuple[tuple[str, str, int, list[str]], int, int]:
+    """Return the identifier, chromosome, position and alleles of a variant, and two lengths.
+
+    They are the lengths of the description and of the genotypes after it, in bytes. A description
+    that is longer than `content` raises `struct.error`.
+    """
+    _, place = _text(content, 0, "<H")
+    identifier, place = _text(content, place, "<H")
+    chromosome, place = _text(content, place, "<H")
+    position, n_alleles = struct.unpack_from("<IH", content, place)
+    place, alleles = place + 6, []
+    for _ in range(n_alleles):
+        allele, place = _text(content, place, "<I")
+        alleles.append(allele)
+    (length,) = struct.unpack_from("<I", content, place)
+    return (identifier or ".", chromosome, position, alleles), place + 4, length
+
+
+def _text(content: bytes, place: int, length_format: str) -> tuple[str, int]:
+    """Return a text that follows its length, and the place after it."""
+    (length,) = struct.unpack_from(length_format, content, place)
+    start = place + struct.calcsize(length_format)
+    if start + length > len(content):
+        raise struct.error("a text is incomplete")
+    return content[start : start + length].decode(), start + length

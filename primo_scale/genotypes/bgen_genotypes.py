@@ -1,0 +1,158 @@
+"""Genotypes of one variant of a BGEN file, as hard calls or dosages.
+
+Both begin with the expected number of copies of the first allele, rounded to a multiple of 1/16384
+as plink2 does. It is called as with ``plink2 --hard-call-threshold 0.1`` if it is within 0.1 of 0,
+1 or 2, and is missing otherwise; or it is the dosage. Phase is ignored, and one copy of a haploid
+person counts as two.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units, nearest_byte
+from primo_scale.kernels.packed import code_of_copies
+
+_THRESHOLD = UNITS // 10
+
+
+class Block(NamedTuple):
+    """Decompressed genotypes of one variant."""
+
+    ploidy: npt.NDArray[np.uint8]  # with the flag of a missing genotype, shape (n,)
+    phased: bool
+    bits: int  # of one probability
+    probabilities: npt.NDArray[np.uint8]
+
+
+def call_genotypes(block: Block, counts_first: bool, copies: npt.NDArray[np.int8]) -> int:
+    """Write hard calls, and return -1, or the number of a malformed genotype.
+
+    `counts_first` tells whether the first allele is counted, or the second.
+    """
+    return int(_hard_calls(*block, _cuts(block.bits), counts_first, copies))
+
+
+def read_dosages(block: Block, counts_first: bool, dosages: npt.NDArray[np.uint8]) -> int:
+    """Write dosages as bytes, and return -1, or the number of a malformed genotype."""
+    return int(_dosages(*block, counts_first, dosages))
+
+
+def call_of_units(units: int, counts_first: bool) -> int:
+    """Return the two bits of a hard call by its definition, slowly."""
+    copies = (units + UNITS // 2) // UNITS
+    if units < 0 or abs(units - copies * UNITS) > _THRESHOLD:
+        return code_of_copies(-1)
+    return code_of_copies(copies if counts_first else 2 - copies)
+
+
+def dosage_of_units(units: int, counts_first: bool) -> int:
+    """Return the byte of a dosage by its definition, slowly."""
+    return nearest_byte(units if counts_first or units < 0 else 2 * UNITS - units)
+
+
+def units_of_genotype(block: Block, sample: int) -> int:
+    """Return the copies of the first allele in units, or -1 if they are missing, slowly."""
+    ploidy = int(block.ploidy[sample]) & 63
+    if block.ploidy[sample] >> 7 or not ploidy:
+        return -1
+    before = int((block.ploidy[:sample] & 63).sum()) * block.bits
+    first, last = before // 8, (before + ploidy * block.bits + 7) // 8
+    number = int.from_bytes(block.probabilities[first:last].tobytes(), "little") >> before % 8
+    most = (1 << block.bits) - 1
+    one, two = number & most, number >> block.bits & most
+    of_first = 2 * one if ploidy == 1 else one + two if block.phased else 2 * one + two
+    return (2 * of_first * UNITS + most) // (2 * most)
+
+
+def _cuts(bits: int) -> tuple[int, int, int, int]:
+    """Return the last sum of 0 copies, the first and last of 1, and the first of 2.
+
+    The sum is that of `_expected_sum`.
+    """
+    most = (1 << bits) - 1
+
+    def last(units: int) -> int:
+        """Return the largest sum that is rounded to at most this multiple of 1/16384."""
+        return (most * (2 * units + 1) - 1) // (2 * UNITS)
+
+    return (
+        last(_THRESHOLD),
+        last(UNITS - _THRESHOLD - 1) + 1,
+        last(UNITS + _THRESHOLD),
+        last(2 * UNITS - _THRESHOLD - 1) + 1,
+    )
+
+
+@compiled
+def _hard_calls(
+    ploidy: Any, phased: Any, bits: Any, probabilities: Any, cuts: Any, counts_first: Any,
+    copies: Any,
+) -> Any:  # fmt: skip
+    bits, end = np.int64(bits), 8 * probabilities.shape[0]
+    place = np.int64(0)
+    for i in range(ploidy.shape[0]):
+        count = np.int64(ploidy[i] & 63)
+        if count > 2 or place + count * bits > end:
+            return i
+        total = _expected_sum(probabilities, place, bits, count, phased)
+        if total < 0:
+            return i
+        place += count * bits
+        # Without branches, because the processor would predict most of them wrongly.
+        called = np.int8(total >= cuts[1]) + np.int8(total >= cuts[3])
+        known = (total <= cuts[0]) | ((total >= cuts[1]) & (total <= cuts[2])) | (total >= cuts[3])
+        known &= (count > 0) & (ploidy[i] < 128)
+        copies[i] = known * ((called if counts_first else 2 - called) + 1) - 1
+    return -1
+
+
+@compiled
+def _dosages(
+    ploidy: Any, phased: Any, bits: Any, probabilities: Any, counts_first: Any, dosages: Any
+) -> Any:
+    bits, end = np.int64(bits), 8 * probabilities.shape[0]
+    most, place = (np.int64(1) << bits) - np.int64(1), np.int64(0)
+    for i in range(ploidy.shape[0]):
+        count = np.int64(ploidy[i] & 63)
+        if count > 2 or place + count * bits > end:
+            return i
+        total = _expected_sum(probabilities, place, bits, count, phased)
+        if total < 0:
+            return i
+        place += count * bits
+        units = (2 * total * UNITS + most) // (2 * most)
+        units = units if counts_first else 2 * UNITS - units
+        dosages[i] = byte_of_units(units if count > 0 and ploidy[i] < 128 else np.int64(-1))
+    return -1
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased: Any) -> Any:
+    """Return the expected copies times 2^bits - 1, or -1 for impossible probabilities.
+
+    They begin at bit `place`, and one copy counts as two.
+    """
+    most = (np.int64(1) << bits) - np.int64(1)
+    one = _value(probabilities, place, bits, most) if count > 0 else np.int64(0)
+    two = _value(probabilities, place + bits, bits, most) if count > 1 else np.int64(0)
+    if not phased and one + two > most:
+        return np.int64(-1)
+    return one + two if phased and count > 1 else 2 * one + two
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _value(probabilities: Any, place: Any, bits: Any, most: Any) -> Any:
+    """Return the number of `bits` bits that begins at bit `place`."""
+    first = place >> 3
+    if bits == 8:
+        return np.int64(probabilities[first])
+    number = np.int64(0)
+    for k in range(((place & 7) + bits + 7) >> 3):
+        number |= np.int64(probabilities[first + k]) << np.int64(8 * k)
+    return (number >> (place & 7)) & most

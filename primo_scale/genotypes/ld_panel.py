@@ -1,0 +1,206 @@
+"""Public panel of genotypes, matched to the variants of a cohort, for its linkage disequilibrium.
+
+This module reads the panel and the cohort's variant table, which are both public.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.alleles import compare_alleles
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.frequencies import LEAST_MATCHED
+from primo_scale.genotypes.packings import MISSING_DOSAGE, copies_of_hard_calls
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.tables import Index, StringColumn, VariantTable
+from primo_scale.kernels.packed import packed_width
+from primo_scale.storage.files import sha256_of_file, sha256_of_json
+
+FEWEST_PEOPLE = 50
+"""Smallest panel. Of fewer people, the leading components of LD are mostly chance."""
+
+_VARIANTS_AT_A_TIME = 4096
+
+Float32 = npt.NDArray[np.float32]
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class LdPanel:
+    """PLINK 1 fileset of public people, and the row of each variant of a cohort in it.
+
+    Attributes
+    ----------
+    prefix : Path
+        Prefix of the fileset.
+    sha256 : str
+        Digest of its files.
+    rows : ndarray of intp, shape (d,)
+        Row of each variant in the fileset; -1 for a variant that is not in it.
+    swapped : ndarray of bool, shape (d,)
+        Whether the fileset counts the other allele of a variant.
+    chromosome : ndarray of str, shape (d,)
+        Chromosome of each variant of the cohort.
+    """
+
+    prefix: Path
+    sha256: str
+    rows: Index
+    swapped: npt.NDArray[np.bool_]
+    chromosome: StringColumn
+    _source: GenotypeSource
+
+    @property
+    def n_people(self) -> int:
+        """Number of people of the panel."""
+        return len(self._source.samples)
+
+    @property
+    def people(self) -> StringColumn:
+        """IIDs of the panel's people."""
+        return self._source.samples.individual
+
+    @property
+    def n_matched(self) -> int:
+        """Number of variants of the cohort that the panel has."""
+        return int((self.rows >= 0).sum())
+
+    def centred_dosages(self, variants: slice) -> tuple[Index, Float32]:
+        """Return copies of the cohort's A1 minus their mean, of the matched ones of some variants.
+
+        A missing dosage is the mean.
+
+        Returns
+        -------
+        here : ndarray of intp, shape (v,)
+            Positions of the matched variants in `variants`.
+        dosages : ndarray of float32, shape (v, people)
+            Centred dosages.
+        """
+        here = np.flatnonzero(self.rows[variants] >= 0)
+        wanted = self.rows[variants][here]
+        stored, order = np.unique(wanted, return_inverse=True)
+        if not len(stored):
+            return here, np.empty((0, self.n_people), dtype=np.float32)
+        values = centred(read_dosages(self._source, stored))[order]
+        values[self.swapped[variants][here]] *= -1
+        return here, values
+
+    def a1_frequencies(self) -> Float64:
+        """Return the frequency of A1 of every variant in the panel's people, shape (d,).
+
+        It is nan for a variant that the panel does not have, or has no calls of.
+        """
+        found = np.full(len(self.rows), np.nan)
+        matched = np.flatnonzero(self.rows >= 0)
+        stored, order = np.unique(self.rows[matched], return_inverse=True)
+        means = np.full(len(stored), np.nan)
+        for start in range(0, len(stored), _VARIANTS_AT_A_TIME):
+            part = slice(start, start + _VARIANTS_AT_A_TIME)
+            dosages = read_dosages(self._source, stored[part])
+            called = dosages != MISSING_DOSAGE
+            n_called = called.sum(axis=1)
+            sums = np.where(called, dosages, 0).sum(axis=1)
+            means[part] = np.divide(sums, n_called, out=means[part], where=n_called > 0)
+        frequency = means[order] / 2
+        found[matched] = np.where(self.swapped[matched], 1 - frequency, frequency)
+        return found
+
+
+def fixation_index(panel: Float64, n_people: int, other: Float64) -> float:
+    """Return F_ST between the population of a panel and one of known frequencies.
+
+    Hudson's estimator, the ratio of sums, in which the sampling of the panel's people is corrected
+    for. Variants without a frequency, nan, do not count.
+
+    Parameters
+    ----------
+    panel : ndarray of float64, shape (d,)
+        Frequencies in the panel.
+    n_people : int
+        Number of its people.
+    other : ndarray of float64, shape (d,)
+        Frequencies of the same alleles in the other population.
+    """
+    known = ~np.isnan(panel + other)
+    p, q = panel[known], other[known]
+    between = p * (1 - q) + q * (1 - p)
+    within = (p - q) ** 2 - p * (1 - p) / (2 * n_people - 1)
+    total = float(between.sum())
+    return float(within.sum()) / total if total else 0.0
+
+
+def open_ld_panel(prefix: Path, variants: VariantTable) -> LdPanel:
+    """Match a public fileset to the variants of a cohort, by position and alleles.
+
+    Alleles match in either order and, other than A/T and C/G, on either strand. If the panel has
+    several variants of one position and the same alleles, the first counts.
+
+    Raises
+    ------
+    InputError
+        The fileset is malformed, has fewer than `FEWEST_PEOPLE` people, or matches less than
+        `LEAST_MATCHED` of the variants.
+    """
+    source = open_source(SourceFiles((prefix,)))
+    if len(source.samples) < FEWEST_PEOPLE:
+        raise InputError(
+            "the panel has too few people to tell linkage disequilibrium from chance",
+            where=prefix,
+            value=len(source.samples),
+            limit=f"at least {FEWEST_PEOPLE}",
+        )
+    rows, swapped = _match(source.variants, variants)
+    digest = sha256_of_json([sha256_of_file(path) for path in source.files()])
+    found = LdPanel(prefix, digest, rows, swapped, variants.chromosome, source)
+    if found.n_matched < LEAST_MATCHED * len(variants):
+        raise InputError(
+            f"has {found.n_matched} of {len(variants)} variants at the same position with the same "
+            "alleles",
+            where=prefix,
+            limit=f"at least {LEAST_MATCHED:.0%} of the variants",
+            remedy="Check that the panel and the genotypes are of one genome build",
+        )
+    return found
+
+
+def read_dosages(source: GenotypeSource, variants: Index) -> npt.NDArray[np.int8]:
+    """Return copies of A1 of everybody at increasing positions, -1 where missing, (v, people)."""
+    n_people = len(source.samples)
+    packed = np.empty((len(variants), packed_width(n_people)), dtype=np.uint8)
+    source.read_into(packed, variants, np.arange(n_people))
+    return copies_of_hard_calls(packed, n_people)
+
+
+def centred(dosages: npt.NDArray[np.int8]) -> Float32:
+    """Return dosages minus the mean of each variant; a missing one becomes 0."""
+    called = dosages != MISSING_DOSAGE
+    values = np.where(called, dosages, 0).astype(np.float32)
+    values -= (values.sum(axis=1) / np.maximum(called.sum(axis=1), 1))[:, None]
+    values[~called] = 0
+    return values
+
+
+def _match(panel: VariantTable, variants: VariantTable) -> tuple[Index, npt.NDArray[np.bool_]]:
+    """Return the row of each variant in the panel, or -1, and whether its alleles are swapped."""
+    at: dict[tuple[str, int], list[int]] = defaultdict(list)
+    places = zip(canonical_chromosomes(panel), panel.position.tolist(), strict=True)
+    for row, place in enumerate(places):
+        at[place].append(row)
+    rows = np.full(len(variants), -1, dtype=np.intp)
+    swapped = np.zeros(len(variants), dtype=np.bool_)
+    places = zip(canonical_chromosomes(variants), variants.position.tolist(), strict=True)
+    for index, place in enumerate(places):
+        wanted = variants.allele1[index], variants.allele2[index]
+        for row in at.get(place, ()):
+            found = compare_alleles((panel.allele1[row], panel.allele2[row]), wanted)
+            if found is not None:
+                rows[index], swapped[index] = row, found[0]
+                break
+    return rows, swapped

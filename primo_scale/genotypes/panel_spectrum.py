@@ -1,0 +1,138 @@
+"""Principal components of the linkage disequilibrium of a public panel, in every LD block.
+
+In a block of v coded variants, the panel's covariance matrix has eigenvectors, the components, and
+eigenvalues. Those of few people are too large where they are largest, because the vectors follow
+chance. The variance of each component is therefore measured by cross-validation: in people from
+whom the vectors were not computed (docs/maths/ld-components.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.genotypes.ld_panel import LdPanel
+from primo_scale.genotypes.tables import Index
+from primo_scale.interruption import check
+from primo_scale.machine import usable_cpus
+
+_FOLDS = 5
+
+Float64 = npt.NDArray[np.float64]
+_Result = TypeVar("_Result")
+
+
+def variances_outside(
+    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+) -> Iterator[tuple[Float64, Float64]]:
+    """Yield the variances of the components of every LD block, in people outside the panel.
+
+    Parameters
+    ----------
+    panel
+        Public panel, matched to the variants.
+    coding
+        Public coding of the variants.
+    boundaries
+        Boundaries of the LD blocks: 0, ..., d.
+
+    Yields
+    ------
+    variances : ndarray of float64, shape (k,)
+        Variances in squared lattice units, in the order of `components`.
+    remainder : ndarray of float64, shape (v - k,)
+        Variances of the directions that no component covers, all equal.
+    """
+    measure = partial(_measured, panel, coding)
+    yield from _side_by_side(measure, _slices(boundaries))
+
+
+def components(
+    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+) -> Iterator[Float64]:
+    """Yield the components of every LD block, orthonormal rows of shape (k, v).
+
+    The leading eigenvectors of the covariance of the variants that the panel has come first, then
+    one unit vector for each of the others. Parameters as in `variances_outside`.
+    """
+    yield from _side_by_side(partial(_vectors, panel, coding), _slices(boundaries))
+
+
+def _slices(boundaries: tuple[int, ...]) -> list[slice]:
+    return [slice(start, stop) for start, stop in pairwise(boundaries)]
+
+
+def _side_by_side(of_block: Callable[[slice], _Result], blocks: list[slice]) -> Iterator[_Result]:
+    """Yield the result of every block, computed on one thread each."""
+    threads = usable_cpus()
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
+        for start in range(0, len(blocks), 4 * threads):  # bounds the memory of finished blocks
+            check()
+            yield from pool.map(of_block, blocks[start : start + 4 * threads])
+
+
+def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Index, Float64]:
+    """Return the positions and the centred codes of the variants that vary in the panel."""
+    here, dosages = panel.centred_dosages(variants)
+    varying = dosages.any(axis=1)
+    here, dosages = here[varying], dosages[varying]
+    return here, np.asarray(dosages * coding.multiplier[variants][here, None], dtype=np.float64)
+
+
+def _measured(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Float64, Float64]:
+    here, coded = _coded(panel, coding, variants)
+    size = variants.stop - variants.start
+    absent = np.setdiff1d(np.arange(size), here)
+    measured = _cross_validated(coded, min(coded.shape))
+    total = float((coded**2).sum() / coded.shape[1])
+    missed = size - len(measured) - len(absent)
+    left = max(total - measured.sum(), 0.0) / max(missed, 1)
+    variances = np.concatenate([measured, coding.variances[variants][absent]])
+    return variances, np.full(missed, left)
+
+
+def _vectors(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> Float64:
+    here, coded = _coded(panel, coding, variants)
+    size = variants.stop - variants.start
+    absent = np.setdiff1d(np.arange(size), here)
+    found = _eigenvectors(coded)
+    vectors = np.zeros((len(found) + len(absent), size))
+    vectors[: len(found), here] = found
+    vectors[np.arange(len(found), len(vectors)), absent] = 1.0
+    return vectors
+
+
+def _cross_validated(coded: Float64, n_components: int) -> Float64:
+    """Return the variances of the leading components in people who did not define them."""
+    sums, people = np.zeros(n_components), coded.shape[1]
+    for fold in range(_FOLDS):
+        others = np.arange(people) % _FOLDS == fold
+        projected = _eigenvectors(coded[:, ~others]) @ coded[:, others]
+        squares = (projected**2).sum(axis=1)
+        sums[: len(squares)] += squares[:n_components]
+    return np.asarray(sums / people)
+
+
+def _eigenvectors(coded: Float64) -> Float64:
+    """Return the eigenvectors of ``coded coded'`` as rows, by descending eigenvalue.
+
+    There are as many as the smaller side of `coded`. Those that the people do not span are zero.
+    """
+    v, people = coded.shape
+    if not v:
+        return np.empty((0, 0))
+    values, vectors = np.linalg.eigh(coded @ coded.T if v <= people else coded.T @ coded)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    if v <= people:
+        return np.asarray(vectors.T)
+    spanned = values > people * np.finfo(np.float64).eps * max(values[0], 0.0)
+    scales = np.where(spanned, np.where(spanned, values, 1.0) ** -0.5, 0.0)
+    return np.asarray((coded @ (vectors * scales)).T)

@@ -1,0 +1,194 @@
+"""PLINK 2 filesets (.pgen, .pvar or .pvar.zst, .psam), whose genotypes Pgenlib reads.
+
+Phase is ignored. Hard calls and dosages are those that plink2 stored; a person without a dosage has
+that of the hard call. The ALT allele is counted, as in ``plink2 --make-bed``.
+"""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES
+from primo_scale.genotypes.filesets import fileset_path
+from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.plink2_tables import read_psam, read_pvar
+from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.tables import (
+    Index,
+    SampleTable,
+    VariantTable,
+    refuse_multiallelic,
+)
+from primo_scale.kernels.dosage_bytes import (
+    UNITS,
+    DosageBytes,
+    bytes_of_copies,
+    nearest_byte,
+)
+from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
+from primo_scale.storage.files import refuse_special_file
+
+# The header's last byte says whether the types of variants have room for phase and dosages.
+_HEADER_BYTES, _COMPRESSED, _FIRST_WIDE_TYPES = 12, b"\x10", 4
+
+if TYPE_CHECKING:
+    from pgenlib import PgenReader
+
+
+@dataclass(frozen=True)
+class PgenFileset:
+    """Hard calls of a PLINK 2 fileset: a `GenotypeSource`."""
+
+    where: Path  # .pgen file
+    variant_table: Path  # .pvar or .pvar.zst file
+    sample_table: Path  # .psam file
+    samples: SampleTable
+    variants: VariantTable
+    odd_positions: int
+    variant_major: bool = True
+    # A reader belongs to one thread at a time, and opening one reads the header of the .pgen file.
+    _idle: queue.SimpleQueue[PgenReader] = field(default_factory=queue.SimpleQueue)
+
+    @property
+    def remark(self) -> str:
+        """Line about dosages, if the types of the records leave room for them."""
+        with self.where.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+        if header[2:3] != _COMPRESSED or header[-1] & 15 < _FIRST_WIDE_TYPES:
+            return ""
+        return (
+            "phase and dosages are not used: the hard calls are those stored in the .pgen file "
+            "(--dosages reads dosages)"
+        )
+
+    def files(self) -> list[Path]:
+        """Return the files, including the index that some .pgen files have."""
+        index = self.where.with_name(self.where.name + ".pgi")
+        indices = [index] if index.exists() else []
+        return [self.where, *indices, self.variant_table, self.sample_table]
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield the .pgen file and its estimated bytes: records differ in length."""
+        yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
+
+    def read_ahead(self, variants: Index) -> None:
+        """Do nothing: compressed records are read fast enough."""
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """Read hard calls in slabs of at most `RAW_SLAB_BYTES`, as one byte for each genotype."""
+        rows = max(1, RAW_SLAB_BYTES // len(samples))
+        copies = np.empty((min(rows, len(variants)), len(samples)), dtype=np.int8)
+        with self._reader(samples) as reader:
+            for start in range(0, len(variants), rows):
+                part = variants[start : start + rows].astype(np.uint32)
+                reader.read_list(part, copies)
+                pack_copies(copies[: len(part)], result[start : start + rows])
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read the two alleles of each genotype, and count those that are ALT."""
+        alleles = np.empty(2 * len(samples), dtype=np.int32)
+        with self._reader(samples) as reader:
+            reader.read_alleles(variant, alleles)
+        return [code_of_copies(max(-1, sum(pair))) for pair in alleles.reshape(-1, 2).tolist()]
+
+    @contextmanager
+    def _reader(self, samples: Index) -> Iterator[PgenReader]:
+        """Lend a reader of these people to the calling thread."""
+        everybody = len(samples) == len(self.samples)
+        try:
+            try:
+                reader = self._idle.get_nowait()
+            except queue.Empty:
+                reader = _open_reader(self.where, len(self.samples), len(self.variants))
+            reader.change_sample_subset(None if everybody else samples.astype(np.uint32))
+            yield reader
+        except RuntimeError as error:
+            raise _malformed(self.where, error) from error
+        self._idle.put(reader)
+
+
+class PgenDosages(PgenFileset):
+    """Dosages of a PLINK 2 fileset: a `GenotypeSource`."""
+
+    @property
+    def remark(self) -> str:
+        """Empty: no dosage is left out."""
+        return ""
+
+    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
+        """Read dosages in slabs of at most `RAW_SLAB_BYTES`, as four bytes for each."""
+        rows = max(1, RAW_SLAB_BYTES // (4 * len(samples)))
+        copies = np.empty((min(rows, len(variants)), len(samples)), dtype=np.float32)
+        with self._reader(samples) as reader:
+            for start in range(0, len(variants), rows):
+                part = variants[start : start + rows].astype(np.uint32)
+                reader.read_dosages_list(part, copies)
+                if not bytes_of_copies(copies[: len(part)], result[start : start + rows]):
+                    raise InputError("has a dosage that is not between 0 and 2", where=self.where)
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read the dosages of one variant, and round them by the definition."""
+        copies = np.empty(len(samples), dtype=np.float32)
+        with self._reader(samples) as reader:
+            reader.read_dosages(variant, copies)
+        return [nearest_byte(round(copy * UNITS)) for copy in copies.tolist()]
+
+
+def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
+    """Read the tables of a fileset and check the .pgen file against them.
+
+    Raises
+    ------
+    InputError
+        A file is missing or malformed, or a variant has more than two alleles.
+    UsageError
+        Pgenlib is not installed.
+    """
+    pgen, pvar, psam = (fileset_path(prefix, kind) for kind in (".pgen", ".pvar", ".psam"))
+    if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():
+        pvar = fileset_path(prefix, ".pvar.zst")
+    for path in (pgen, pvar, psam):
+        refuse_special_file(path)
+    table, people = read_pvar(pvar), read_psam(psam)
+    refuse_multiallelic(
+        table.variants,
+        pvar,
+        f"Keep the others with plink2 --pfile {prefix} --max-alleles 2 --make-pgen --out "
+        f"{prefix}.biallelic, or split them before plink2 reads them (bcftools norm -m -any)",
+    )
+    kind = PgenDosages if files.packing is DOSAGES else PgenFileset
+    fileset = kind(pgen, pvar, psam, people, table.variants, table.odd_positions)
+    with fileset._reader(np.arange(len(people))):
+        return fileset
+
+
+def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
+    try:
+        from pgenlib import PgenReader
+    except ImportError as error:
+        raise UsageError(
+            "Pgenlib is not installed, and .pgen files need it",
+            where="--pfile",
+            remedy="pip install 'primo-scale[pgen]', or convert with plink2 --make-bed",
+        ) from error
+    if not path.exists():
+        raise InputError("no such file", where=path, remedy="Check the prefix")
+    return PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)
+
+
+def _malformed(path: Path, error: RuntimeError) -> InputError:
+    words = error.args[0] if error.args else ""
+    text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
+    return InputError(
+        f"Pgenlib cannot read it: {' '.join(text.split())}",
+        where=path,
+        remedy="Check that .pgen, .pvar and .psam belong together (plink2 --validate)",
+    )

@@ -1,0 +1,286 @@
+"""VCF-Zarr stores (https://github.com/sgkit-dev/vcf-zarr-spec), as bio2zarr writes them.
+
+The ALT allele is counted. Phase is ignored, one copy of a haploid person counts as two, as plink2
+imports it, and a genotype with one missing allele is missing (``--vcf-half-call missing``). Dosages
+are those of the field DS, or else the means of GP; a person whose field is missing has the dosage
+of the called genotype.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.tables import (
+    NO_FAMILY,
+    UNKNOWN_SEX,
+    Index,
+    SampleTable,
+    StringColumn,
+    VariantTable,
+    refuse_multiallelic,
+    string_column,
+)
+from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, byte_of_units, nearest_byte
+from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
+from primo_scale.storage.foreign_groups import foreign_errors_explained, open_foreign_arrays
+from primo_scale.storage.groups import Array
+
+_GENOTYPES = "call_genotype"
+_REQUIRED = (
+    _GENOTYPES, "contig_id", "sample_id", "variant_allele", "variant_contig", "variant_position",
+)  # fmt: skip
+_USED = (*_REQUIRED, "variant_id")
+_DOSAGES, _PROBABILITIES = "call_DS", "call_GP"
+_UNUSED_DOSAGES = "dosages are not used: hard calls are those of GT (--dosages reads dosages)"
+_MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
+_MOST_PLOIDY = 2
+
+
+@dataclass(frozen=True, eq=False)
+class VcfZarr:
+    """Hard calls of a VCF-Zarr store: a `GenotypeSource`."""
+
+    where: Path
+    genotypes: Array  # shape (v, n, ploidy)
+    samples: SampleTable
+    variants: VariantTable
+    dosages: Array | None = None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
+    odd_positions: int = 0
+    remark: str = ""
+    variant_major: bool = False  # the chunks of bio2zarr have 1,000 variants of 10,000 people
+
+    def files(self) -> list[Path]:
+        """Return the metadata and all chunks of the arrays that are read."""
+        top = [path for path in self.where.iterdir() if path.is_file()]
+        used = _USED if self.dosages is None else (*_USED, self.dosages.basename)
+        chunks = (path for name in used for path in (self.where / name).rglob("*"))
+        return sorted([*top, *(path for path in chunks if path.is_file())])
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield nothing: the chunks are not in the order of the variants."""
+        yield from ()
+
+    def read_ahead(self, variants: Index) -> None:
+        """Do nothing: compressed chunks are read fast enough."""
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """Read one chunk of the store after the other."""
+        copies = np.empty((len(variants), len(samples)), dtype=np.int8)
+        for part, v, s in self._parts(variants, samples):
+            self._copies_into(copies[part], v, s)
+        pack_copies(copies, result)
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read the alleles of each genotype, and count those that are ALT."""
+        with foreign_errors_explained(self.where):
+            called = np.asarray(self.genotypes[variant, samples[0] : samples[-1] + 1])
+        return [_raw_value(pair) for pair in called[samples - samples[0]].tolist()]
+
+    def _parts(
+        self, variants: Index, samples: Index
+    ) -> Iterator[tuple[tuple[slice, slice], Index, Index]]:
+        """Yield the place in the result, the variants and the people of each chunk."""
+        for rows in _runs(variants, self.genotypes.chunks[0]):
+            for columns in _runs(samples, self.genotypes.chunks[1]):
+                yield (rows, columns), variants[rows], samples[columns]
+
+    def _copies_into(self, copies: npt.NDArray[np.int8], v: Index, s: Index) -> npt.NDArray[Any]:
+        """Write the called copies of people, and return the alleles of the box around them."""
+        with foreign_errors_explained(self.where):
+            alleles = np.asarray(self.genotypes[v[0] : v[-1] + 1, s[0] : s[-1] + 1])
+        if not _count_copies(alleles, v - v[0], s - s[0], copies):
+            raise InputError("a genotype has an allele that its variant lacks", where=self.where)
+        return alleles
+
+
+@dataclass(frozen=True, eq=False)
+class VcfZarrDosages(VcfZarr):
+    """Dosages of a VCF-Zarr store: a `GenotypeSource`."""
+
+    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
+        """Read one chunk of the store after the other."""
+        for part, v, s in self._parts(variants, samples):
+            called = np.empty((len(v), len(s)), dtype=np.int8)
+            alleles = self._copies_into(called, v, s)
+            fields = self._fields(slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1))
+            if not _read_dosages(fields, alleles, v - v[0], s - s[0], called, result[part]):
+                raise InputError("a dosage is not between 0 and 2", where=self.where)
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Round the dosages of one variant by the definition."""
+        box = slice(samples[0], samples[-1] + 1)
+        with foreign_errors_explained(self.where):
+            alleles = np.asarray(self.genotypes[variant, box])[samples - samples[0]]
+        fields = self._fields(slice(variant, variant + 1), box)[0][samples - samples[0]]
+        pairs = zip(alleles.tolist(), fields.tolist(), strict=True)
+        return [nearest_byte(_units(called, numbers)) for called, numbers in pairs]
+
+    def _fields(self, variants: slice, samples: slice) -> npt.NDArray[np.floating]:
+        """Read DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
+        if self.dosages is None:
+            raise ValueError("the store was opened without dosages")
+        with foreign_errors_explained(self.where):
+            found = np.asarray(self.dosages[variants, samples])
+        return found.reshape(*found.shape[:2], -1)
+
+
+def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
+    """Read the tables of a VCF-Zarr store.
+
+    Raises
+    ------
+    InputError
+        The store is missing, lacks an array, or has variants with more than two alleles or people
+        of higher ploidy; or it has no dosages, which are to be read.
+    """
+    arrays = open_foreign_arrays(path)
+    absent = [name for name in _REQUIRED if name not in arrays]
+    if absent:
+        raise InputError(
+            f"is no VCF-Zarr store: it lacks {', '.join(absent)}",
+            where=path,
+            remedy="Write it with bio2zarr (vcf2zarr convert)",
+        )
+    genotypes = arrays[_GENOTYPES]
+    if genotypes.ndim != 3 or genotypes.shape[2] > _MOST_PLOIDY:
+        raise InputError(
+            "call_genotype has a wrong shape",
+            where=path,
+            value=genotypes.shape,
+            expected="(variants, people, ploidy 1 or 2)",
+        )
+    variants = _variants(arrays, path)
+    refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
+    names = _texts(arrays["sample_id"], path)
+    people = SampleTable(
+        string_column([NO_FAMILY] * len(names)),
+        names,
+        np.full(len(names), UNKNOWN_SEX, dtype=np.int8),
+    )
+    if files.packing is DOSAGES:
+        dosages = _dosages(arrays, path)
+        return VcfZarrDosages(path, genotypes, people, variants, dosages)
+    unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
+    return VcfZarr(path, genotypes, people, variants, remark=_UNUSED_DOSAGES if unused else "")
+
+
+def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
+    """Return the array of the dosages or, without one, that of the probabilities."""
+    name = _DOSAGES if _DOSAGES in arrays else _PROBABILITIES
+    if name not in arrays:
+        raise InputError(
+            f"has no dosages: it lacks {_DOSAGES} and {_PROBABILITIES}",
+            where=path,
+            remedy="Leave --dosages out",
+        )
+    n_variants, n_people, ploidy = arrays[_GENOTYPES].shape
+    allowed = ((), (1,)) if name == _DOSAGES else ((ploidy + 1,),)
+    if arrays[name].shape not in [(n_variants, n_people, *last) for last in allowed]:
+        raise InputError(f"{name} has a wrong shape", where=path, value=arrays[name].shape)
+    return arrays[name]
+
+
+def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
+    position = _values(arrays["variant_position"], path).astype(np.int64)
+    alleles = _values(arrays["variant_allele"], path).astype(object)
+    alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
+    contigs = _texts(arrays["contig_id"], path)
+    unnamed = string_column(["."] * len(position))
+    return VariantTable(
+        chromosome=contigs[_values(arrays["variant_contig"], path).astype(np.intp)],
+        identifier=_texts(arrays["variant_id"], path) if "variant_id" in arrays else unnamed,
+        centimorgan=np.zeros(len(position)),
+        position=position,
+        allele1=string_column(alternates),
+        allele2=alleles[:, 0],
+    )
+
+
+def _values(array: Array, path: Path) -> npt.NDArray[Any]:
+    with foreign_errors_explained(path):
+        return np.asarray(array[:])
+
+
+def _texts(array: Array, path: Path) -> StringColumn:
+    return _values(array, path).astype(object)
+
+
+def _runs(index: Index, size: int) -> Iterator[slice]:
+    """Yield the runs of an increasing index that lie in one chunk of `size`."""
+    breaks = np.flatnonzero(np.diff(index // size)) + 1
+    bounds = [0, *breaks.tolist(), len(index)]
+    yield from (slice(a, b) for a, b in pairwise(bounds))
+
+
+def _raw_value(called: list[int]) -> int:
+    alleles = [allele for allele in called if allele != _NO_ALLELE]
+    if not alleles or _MISSING in alleles:
+        return code_of_copies(-1)
+    return code_of_copies(sum(alleles) * _MOST_PLOIDY // len(alleles))
+
+
+def _units(called: list[int], numbers: list[float]) -> int:
+    """Return the dosage of a genotype in units, from DS or GP or else the alleles, or -1."""
+    alleles = [allele for allele in called if allele != _NO_ALLELE]
+    if len(numbers) > 1:
+        numbers = numbers[: len(alleles) + 1]
+        numbers = [sum(i * p for i, p in enumerate(numbers)) / (sum(numbers) or math.nan)]
+    copies = sum(alleles) if math.isnan(numbers[0]) else numbers[0]
+    if math.isnan(numbers[0]) and _MISSING in alleles:
+        return -1
+    return math.floor(copies * _MOST_PLOIDY / len(alleles) * UNITS + 0.5)
+
+
+@compiled
+def _read_dosages(
+    fields: Any, alleles: Any, rows: Any, columns: Any, called: Any, result: Any
+) -> Any:
+    """Write dosages of rows and columns of (v, n, numbers) as bytes; False: one is impossible."""
+    last_allele = alleles.shape[2] - 1
+    for i in range(len(rows)):
+        for j in range(len(columns)):
+            numbers = fields[rows[i], columns[j]]
+            haploid = last_allele == 0 or alleles[rows[i], columns[j], last_allele] == _NO_ALLELE
+            copies: Any = np.float64(numbers[0])
+            if len(numbers) > 1:
+                two = np.float64(0) if haploid else np.float64(numbers[2])
+                total = copies + np.float64(numbers[1]) + two
+                copies = (np.float64(numbers[1]) + 2 * two) / total if total > 0 else np.nan
+            copies = 2 * copies if haploid else copies
+            if np.isnan(copies):
+                copies = np.float64(called[i, j])
+            elif not 0 <= copies <= 3:  # int64 has no infinity
+                return False
+            units = np.int64(copies * UNITS + 0.5) if copies >= 0 else np.int64(-1)
+            if units > 2 * UNITS:
+                return False
+            result[i, j] = byte_of_units(units)
+    return True
+
+
+@compiled
+def _count_copies(alleles: Any, rows: Any, columns: Any, copies: Any) -> Any:
+    """Count allele 1 in rows and columns of (v, n, ploidy), -1 where missing; False: allele 2."""
+    last_allele = alleles.shape[2] - 1
+    for i in range(len(rows)):
+        for j in range(len(columns)):
+            first = alleles[rows[i], columns[j], 0]
+            last = alleles[rows[i], columns[j], last_allele]
+            if first > 1 or last > 1:
+                return False
+            if last == _NO_ALLELE:
+                last = first
+            copies[i, j] = first + last if first >= 0 and last >= 0 else -1
+    return True

@@ -1,0 +1,116 @@
+"""Gibbs sampler of effects of which many are zero, for coordinates of LD blocks.
+
+In every block the coordinates are ``h = M beta + noise`` with independent noise of precisions p.
+Effects beta are 0 with probability ``1 - pi``, otherwise normal with variance t. A sweep draws
+every effect once, given all others (docs/maths/genetic-factors.md, Theorem 3).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.kernels.compiling import compiled
+
+Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
+
+
+class EffectMaps(NamedTuple):
+    """Matrices M of all blocks, transposed, one after the other."""
+
+    entries: npt.NDArray[np.float32]  # rows of variants, each of its block's coordinates
+    starts: Int64  # position of every block's first entry, shape (blocks,)
+    variants: Int64  # boundaries of the blocks among the variants, shape (blocks + 1,)
+    coordinates: Int64  # boundaries of the blocks among the coordinates, shape (blocks + 1,)
+
+
+class Chain(NamedTuple):
+    """State of a sampler, which `sweep` changes."""
+
+    residual: Float64  # precisions times ``h - M beta``, shape (coordinates,)
+    effects: Float64  # effects beta, shape (variants,)
+    means: Float64  # sum of the conditional means of the effects over sweeps, shape (variants,)
+
+
+_compiled = partial(compiled, reorders=True)
+
+
+@_compiled
+def information(maps: EffectMaps, precisions: Float64) -> Float64:
+    """Return the diagonal of ``M' diag(p) M`` of all blocks, shape (variants,)."""
+    squares = np.zeros(maps.variants[-1])
+    for block in range(len(maps.starts)):
+        first, width = (
+            maps.coordinates[block],
+            maps.coordinates[block + 1] - maps.coordinates[block],
+        )
+        for variant in range(maps.variants[block], maps.variants[block + 1]):
+            row = maps.starts[block] + (variant - maps.variants[block]) * width
+            total = 0.0
+            for j in range(width):
+                total += maps.entries[row + j] ** 2 * precisions[first + j]
+            squares[variant] = total
+    return squares
+
+
+@_compiled
+def sweep(
+    maps: EffectMaps,
+    precisions: Float64,
+    informations: Float64,
+    chain: Chain,
+    draws: Float64,
+    prior: tuple[float, float],
+) -> tuple[int, float]:
+    """Draw every effect once, and return the number of effects and the sum of their squares.
+
+    Parameters
+    ----------
+    maps, precisions
+        Matrices M, and precisions p of the noise, shape (coordinates,).
+    informations
+        Result of `information`.
+    chain
+        State, which is changed.
+    draws
+        Uniform numbers in the first row, and standard normal ones in the second; shape
+        (2, variants).
+    prior
+        Probability pi and variance t of an effect.
+    """
+    probability, variance = prior
+    log_odds = np.log(probability / (1 - probability))
+    count, squares = 0, 0.0
+    for block in range(len(maps.starts)):
+        first, width = (
+            maps.coordinates[block],
+            maps.coordinates[block + 1] - maps.coordinates[block],
+        )
+        for variant in range(maps.variants[block], maps.variants[block + 1]):
+            row = maps.starts[block] + (variant - maps.variants[block]) * width
+            before, known = chain.effects[variant], informations[variant]
+            product = known * before
+            for j in range(width):
+                product += maps.entries[row + j] * chain.residual[first + j]
+            precision = known + 1 / variance
+            mean = product / precision
+            odds = log_odds - 0.5 * np.log(variance * precision) + 0.5 * product * mean
+            share = 1 / (1 + np.exp(-odds))
+            chain.means[variant] += share * mean
+            after = 0.0
+            if draws[0, variant] < share:
+                after = mean + draws[1, variant] / np.sqrt(precision)
+                count += 1
+                squares += after * after
+            change = before - after
+            if change != 0:
+                chain.effects[variant] = after
+                for j in range(width):
+                    chain.residual[first + j] += (
+                        change * maps.entries[row + j] * precisions[first + j]
+                    )
+    return count, squares

@@ -1,0 +1,382 @@
+"""Weights from statistics of LD components, for known noise.
+
+The columns of X are components ``x~ = T x`` of the codes x of each LD block. An effect of variance
+t on every code is, on component i, an effect of variance ``L_i = t / ||T_i||^2``, because the rows
+of T are orthogonal. For residual variance v and noise of variance s^2 in X'Y, the posterior mean
+is ::
+
+    W = L S (S L S + v S + s^2 I)^-1 G,    weights of the codes T'W
+
+S is the noisy X'X blended with what a panel expects, entry by entry, by their precisions:
+components are uncorrelated in the panel's population, with known variances. The eigenvalues of S
+are then raised as in `primo_scale.methods.shrinkage.KnownNoise`, but not for what public scores
+predict. Scores with the effects b on codes have the effects ``T_i b / ||T_i||^2`` on components;
+what they explain outside of the components stays in the weights. Source:
+docs/maths/ld-components.md, Theorem 3.
+
+An estimator that fits the effects first passes over all blocks to estimate the variances t, genetic
+factors that take the place of the phenotypes, and effects of zero (docs/maths/genetic-factors.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, fit_effects
+from primo_scale.methods.map_blocks import map_blocks
+from primo_scale.methods.point_normal import sample_effects
+from primo_scale.methods.public_scores import (
+    FittedScores,
+    PublicScores,
+    ScoreSums,
+    fit_scores,
+    kept_share,
+)
+from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, noise_norm
+
+# Smallest eigenvalue of the phenotypes' covariance, of which noise would leave negative ones.
+_LEAST_EIGENVALUE = 0.1
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class PanelComponents:
+    """LD components that the statistics were summed over, and what their panel expects of them.
+
+    Attributes
+    ----------
+    map_of : callable
+        Function from the number of an LD block to its real map T, shape (m_b, d_b).
+    variances : ndarray of float64, shape (m,)
+        Expected square of each component, in squared lattice units.
+    squared_norms : ndarray of float64, shape (m,)
+        Squared norm of each row of T.
+    n_panel : int
+        Number of people of the panel.
+    n_samples : float
+        Number of people of the cohort, noisy where it is private.
+    boundaries : tuple of int
+        Boundaries of the LD blocks among the variants: 0, ..., d.
+    """
+
+    map_of: Callable[[int], Float64]
+    variances: Float64
+    squared_norms: Float64
+    n_panel: int
+    n_samples: float
+    boundaries: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ComponentSolution:
+    """Weights of the codes, and what they were computed with."""
+
+    weights: Float64  # of the codes, shape (d, l)
+    explained: Float64  # what the weights of the components explain of C'Y, shape (f, l)
+    scores: FittedScores | None  # slopes of the public scores that are the prior mean
+    prior: EffectPrior  # variances that were used, of phenotypes or of genetic factors
+    n_factors: float  # effective number of genetic factors; 0 without factors
+    n_sampled: int  # number of phenotypes or factors with point-normal effects
+
+
+@dataclass(frozen=True, eq=False)
+class Blend:
+    """Posterior mean of X'X of one LD block, given the noisy one and a panel."""
+
+    gram: Float64  # shape (m, m)
+    kept: Float64  # weights of the noisy entries, whose noise has this share left, shape (m, m)
+    expected: Float64  # expected diagonal, shape (m,)
+    sigma: float  # standard deviation of the noise on the diagonal of the noisy X'X
+
+    def variance_of(self, effects: Float64) -> Float64:
+        """Return the variance of ``b'S b`` for each column b, shape (k,)."""
+        squares = effects**2
+        return np.asarray(self.sigma**2 * (squares * (self.kept @ squares)).sum(axis=0))
+
+    def mean_variance_of(self, effects: Float64) -> Float64:
+        """Return the mean variance of the entries of ``S b`` for each column b, shape (k,)."""
+        squares = effects**2
+        shares = self.kept @ squares + self.kept.diagonal()[:, None] * squares
+        return np.asarray(self.sigma**2 / 2 * shares.mean(axis=0))
+
+    def raised(self) -> Float64:
+        """Return X'X with its eigenvalues raised to the floor, shape (m, m)."""
+        noise = noise_norm(self.sigma, len(self.gram)) * float(self.kept.mean())
+        values, vectors = np.linalg.eigh(self.gram)
+        return np.asarray((vectors * np.maximum(values, FLOOR_SHARE * noise)) @ vectors.T)
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """One LD block of m components and d_b codes, and the prior mean of its effects."""
+
+    real: Float64  # map T, shape (m, d_b)
+    squared_norms: Float64  # of the rows of T, shape (m,)
+    blend: Blend  # X'X
+    gram: Float64  # the same with eigenvalues above the floor, shape (m, m)
+    target: Float64  # adjusted X'Y, without what the prior mean explains, shape (m, l)
+    target_sigma: Float64  # standard deviation of its noise, shape (l,)
+    fixed_cross: Float64  # denoised X'C, shape (m, f)
+    mean: Float64  # prior mean of the effects of components, shape (m, l)
+    outside: Float64  # prior mean of the effects of codes, shape (d_b, l)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Covariance of the effects, their variances in lattice units, and sampled effects."""
+
+    effects: EffectCovariance
+    prior: EffectPrior  # of each factor
+    # Point-normal effects of the codes by the number of the factor, each of shape (d,).
+    sampled: dict[int, Float64]
+
+
+def solve_components(
+    adjustment: Adjustment,
+    prior: EffectPrior,
+    panel: PanelComponents,
+    public: PublicScores | None,
+    estimator: Estimator,
+) -> ComponentSolution:
+    """Return the weights of the codes, around public scores if there are any."""
+    layout = adjustment.statistics.layout
+    scores = None
+    if public is not None:
+        sums = _score_sums(adjustment, panel, public)
+        scores = fit_scores(sums, public, prior, layout.n_variants)
+        prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
+
+    def part(number: int) -> _Block:
+        return _block(adjustment, panel, scores, number)
+
+    fitted = _Fitted(EffectCovariance(np.ones(layout.n_phenotypes), None), prior, {})
+    if estimator.fits_effects:
+        covariance = _phenotype_covariance(adjustment, prior, panel.n_samples)
+        fitted = _fitted(part, layout.sizes, prior, covariance, panel.boundaries, estimator)
+    weights = np.empty((panel.boundaries[-1], layout.n_phenotypes))
+    start = np.zeros((layout.n_fixed, layout.n_phenotypes))
+
+    def solve_block(number: int) -> Float64:
+        """Set the weights of a block, and return what its components explain of C'Y."""
+        block, rows = part(number), slice(*panel.boundaries[number : number + 2])
+        found, effects = _effects(block, fitted, rows)
+        weights[rows] = block.outside + effects
+        return np.asarray(block.fixed_cross.T @ (block.mean + found))
+
+    explained = sum(map_blocks(solve_block, layout.sizes), start)
+    n_factors, n_sampled = fitted.effects.n_factors, len(fitted.sampled)
+    return ComponentSolution(weights, explained, scores, fitted.prior, n_factors, n_sampled)
+
+
+def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Float64]:
+    """Return the effects of the components, shape (m, l), and of the codes, shape (d_b, l)."""
+    turned = fitted.effects
+    sigma = np.sqrt(turned.variances(block.target_sigma**2))
+    target = turned.rotated(block.target)
+    found = _posterior(block.gram, target, block.squared_norms, fitted.prior, sigma)
+    effects = block.real.T @ found
+    if fitted.sampled:
+        numbers = list(fitted.sampled)
+        sampled = np.stack([each[rows] for each in fitted.sampled.values()], axis=1)
+        effects[:, numbers] = sampled
+        found[:, numbers] = _on_components(block.real, block.squared_norms, sampled)
+    return turned.back(found), turned.back(effects)
+
+
+def _block(
+    adjustment: Adjustment, panel: PanelComponents, scores: FittedScores | None, block: int
+) -> _Block:
+    """Return an LD block, around the public scores if there are any."""
+    layout = adjustment.statistics.layout
+    squared_norms = panel.squared_norms[layout.variants(block)]
+    rows = slice(panel.boundaries[block], panel.boundaries[block + 1])
+    adjusted, blend = _adjusted(adjustment, panel, block)
+    real, target, sigma = panel.map_of(block), adjusted.target, adjusted.target_sigma
+    mean, outside = np.zeros_like(target), np.zeros((len(real.T), layout.n_phenotypes))
+    if scores is not None:
+        outside = scores.mean(rows)
+        mean = _on_components(real, squared_norms, outside)
+        target = target - blend.gram @ mean
+        sigma = np.sqrt(sigma**2 + blend.mean_variance_of(mean))
+    return _Block(
+        real=real,
+        squared_norms=squared_norms,
+        blend=blend,
+        gram=blend.raised(),
+        target=target,
+        target_sigma=sigma,
+        fixed_cross=adjusted.fixed_cross,
+        mean=mean,
+        outside=outside,
+    )
+
+
+def _fitted(
+    part: Callable[[int], _Block],
+    sizes: tuple[int, ...],
+    prior: EffectPrior,
+    covariance: Float64,
+    boundaries: tuple[int, ...],
+    estimator: Estimator,
+) -> _Fitted:
+    """Estimate the covariance of the effects, and sample point-normal ones where they are better.
+
+    `covariance` is that of the phenotypes, relative to the mean of the prior's.
+    """
+    sampling = estimator.samples_effects_of(boundaries[-1], len(covariance))
+    found = map_blocks(lambda block: _coordinates(part(block), prior, mapped=sampling), sizes)
+    coordinates = [each for each, _ in found]
+    mean = float(prior.effect_variance.mean())
+    effects = fit_effects(coordinates, covariance, prior.effect_variance / mean)
+    variances = effects.variances(covariance) * prior.residual_variance.mean()
+    fitted = _Fitted(effects, EffectPrior(effects.scales * mean, variances), {})
+    if not sampling:
+        return fitted
+    maps = [matrix for _, matrix in found if matrix is not None]
+    return replace(fitted, sampled=sample_effects(coordinates, maps, effects, covariance, mean))
+
+
+def _coordinates(
+    block: _Block, prior: EffectPrior, *, mapped: bool
+) -> tuple[Coordinates, npt.NDArray[np.float32] | None]:
+    """Return the coordinates ``Q'G`` of a block, and if `mapped` the codes' effects M' in them.
+
+    The columns of Q are generalised eigenvectors of the covariances of signal and noise in G, for
+    effects and noise of an average phenotype. M' has the shape (d_b, m).
+    """
+    residual, release = prior.residual_variance.mean(), (block.target_sigma**2).mean()
+    variances = prior.effect_variance.mean() / block.squared_norms
+    noise = residual * block.gram
+    noise[np.diag_indices_from(noise)] += release
+    root = np.linalg.inv(np.linalg.cholesky(noise))
+    signal = (block.gram * variances) @ block.gram
+    exposures, vectors = np.linalg.eigh(root @ signal @ root.T)
+    basis = root.T @ vectors
+    seen = block.gram @ basis
+    coordinates = Coordinates(
+        exposures=np.maximum(exposures, _TINY),
+        sampling=np.clip(residual * (basis * seen).sum(axis=0), _TINY, 1),
+        values=basis.T @ block.target,
+        release_noise=block.target_sigma**2 / release,
+    )
+    if not mapped:
+        return coordinates, None
+    matrix = (block.real / block.squared_norms[:, None]).T @ seen
+    return coordinates, matrix.astype(np.float32)
+
+
+def _phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
+    """Return the covariance of the clipped phenotypes, relative to the prior's mean variance.
+
+    The noise of the release is shrunk from the covariances, variances are within a factor 2 of the
+    prior's, and eigenvalues are raised to a tenth of the mean.
+    """
+    f, rescale = adjustment.statistics.layout.n_fixed, adjustment.rescale
+    gram = adjustment.statistics.outcome_gram()[f:, f:] * np.outer(rescale, rescale)
+    gram -= adjustment.fixed_phenotypes.T @ adjustment.fixed_coefficients
+    measured, expected = gram.diagonal() / n_samples, prior.residual_variance
+    sigma = adjustment.scales.phenotype_gram * float(rescale.mean()) ** 2
+    gram *= kept_share(gram, sigma) / n_samples
+    np.fill_diagonal(gram, np.clip(measured, expected / 2, 2 * expected))
+    values, vectors = scipy.linalg.eigh(gram / expected.mean(), check_finite=False)
+    return np.asarray((vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T)
+
+
+def _adjusted(
+    adjustment: Adjustment, panel: PanelComponents, block: int
+) -> tuple[AdjustedBlock, Blend]:
+    """Return the adjusted X'Y of one block, and its blended X'X."""
+    adjusted = adjustment.block(block)
+    noisy, _ = adjustment.gram(adjusted, block, 0)
+    expected = panel.n_samples * panel.variances[adjustment.statistics.layout.variants(block)]
+    return adjusted, blended(noisy, adjustment.gram_sigma(block), expected, panel.n_panel)
+
+
+def _on_components(real: Float64, squared_norms: Float64, effects: Float64) -> Float64:
+    """Return the effects on components, shape (m_b, k), of effects on codes, shape (d_b, k)."""
+    return np.asarray((real @ effects) / squared_norms[:, None])
+
+
+def _score_sums(
+    adjustment: Adjustment, panel: PanelComponents, public: PublicScores
+) -> list[ScoreSums]:
+    """Return the sums of every LD block, in which effects of components have the variances L."""
+    layout = adjustment.statistics.layout
+
+    def sums(number: int) -> ScoreSums:
+        """Return the sums of one block."""
+        block = _block(adjustment, panel, None, number)
+        rows = slice(panel.boundaries[number], panel.boundaries[number + 1])
+        effects = _on_components(block.real, block.squared_norms, public.effects[rows])
+        blend, target = block.blend, block.target
+        responses, noise = blend.gram @ effects, len(target) * block.target_sigma**2
+        signal_of_prior = float(((block.gram**2) / block.squared_norms).sum())  # tr(S L S) / t
+        return ScoreSums(
+            gram=effects.T @ responses,
+            gram_variance=blend.variance_of(effects),
+            even_gram=effects.T @ (blend.expected[:, None] * effects),
+            products=effects.T @ effects,
+            cross=effects.T @ target,
+            cross_variance=noise,
+            signal=(target**2).sum(axis=0) - noise,
+            trace=float(blend.gram.trace()),
+            squared_trace=signal_of_prior,
+            response_gram=responses.T @ responses,
+            response_trace=signal_of_prior,
+        )
+
+    return map_blocks(sums, layout.sizes)
+
+
+def blended(noisy: Float64, sigma: float, expected: Float64, n_panel: int) -> Blend:
+    """Return X'X of one block, blended with its expectation.
+
+    Parameters
+    ----------
+    noisy : ndarray of float64, shape (m, m)
+        Noisy X'X.
+    sigma : float
+        Standard deviation of the noise on its diagonal.
+    expected : ndarray of float64, shape (m,)
+        Expected diagonal. An entry (i, j) that a panel of `n_panel` people measures has the
+        variance ``expected[i] expected[j] / n_panel``.
+    n_panel : int
+        Number of people of the panel.
+    """
+    noise = np.full_like(noisy, sigma**2 / 2)
+    np.fill_diagonal(noise, sigma**2)
+    kept = np.outer(expected, expected) / n_panel
+    kept /= kept + noise
+    gram = kept * noisy
+    gram[np.diag_indices_from(gram)] += (1 - kept.diagonal()) * expected
+    return Blend(gram, kept, expected, sigma)
+
+
+def _posterior(
+    gram: Float64,
+    target: Float64,
+    squared_norms: Float64,
+    prior: EffectPrior,
+    target_sigma: Float64,
+) -> Float64:
+    """Return the posterior mean W of every phenotype, shape (m, l).
+
+    Phenotypes of equal variances share a decomposition.
+    """
+    numbers = np.stack([prior.effect_variance, prior.residual_variance, target_sigma])
+    distinct, kind = np.unique(numbers, axis=1, return_inverse=True)
+    weights, signal = np.empty_like(target), (gram / squared_norms) @ gram
+    for index, (effect, residual, sigma) in enumerate(distinct.T):
+        here: npt.NDArray[np.bool_] = kind.ravel() == index
+        covariance = effect * signal + residual * gram
+        covariance[np.diag_indices_from(covariance)] += sigma**2
+        solved = np.linalg.solve(covariance, target[:, here])
+        weights[:, here] = (effect / squared_norms)[:, None] * (gram @ solved)
+    return weights

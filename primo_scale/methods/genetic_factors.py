@@ -1,0 +1,211 @@
+"""Variances of the effects on every phenotype, and genetic factors that phenotypes share.
+
+An LD block has coordinates ``h_j``, one row of l numbers each, in which signal and noise are
+uncorrelated between coordinates::
+
+    Cov(h_j) = D_j Omega + a_j P + (1 - a_j) diag(r)
+
+Omega is the covariance of the effects across phenotypes, P that of the clipped phenotypes, and r
+the variances of the release's noise. If Omega is taken as diagonal, its entries maximise the
+likelihood. Otherwise the eigenvectors of its estimate by moments are genetic factors. The variance
+of a factor and the decision to use factors come from coordinates that the eigenvectors were not
+computed from, so that factors that are noise have no effect. On private statistics all of this is
+post-processing: docs/maths/genetic-factors.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.linalg
+
+from primo_scale.interruption import check
+from primo_scale.methods.shrinkage import Float64
+
+# Weight of the prior in the variance of the effects on a phenotype: that of an estimate whose
+# standard error is 0.7 times the prior's variance.
+_PRIOR_INFORMATION = 4.0
+_FOLDS = 5
+# Smallest gain of accuracy, in standard errors, for which factors are used.
+_LEAST_GAIN = 2.0
+_ROUNDS, _PRECISION = 100, 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates of one LD block; their noise has variance 1 for an average phenotype."""
+
+    exposures: Float64  # variance D of the signal if the effects have the prior's, shape (m,)
+    sampling: Float64  # share a of the noise that is due to the sampling of people, shape (m,)
+    values: Float64  # coordinates h, shape (m, l)
+    release_noise: Float64  # relative variance r of the release's noise, shape (l,)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectCovariance:
+    """Covariance ``U diag(w) U'`` of the effects, relative to the prior's mean variance."""
+
+    scales: Float64  # variances w, shape (l,)
+    basis: Float64 | None  # factors U in columns, shape (l, l); None for the phenotypes themselves
+
+    @property
+    def n_factors(self) -> float:
+        """Effective number of factors, ``(sum w)^2 / sum w^2``; 0 without factors."""
+        if self.basis is None:
+            return 0.0
+        return float(self.scales.sum() ** 2 / (self.scales**2).sum())
+
+    def rotated(self, columns: Float64) -> Float64:
+        """Return columns of phenotypes, shape (k, l), as columns of factors."""
+        return columns if self.basis is None else columns @ self.basis
+
+    def variances(self, covariance: Float64) -> Float64:
+        """Return the variance of each factor from the covariance of the phenotypes, shape (l,).
+
+        A covariance of uncorrelated phenotypes may be given by its diagonal.
+        """
+        if self.basis is None:
+            return covariance if covariance.ndim == 1 else covariance.diagonal()
+        if covariance.ndim == 1:
+            return np.asarray(covariance @ self.basis**2)
+        return np.asarray(((covariance @ self.basis) * self.basis).sum(axis=0))
+
+    def back(self, columns: Float64) -> Float64:
+        """Invert `rotated`."""
+        return columns if self.basis is None else columns @ self.basis.T
+
+
+def fit_effects(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
+) -> EffectCovariance:
+    """Estimate the covariance of the effects.
+
+    Parameters
+    ----------
+    blocks : sequence of Coordinates
+        Coordinates of every LD block.
+    phenotype_covariance : ndarray of float64, shape (l, l)
+        Covariance P of the clipped phenotypes, relative to the variance assumed of them.
+    prior : ndarray of float64, shape (l,)
+        Prior variance of the effects on each phenotype, relative to its mean.
+    """
+    exposures = np.concatenate([block.exposures for block in blocks])
+    own = EffectCovariance(prior, None)
+    squares, noise = projected(blocks, phenotype_covariance, own)
+    own = EffectCovariance(_scales(exposures, squares, noise, prior), None)
+    if len(prior) == 1:
+        return own
+    losses = _losses(exposures, squares, noise, own.scales)
+    strength = 1.0
+    for _ in range(2):  # the second time with weights for factors as strong as those found
+        squares, noise = np.empty((2, *squares.shape))
+        fold_of = np.concatenate([_folds(block) for block in blocks])
+        for fold in range(_FOLDS):
+            check()
+            basis = _eigenvectors(blocks, phenotype_covariance, strength, fold)
+            found = projected(blocks, phenotype_covariance, EffectCovariance(prior, basis), fold)
+            squares[fold_of == fold], noise[fold_of == fold] = found
+        # Factors that are noise are many: together they weigh the prior as one phenotype does.
+        even, weight = np.ones_like(prior), 1 / len(prior)
+        scales = _decreasing(_scales(exposures, squares, noise, even, weight))
+        if not scales.any():
+            return own  # nothing that the phenotypes could share
+        strength = float((scales**2).sum() / scales.sum())
+    # The accuracy of a prediction weighs a coordinate by its inverse share of sampling noise.
+    gains = losses - _losses(exposures, squares, noise, scales)
+    gains /= np.concatenate([block.sampling for block in blocks])
+    if gains.sum() <= _LEAST_GAIN * np.linalg.norm(gains):
+        return own
+    return EffectCovariance(scales, _eigenvectors(blocks, phenotype_covariance, strength, None))
+
+
+def projected(
+    blocks: Sequence[Coordinates],
+    phenotype_covariance: Float64,
+    effects: EffectCovariance,
+    fold: int | None = None,
+) -> tuple[Float64, Float64]:
+    """Return the squares of the coordinates on every factor, and their variances without signal.
+
+    Both have the shape (coordinates, l), where `fold` restricts the coordinates.
+    """
+    sampled = effects.variances(phenotype_covariance)
+    squares, noise = [], []
+    for block in blocks:
+        here = slice(None) if fold is None else _folds(block) == fold
+        share = block.sampling[here, None]
+        squares.append(effects.rotated(block.values[here]) ** 2)
+        noise.append(share * sampled + (1 - share) * effects.variances(block.release_noise))
+    return np.concatenate(squares), np.concatenate(noise)
+
+
+def shrunk(exposures: Float64, noise: Float64, scale: Float64 | float) -> Float64:
+    """Return the factors ``w D / (w D + noise)`` of the posterior mean."""
+    signal = scale * exposures
+    return np.asarray(signal / (signal + noise))
+
+
+def _folds(block: Coordinates) -> npt.NDArray[np.intp]:
+    return np.arange(len(block.exposures)) % _FOLDS
+
+
+def _eigenvectors(
+    blocks: Sequence[Coordinates],
+    phenotype_covariance: Float64,
+    strength: float,
+    without: int | None,
+) -> Float64:
+    """Return the eigenvectors of the estimated Omega in columns, the largest eigenvalue first.
+
+    Coordinates are weighted as is best for factors of variance `strength`. Those of one fold are
+    left out.
+    """
+    total = np.zeros_like(phenotype_covariance)
+    for block in blocks:
+        kept = slice(None) if without is None else _folds(block) != without
+        exposures, share, values = block.exposures[kept], block.sampling[kept], block.values[kept]
+        weights = exposures / (1 + strength * exposures)
+        total += (values * weights[:, None]).T @ values
+        total -= float(weights @ share) * phenotype_covariance
+        total[np.diag_indices_from(total)] -= float(weights @ (1 - share)) * block.release_noise
+    vectors = scipy.linalg.eigh(total, check_finite=False)[1][:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)  # is made positive, because LAPACK may choose any sign
+    return np.asarray(vectors * np.sign(vectors[largest, np.arange(len(vectors))]))
+
+
+def _scales(
+    exposures: Float64, squares: Float64, noise: Float64, prior: Float64, weight: float = 1.0
+) -> Float64:
+    """Return the variance w of each column that maximises the likelihood times the prior.
+
+    `weight` multiplies the information of the prior. The squares have the expectations
+    ``noise + w D``. The steps are those of Fisher's scoring.
+    """
+    scales, known = prior.copy(), weight * _PRIOR_INFORMATION
+    for column, expected in enumerate(prior):
+        square, plain = squares[:, column], noise[:, column]
+        for _ in range(_ROUNDS):
+            before = scales[column]
+            weights = exposures / (plain + before * exposures) ** 2
+            information = float(weights @ exposures) + known / expected**2
+            score = float(weights @ (square - plain)) + known / expected
+            scales[column] = max(score / information, 0.0)
+            if abs(scales[column] - before) <= _PRECISION * max(before, _PRECISION):
+                break
+    return scales
+
+
+def _decreasing(scales: Float64) -> Float64:
+    """Return the nearest decreasing sequence, because noise in a variance does not order it."""
+    from scipy.optimize import isotonic_regression  # slow to import
+
+    return np.asarray(isotonic_regression(scales, increasing=False).x)
+
+
+def _losses(exposures: Float64, squares: Float64, noise: Float64, scales: Float64) -> Float64:
+    """Return Stein's unbiased estimate of each coordinate's loss, up to a constant, shape (m,)."""
+    factors = shrunk(exposures[:, None], noise, scales)
+    return np.asarray((factors * (factors - 2) * squares + 2 * factors * noise).sum(axis=1))

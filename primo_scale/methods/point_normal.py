@@ -1,0 +1,140 @@
+"""Posterior mean of effects of which many are zero, from coordinates of LD blocks.
+
+Effects beta of the variants are 0 with probability ``1 - pi`` and otherwise normal. The coordinates
+of a block are ``h = M beta + noise`` (`primo_scale.methods.genetic_factors`). The posterior mean is
+that of a Gibbs sampler, which draws pi and the variance of the effects as well. Its random numbers
+are public: they follow from the number of the column. The sampler also gives Stein's unbiased
+estimate of the loss, so that the result is used only where it is better than that of normal
+effects. On private statistics all of this is post-processing: docs/maths/genetic-factors.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.interruption import check
+from primo_scale.machine import usable_cpus
+from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, projected, shrunk
+from primo_scale.methods.shrinkage import Float64
+from primo_scale.storage.tiles import in_threads
+
+if TYPE_CHECKING:
+    from primo_scale.kernels.gibbs_sweep import EffectMaps
+
+# Sweeps before and while the means are taken, and those before pi and the variance are drawn.
+_DISCARDED, _KEPT, _FIXED = 100, 200, 5
+_FIRST_SHARE = 0.1  # of variants with an effect
+_LEAST_SHARE = 1e-5
+_LEAST_GAIN = 1.0  # in standard errors
+# Effects are sampled of phenotypes or factors whose variance is at least this share of the largest.
+_LEAST_OF_LARGEST = 0.05
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Coordinates of one phenotype or genetic factor in all LD blocks, each of shape (m,)."""
+
+    number: int
+    exposures: Float64  # variance D of the signal for an effect variance of 1 (relative)
+    sampling: Float64  # share of the noise that is due to the sampling of people
+    values: Float64  # coordinates h
+    noise: Float64  # variances of their noise
+    scale: float  # effect variance w, relative to the prior's
+
+
+def sample_effects(
+    blocks: Sequence[Coordinates],
+    matrices: Sequence[npt.NDArray[np.float32]],
+    effects: EffectCovariance,
+    phenotype_covariance: Float64,
+    effect_variance: float,
+) -> dict[int, Float64]:
+    """Return point-normal effects of all variants, by the number of the factor that they predict.
+
+    Parameters
+    ----------
+    blocks, effects, phenotype_covariance
+        Coordinates, covariance of the effects, and that of the phenotypes, as in `fit_effects`.
+    matrices : sequence of ndarray of float32, shape (d_b, m_b)
+        Transposed matrix M of every block.
+    effect_variance : float
+        Mean prior variance of the effects.
+    """
+    maps = _maps(matrices)
+    exposures = np.concatenate([block.exposures for block in blocks])
+    sampling = np.concatenate([block.sampling for block in blocks])
+    values = np.concatenate([effects.rotated(block.values) for block in blocks])
+    _, noise = projected(blocks, phenotype_covariance, effects)
+
+    def sampled(number: int) -> Float64 | None:
+        column = Column(
+            number, exposures, sampling, values[:, number], noise[:, number], effects.scales[number]
+        )
+        return point_normal_effects(maps, column, effect_variance * column.scale)
+
+    largest = effects.scales.max()
+    columns = np.flatnonzero(effects.scales > _LEAST_OF_LARGEST * largest).tolist()
+    found = zip(columns, in_threads(sampled, columns, usable_cpus()), strict=True)
+    return {number: each for number, each in found if each is not None}
+
+
+def point_normal_effects(
+    maps: EffectMaps, column: Column, effect_variance: float
+) -> Float64 | None:
+    """Return the effects of all variants, or None if normal effects predict as well.
+
+    `effect_variance` is the mean variance of the effects.
+    """
+    effects, residual, spread = _sampled(maps, column, effect_variance)
+    factors = shrunk(column.exposures, column.noise, column.scale)
+    normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
+    gains = (normal - residual**2 - 2 * spread) / column.sampling
+    return effects if gains.sum() > _LEAST_GAIN * np.linalg.norm(gains) else None
+
+
+def _maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
+    from primo_scale.kernels.gibbs_sweep import EffectMaps  # loads Numba
+
+    return EffectMaps(
+        entries=np.concatenate([matrix.ravel() for matrix in matrices]),
+        starts=np.cumsum([0, *(matrix.size for matrix in matrices[:-1])]),
+        variants=np.cumsum([0, *(len(matrix) for matrix in matrices)]),
+        coordinates=np.cumsum([0, *(matrix.shape[1] for matrix in matrices)]),
+    )
+
+
+def _sampled(
+    maps: EffectMaps, column: Column, effect_variance: float
+) -> tuple[Float64, Float64, Float64]:
+    """Return the posterior means of the effects, and of ``h - M beta`` with its variance."""
+    from primo_scale.kernels.gibbs_sweep import Chain, information, sweep  # loads Numba
+
+    rng = np.random.Generator(np.random.Philox(key=column.number))
+    precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
+    informations = information(maps, precisions)
+    chain = Chain(column.values * precisions, *np.zeros((2, n_variants)))
+    share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
+    variance = start
+    total, squares = np.zeros((2, len(precisions)))
+    for number in range(_DISCARDED + _KEPT):
+        check()
+        draws = np.stack([rng.random(n_variants), rng.standard_normal(n_variants)])
+        count, sum_of_squares = sweep(
+            maps, precisions, informations, chain, draws, (share, variance)
+        )
+        if number >= _FIXED:
+            share = float(np.clip(rng.beta(1 + count, 1 + n_variants - count), _LEAST_SHARE, 0.999))
+            variance = (start + sum_of_squares) / float(rng.chisquare(1 + count))
+        if number == _DISCARDED - 1:
+            chain.means[:] = 0
+        if number >= _DISCARDED:
+            residual = chain.residual * column.noise
+            total += residual
+            squares += residual**2
+    mean = total / _KEPT
+    return chain.means / _KEPT, mean, np.maximum(squares / _KEPT - mean**2, 0.0)

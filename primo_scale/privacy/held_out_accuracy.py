@@ -1,0 +1,267 @@
+"""Accuracy of weights from the noisy sums over people who are held out (docs/maths/hold-out.md).
+
+Everything here is computed from noisy statistics and public numbers. The intervals have a level of
+95% and count both the sampling of the people and the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+N_EDGES = 32
+"""Number of public numbers between which people are counted by their score."""
+_LARGEST_EDGE = 4.0  # in units of the bound on residuals
+_QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
+# A range of scores that cuts more than this share of people is too small.
+_CUT, _SIGNIFICANCE = 0.005, 3.0
+_QUANTILE = 1.959963984540054  # 97.5% of the normal distribution
+# Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
+_LEAST_SIGNIFICANCE = 3.0
+_LEAST_PEOPLE = 30
+
+
+def score_edges(residual: Floats) -> Floats:
+    """Return the increasing public numbers between which people are counted, (`N_EDGES`, l).
+
+    They are symmetric about 0, and magnitudes grow by sqrt(2) up to four times the bounds
+    `residual` on residuals, shape (l,).
+    """
+    steps = np.arange(N_EDGES // 2) / 2
+    magnitudes = _LARGEST_EDGE * 2.0 ** -steps[:, None] * residual
+    return np.concatenate([-magnitudes, magnitudes[::-1]])
+
+
+def score_ranges(
+    counts: npt.NDArray[np.int64], sigma: float, residual: Floats
+) -> tuple[Floats, Floats]:
+    """Return the centre and the half width of the range of scores, each of shape (l,).
+
+    The noisy `counts` of people between the edges, shape (l, bins), have noise of `sigma`.
+    """
+    ranges = [
+        _score_range(*each, sigma) for each in zip(counts, score_edges(residual).T, strict=True)
+    ]
+    centre, half_width = np.array(ranges).T
+    return centre, half_width
+
+
+def _score_range(counts: npt.NDArray[np.int64], edges: Floats, sigma: float) -> tuple[float, float]:
+    """Return the centre and the half width of the range of one phenotype's scores.
+
+    The centre is that of the two middle quarters of the people, and the half width 2.4 times their
+    width, 3.2 standard deviations of normal scores. A wider range is chosen where the number of
+    people cut is above 0.5% by three standard deviations of its noise.
+    """
+    total, below = counts.sum(), np.maximum.accumulate(counts.cumsum()[:-1])
+    lower, upper = np.interp([total / 4, 3 * total / 4], below, edges)
+    centre = (lower + upper) / 2
+    half_width = max(_QUARTILES * (upper - lower), edges[N_EDGES // 2])
+    for _ in range(N_EDGES):
+        outside = np.append(edges, np.inf) <= centre - half_width
+        outside |= np.append(-np.inf, edges) >= centre + half_width
+        allowed = _CUT * total + _SIGNIFICANCE * sigma * math.sqrt(outside.sum())
+        if counts[outside].sum() <= allowed:
+            break
+        half_width *= math.sqrt(2)
+    return float(centre), float(half_width)
+
+
+@dataclass(frozen=True)
+class HeldOutAccuracy:
+    """Accuracy of one phenotype's weights; None for a number about which the sums say nothing."""
+
+    r2: float | None  # squared correlation of score and residual
+    r2_lower: float
+    r2_upper: float
+    slope: float | None  # of the residual on the score
+    slope_lower: float | None
+    slope_upper: float | None
+    # Area under the ROC curve and R^2 of the liability of a binary phenotype, for a normal score
+    # and liability; None for a quantitative one.
+    auc: float | None = None
+    auc_lower: float | None = None
+    auc_upper: float | None = None
+    liability_r2: float | None = None
+    liability_r2_lower: float | None = None
+    liability_r2_upper: float | None = None
+
+
+@dataclass(frozen=True)
+class HoldOutScale:
+    """Public numbers that give the sums of one phenotype their units."""
+
+    constant: int  # code kappa
+    people: int  # number of people held out
+    unit: float  # residual of one lattice unit, in units of the phenotype
+    ratio: float  # bound on the residuals divided by that on the scores
+    prevalence: float | None = None  # public share of cases of a binary phenotype
+
+
+def hold_out_scale(
+    phenotype: Mapping[str, Any], stated: Mapping[str, Any], hold_out: Mapping[str, Any]
+) -> HoldOutScale:
+    """Return the public numbers of a phenotype, from its entries in release.json."""
+    bound = stated["residual_bound"]
+    return HoldOutScale(
+        hold_out["constant"],
+        hold_out["people"],
+        unit=bound / hold_out["unit"],
+        ratio=bound / stated["score_bound"],
+        prevalence=public_prevalence(phenotype),
+    )
+
+
+def public_prevalence(phenotype: Mapping[str, Any]) -> float | None:
+    """Return the public share of cases of a phenotype in release.json.
+
+    It is None for a quantitative phenotype, and for a share outside of (0, 1).
+    """
+    if phenotype["kind"] != "binary":
+        return None
+    share = round(float(phenotype["mean"] - phenotype["lower"]), 12)  # 1.2 - 1 is 0.2
+    return share if 0 < share < 1 else None
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Centred sums of scores u and residuals r in code units, and how noise moves them."""
+
+    n: float  # people with the phenotype
+    uu: float
+    ur: float
+    rr: float
+    mean_u: float
+    mean_r: float
+    sigma: float  # noise on sums of squares; that on products is smaller by sqrt(2)
+    constant: int  # kappa
+
+    def noise_variance(self, a: float, b: float, c: float) -> float:
+        """Return the variance of ``a uu + b ur + c rr`` by noise, to first order."""
+        by_sum_u = -2 * a * self.mean_u - b * self.mean_r
+        by_sum_r = -2 * c * self.mean_r - b * self.mean_u
+        by_n = a * self.mean_u**2 + b * self.mean_u * self.mean_r + c * self.mean_r**2
+        squares, products = a * a + c * c, b * b / 2
+        sums = (by_sum_u**2 + by_sum_r**2) / (2 * self.constant**2)
+        return self.sigma**2 * (squares + products + sums + by_n**2 / self.constant**4)
+
+
+def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> HeldOutAccuracy:
+    """Return the accuracy from one phenotype's sums, as `NoisyHoldOut` has them.
+
+    Parameters
+    ----------
+    sums
+        Noisy sums of kappa^2, u^2, r^2, kappa u, kappa r and u r.
+    sigma
+        Standard deviation of the noise on the first three; that on the others is smaller by sqrt 2.
+    scale
+        Public numbers of the phenotype.
+    """
+    constant, ratio = scale.constant, scale.ratio
+    nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY
+    n = min(sums[0] / constant**2, scale.people)
+    if n < _LEAST_PEOPLE:
+        return nothing
+    mean_u, mean_r = sums[3] / constant / n, sums[4] / constant / n
+    uu, rr = sums[1] - n * mean_u**2, sums[2] - n * mean_r**2
+    if min(uu, rr) < _LEAST_SIGNIFICANCE * sigma or min(uu, rr) <= 0:
+        return nothing
+    moments = _Moments(n, uu, sums[5] - n * mean_u * mean_r, rr, mean_u, mean_r, sigma, constant)
+    lower, upper = _correlation_interval(moments)
+    ends = sorted((lower**2, upper**2))
+    slopes = _slope_interval(moments)
+    accuracy = HeldOutAccuracy(
+        r2=min(moments.ur**2 / (uu * rr), 1.0),
+        r2_lower=0.0 if lower < 0 < upper else ends[0],
+        r2_upper=ends[1],
+        slope=ratio * moments.ur / uu,
+        slope_lower=None if slopes is None else ratio * slopes[0],
+        slope_upper=None if slopes is None else ratio * slopes[1],
+    )
+    if scale.prevalence is None:
+        return accuracy
+    correlation = math.copysign(math.sqrt(accuracy.r2 or 0.0), moments.ur)
+    return _with_liability(
+        accuracy, (correlation, lower, upper), rr / n * scale.unit**2, scale.prevalence
+    )
+
+
+def _with_liability(
+    accuracy: HeldOutAccuracy,
+    correlations: tuple[float, float, float],
+    variance: float,
+    prevalence: float,
+) -> HeldOutAccuracy:
+    """Add what a normal liability implies, from the correlation, its interval and Var(r).
+
+    The share of cases P among the people has P(1 - P) = Var(r), on the side of the prevalence.
+    """
+    from primo_scale.privacy.liability_scale import area_under_curve, liability_r2
+
+    half_range = math.sqrt(max(0.25 - variance, 0.0))
+    share = 0.5 + math.copysign(half_range, prevalence - 0.5)
+
+    def liability(r2: float) -> float:
+        return min(liability_r2(r2, share, prevalence), 1.0)
+
+    areas = [
+        0.5 + math.copysign(area_under_curve(liability(rho**2), prevalence) - 0.5, rho)
+        for rho in correlations
+    ]
+    r2 = (accuracy.r2 or 0.0, accuracy.r2_lower, accuracy.r2_upper)
+    return replace(
+        accuracy,
+        **dict(zip(("auc", "auc_lower", "auc_upper"), areas, strict=True)),
+        **dict(zip(_LIABILITY, map(liability, r2), strict=True)),
+    )
+
+
+def _correlation_interval(m: _Moments) -> tuple[float, float]:
+    """Return the correlations that a test at 5% does not reject (docs/maths/hold-out.md)."""
+    from scipy.optimize import brentq  # slow to import, and unused without people held out
+
+    size, root = math.sqrt(m.uu * m.rr), math.sqrt(m.rr / m.uu)
+
+    def rejection(rho: float) -> float:
+        """Return a number that is positive if the correlation `rho` is rejected."""
+        sampling = m.uu * m.rr / m.n * (1 - rho**2) ** 2
+        noise = m.noise_variance(-rho * root / 2, 1.0, -rho / root / 2)
+        return (m.ur - rho * size) ** 2 - _QUANTILE**2 * (sampling + noise)
+
+    nearest = min(max(m.ur / size, -1 + 1e-9), 1 - 1e-9)
+    if rejection(nearest) > 0:  # the estimate is beyond 1, and so is what noise explains
+        return (nearest, 1.0) if nearest > 0 else (-1.0, nearest)
+    lower = -1.0 if rejection(-1.0) <= 0 else brentq(rejection, -1.0, nearest)
+    upper = 1.0 if rejection(1.0) <= 0 else brentq(rejection, nearest, 1.0)
+    return lower, upper
+
+
+def _slope_interval(m: _Moments) -> tuple[float, float] | None:
+    """Return Fieller's interval of the slope ur / uu, or None if it is unbounded."""
+    z = _QUANTILE**2
+    slope = m.ur / m.uu
+    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n  # by sampling
+
+    def rejection(b: float) -> float:
+        return (m.ur - b * m.uu) ** 2 - z * (residual + m.noise_variance(-b, 1.0, 0.0))
+
+    # The rejection is a parabola in b: its coefficients follow from three of its values.
+    at = [rejection(b) for b in (-1.0, 0.0, 1.0)]
+    square, linear = (at[0] + at[2]) / 2 - at[1], (at[2] - at[0]) / 2
+    if square <= 0:
+        return None
+    root = math.sqrt(max(linear**2 - 4 * square * at[1], 0.0))
+    return (-linear - root) / (2 * square), (-linear + root) / (2 * square)
+
+
+_LIABILITY = ("liability_r2", "liability_r2_lower", "liability_r2_upper")
+_NOTHING = HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
+_NOTHING_BINARY = HeldOutAccuracy(None, 0.0, 1.0, None, None, None, None, 0.0, 1.0, None, 0.0, 1.0)

@@ -1,0 +1,153 @@
+"""Sums over people who are held out, which measure released weights (docs/maths/hold-out.md).
+
+For each phenotype, a person has a score u, from the weights of the variants, and a residual r: the
+phenotype without its public mean and without what the weights of the covariates explain. Both are
+clipped to a range and coded as integers of magnitude up to `UNIT`. Two noisy statistics are
+released: the numbers of people by their score, which choose the range of the scores, and the Gram
+matrix of (kappa, u, r).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import UsageError
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.lattice_noise import (
+    LARGEST_FINE_SIGMA,
+    FineNoise,
+    Integers,
+    add_lattice_noise,
+    fine_bits,
+    lattice_noise,
+    off_diagonal_sigma,
+)
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.privacy.held_out_accuracy import N_EDGES, Floats, score_edges, score_ranges
+from primo_scale.privacy.mechanism import HoldOut
+from primo_scale.privacy.scales import rounded_up
+
+UNIT = 1 << 16
+"""Code of a score or residual at its bound."""
+CONSTANT = 1 << 14
+"""Code kappa of a person with the phenotype, of whom a person without it has 0."""
+ROW_NORM = CONSTANT**2 + 2 * UNIT**2
+"""Bound on the squared norm of a row (kappa, u, r)."""
+SCALE_SHARE = 0.1
+"""Share of mu^2 for the counts of people by their score."""
+_RESIDUAL_SDS = 3.0
+
+
+def residual_bounds(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
+    """Return the public bound R on the residual of each phenotype, shape (l,).
+
+    It is three standard deviations, or the farther bound if that is less, and the farther value of
+    a binary phenotype.
+    """
+    return np.array(
+        [
+            farthest if p.kind == "binary" else min(_RESIDUAL_SDS * p.sd, farthest)
+            for p in phenotypes
+            for farthest in [max(p.upper - p.mean, p.mean - p.lower)]
+        ]
+    )
+
+
+def hold_out_noise(n_phenotypes: int, people: int, mu_squared: float, fit: str) -> HoldOut:
+    """Return the noise with which both statistics together have a shift of `mu_squared`.
+
+    Source: docs/maths/hold-out.md, Theorem 2. A UsageError is raised if it cannot be drawn.
+    """
+    counts_mu, gram_mu = (math.sqrt(s * mu_squared) for s in (SCALE_SHARE, 1 - SCALE_SHARE))
+    scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
+    gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, ROW_NORM) / gram_mu)
+    if gram > LARGEST_FINE_SIGMA:
+        raise UsageError(
+            "the noise on the hold-out is too large for 64-bit sampling",
+            where="--hold-out",
+            value=gram,
+            limit=LARGEST_FINE_SIGMA,
+            remedy="Leave it out, or raise epsilon",
+        )
+    return HoldOut(people, scale, gram, fit)
+
+
+ScoredBatch = tuple[Floats, Floats, npt.NDArray[np.bool_]]
+"""Scores, residuals, and whether the phenotype is observed; each of shape (people, l)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPeople:
+    """People who are held out. PRIVATE: only `noisy_hold_out` may use them."""
+
+    residual: Floats  # bounds R, shape (l,)
+    batches: Callable[[], Iterable[ScoredBatch]]  # all people, again at each call
+
+    def counts(self) -> Integers:
+        """Return the number of people between the edges of scores, shape (l, bins)."""
+        edges = score_edges(self.residual)
+        counts = np.zeros((len(self.residual), N_EDGES + 1), dtype=np.int64)
+        for scores, _, observed in self.batches():
+            bins = (scores > edges[:, None]).sum(axis=0)
+            for bin_ in range(N_EDGES + 1):
+                counts[:, bin_] += (observed & (bins == bin_)).sum(axis=0)
+        return counts
+
+    def sums(self, centre: Floats, half_width: Floats) -> tuple[Integers, Integers]:
+        """Return the sums of kappa^2, u^2, r^2, and of kappa u, kappa r, u r, each (l, 3).
+
+        The range of the scores of each phenotype has the shape (l,).
+        """
+        squares, products = np.zeros((2, len(self.residual), 3), dtype=np.int64)
+        for scores, residuals, observed in self.batches():
+            constant = np.where(observed, CONSTANT, 0)
+            u = np.where(observed, _codes((scores - centre) / half_width), 0)
+            r = np.where(observed, _codes(residuals / self.residual), 0)
+            squares += np.stack([(a * a).sum(axis=0) for a in (constant, u, r)], axis=1)
+            pairs = ((constant, u), (constant, r), (u, r))
+            products += np.stack([(a * b).sum(axis=0) for a, b in pairs], axis=1)
+        return squares, products
+
+
+@dataclass(frozen=True)
+class NoisyHoldOut:
+    """Noisy statistics of the people who are held out; they may be published.
+
+    One tuple for each phenotype.
+    """
+
+    counts: tuple[tuple[int, ...], ...]  # people between the edges of scores
+    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, in this order.
+    sums: tuple[tuple[int, ...], ...]
+
+
+def noisy_hold_out(people: ScoredPeople, noise: HoldOut, source: FineNoise) -> NoisyHoldOut:
+    """Add noise to the counts, choose the ranges of scores by them, and add noise to the sums."""
+    label = "held out"
+    counts = add_lattice_noise(
+        people.counts(), noise.scale_sigma, source=source, label=f"{label}, counts"
+    )
+    squares, products = people.sums(*score_ranges(counts, noise.scale_sigma, people.residual))
+    beside_sigma = off_diagonal_sigma(noise.gram_sigma)
+    bits = fine_bits(beside_sigma)
+    parts = []
+    for name, sums, sigma in (
+        ("squares", squares, noise.gram_sigma),
+        ("products", products, beside_sigma),
+    ):
+        part = f"{label}, {name}"
+        drawn = lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
+        parts.append(sums + drawn.reshape(sums.shape))
+    sums = np.hstack(parts)
+    return NoisyHoldOut(tuple(map(tuple, counts.tolist())), tuple(map(tuple, sums.tolist())))
+
+
+def _codes(values: Floats) -> Integers:
+    """Return values in units of their bound as integers of magnitude up to `UNIT`."""
+    codes = np.trunc(np.nan_to_num(np.clip(values, -1.0, 1.0)) * UNIT).astype(np.int64)
+    return np.clip(codes, -UNIT, UNIT)

@@ -1,0 +1,48 @@
+"""Accuracy of a score on the scale of the liability to a binary trait, by public prevalence.
+
+A person is a case if the liability exceeds a threshold, and score and liability are jointly normal
+in the population.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+_NORMAL = NormalDist()
+_GRID = np.linspace(-9, 9, 3601)  # of a standard normal score
+_LARGEST_R2 = 1 - 1e-9
+
+
+def liability_r2(observed: float, case_share: float, prevalence: float) -> float:
+    """Return R^2 of the liability from R^2 of the 0/1 trait (Lee et al. 2012, equation 15).
+
+    It corrects for the share of cases in the sample. If that equals the prevalence in the
+    population, it is the scale of Dempster and Lerner (1950). The function increases.
+    """
+    threshold = -_NORMAL.inv_cdf(prevalence)
+    density = _NORMAL.pdf(threshold)
+    mean_of_cases = density / prevalence  # of the liability
+    excess = mean_of_cases * (case_share - prevalence) / (1 - prevalence)
+    theta = excess * (excess - threshold)
+    scale = (prevalence * (1 - prevalence) / density) ** 2 / (case_share * (1 - case_share))
+    return observed * scale / (1 + observed * theta * scale)
+
+
+def area_under_curve(r2: float, prevalence: float) -> float:
+    """Return the probability that a case has a higher score than a control.
+
+    `r2` is that of the liability. The distributions of the score among cases and controls are
+    summed on a grid, without the normal approximation of Wray et al. (2010).
+    """
+    from scipy.special import ndtr  # slow to import, and unused without binary traits
+
+    r2 = min(max(r2, 0.0), _LARGEST_R2)
+    threshold = -_NORMAL.inv_cdf(prevalence)
+    probability = ndtr((math.sqrt(r2) * _GRID - threshold) / math.sqrt(1 - r2))
+    density = np.exp(-(_GRID**2) / 2)
+    cases, controls = density * probability, density * (1 - probability)
+    below = np.cumsum(controls) - controls / 2
+    return min(float(cases @ below / (cases.sum() * controls.sum())), 1.0)

@@ -1,0 +1,63 @@
+"""Statement of the accuracy in the people held out, from noisy sums."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+import numpy as np
+
+from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy.held_out_accuracy import (
+    held_out_accuracy,
+    hold_out_scale,
+    score_ranges,
+)
+from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
+from primo_scale.privacy.mechanism import HoldOut
+from primo_scale.publication.statement_hold_out import HeldOut, HeldOutPhenotype
+from primo_scale.publication.weights import ScoringWeights
+
+
+def state_hold_out(
+    noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool
+) -> HeldOut:
+    """Return the statement of the noisy sums over the people held out, and of what they tell.
+
+    `calibrate` asks to multiply weights by the slope, which is done if its interval is above 0.
+    """
+    residual = residual_bounds(coding.phenotypes)
+    ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, residual)
+    bounds = zip(*(each.tolist() for each in (residual, *ranges)), strict=True)
+    measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
+    phenotypes = []
+    for phenotype, (r, centre, u), counted, sums in measured:
+        scale = hold_out_scale(
+            asdict(phenotype),
+            {"residual_bound": r, "score_bound": u},
+            {"constant": CONSTANT, "people": noise.people, "unit": UNIT},
+        )
+        accuracy = held_out_accuracy(sums, noise.gram_sigma, scale)
+        above = accuracy.slope is not None and (accuracy.slope_lower or 0.0) > 0
+        factor = accuracy.slope if calibrate and above and accuracy.slope else 1.0
+        stated = HeldOutPhenotype(
+            phenotype.name, r, centre, u, counted, sums, **asdict(accuracy), calibration=factor
+        )
+        phenotypes.append(stated)
+    return HeldOut(noise.people, UNIT, CONSTANT, tuple(phenotypes))
+
+
+def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
+    """Return the weights of the variants multiplied by the stated factors.
+
+    The intercept changes so that a person at the covariates' centres whose prediction was the
+    phenotype's mean keeps it (docs/maths/hold-out.md, "Calibration").
+    """
+    factor = np.array([phenotype.calibration for phenotype in hold_out.phenotypes])
+    centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
+    mean = np.array([p.mean for p in coding.phenotypes])
+    at_centre = mean - centre @ weights.covariate_weights
+    return replace(
+        weights,
+        per_allele=weights.per_allele * factor,
+        intercept=factor * weights.intercept + (1 - factor) * at_centre,
+    )

@@ -1,0 +1,242 @@
+"""Forecast of releases from a public panel alone, before a cohort is read."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pandas as pd
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.packings import HARD_CALLS, Packing
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.privacy.accuracy import Trait
+from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.run.design import Budget
+from primo_scale.run.design_choices import make_design, outcome_weight
+from primo_scale.run.forecast_request import ForecastRequest, Target
+from primo_scale.run.forecast_variants import VariantSet, variant_sets
+from primo_scale.run.release_forecast import forecast_release
+from primo_scale.run.request_parts import Model, Privacy
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.files import directory_published_at_end
+
+_SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
+# Largest and smallest sizes that are tried to reach a target, and their precision.
+_MOST_EPSILON, _LEAST_EPSILON = 50.0, 0.05
+_MOST_PEOPLE, _FEWEST_PEOPLE = 1e8, 100.0
+_MOST_PHENOTYPES = 10_000.0
+_PRECISION = 1.01
+
+
+@dataclass(frozen=True)
+class ForecastRow:
+    """Expected accuracy of one release for a trait of the prior heritability.
+
+    Attributes
+    ----------
+    people, phenotypes, variants : int
+        Sizes of the release.
+    epsilon, delta : float
+        Privacy parameters of the release.
+    columns : int
+        Number of LD components, or of variants without them.
+    clip : float
+        Bound of a phenotype row, in standard deviations times the root of the phenotypes.
+    r2 : float
+        Share of the trait's variance that scores explain in other people.
+    r2_without_noise : float
+        The same share for a release of the same people without bounds and noise.
+    effective_people : float
+        Number of people whose release without noise explains as much.
+    target_epsilon, target_people, target_phenotypes : float, int, int or None
+        Smallest epsilon, fewest people and most phenotypes that reach the target, to about 1%, each
+        with the other sizes of the row. None without a target, or if no value tried reaches it.
+    """
+
+    people: int
+    phenotypes: int
+    variants: int
+    epsilon: float
+    delta: float
+    columns: int
+    clip: float
+    r2: float
+    r2_without_noise: float
+    effective_people: float
+    target_epsilon: float | None = None
+    target_people: int | None = None
+    target_phenotypes: int | None = None
+
+
+@dataclass(frozen=True)
+class _NoGenotypes:
+    """Size and variants of a cohort that is still to be read."""
+
+    n_samples: int
+    variants: VariantTable
+    packing: Packing = HARD_CALLS
+    path: Path = Path()
+
+
+def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
+    """Forecast every release of a request, with full privacy and replace-one adjacency.
+
+    Raises
+    ------
+    InputError
+        The panel, the frequencies or the score are malformed, or do not belong together.
+    UsageError
+        A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
+    """
+    return tuple(_rows(request))
+
+
+def _rows(request: ForecastRequest) -> Iterator[ForecastRow]:
+    for chosen in variant_sets(request):
+        sizes = itertools.product(request.people, request.phenotypes, request.epsilon)
+        for people, phenotypes, epsilon in sizes:
+            row = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
+            if request.target is not None:
+                row = _with_target(request, request.target, chosen, row)
+            yield row
+
+
+def _row(
+    request: ForecastRequest, chosen: VariantSet, *, people: int, phenotypes: int, epsilon: float
+) -> ForecastRow:
+    budget = Budget(epsilon, request.delta_of(people))
+    design = make_design(
+        _NoGenotypes(people, chosen.variants),
+        Model(
+            ref_freq=request.ref_freq,
+            ld_panel=request.ld_panel,
+            ld_components=request.ld_components,
+        ),
+        Privacy(epsilon=budget.epsilon, delta=budget.delta),
+        panels=chosen.panels,
+        outcomes=_standard_normal(phenotypes),
+        moments=None,
+    )
+    trait = Trait(
+        heritability=PRIOR_HERITABILITY * chosen.heritable,
+        public_r2=(request.prior_r2 or 0.0) * chosen.heritable,
+        public_people=request.prior_people,
+    )
+    mechanism = design.mechanism(budget, Recipe())
+    expected = forecast_release(design, chosen.variants, mechanism, trait)
+    return ForecastRow(
+        people=people,
+        phenotypes=phenotypes,
+        variants=len(chosen.variants),
+        epsilon=budget.epsilon,
+        delta=budget.delta,
+        columns=design.layout.n_variants,
+        clip=design.clip,
+        r2=expected.r_squared,
+        r2_without_noise=expected.without_noise,
+        effective_people=expected.effective_sample_size,
+    )
+
+
+def _with_target(
+    request: ForecastRequest, target: Target, chosen: VariantSet, row: ForecastRow
+) -> ForecastRow:
+    """Return the row with what reaches a target."""
+
+    def reached_at(
+        *,
+        people: int = row.people,
+        phenotypes: int = row.phenotypes,
+        epsilon: float = row.epsilon,
+    ) -> bool:
+        found = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
+        return found.r2 >= target.r2(found.r2_without_noise)
+
+    epsilon = _last_that_reaches(lambda x: reached_at(epsilon=x), _MOST_EPSILON, _LEAST_EPSILON)
+    people = _last_that_reaches(
+        lambda x: reached_at(people=math.ceil(x)), _MOST_PEOPLE, _FEWEST_PEOPLE
+    )
+    phenotypes = _last_that_reaches(
+        lambda x: reached_at(phenotypes=math.floor(x)), 1.0, _MOST_PHENOTYPES
+    )
+    return replace(
+        row,
+        target_epsilon=epsilon,
+        target_people=None if people is None else math.ceil(people),
+        target_phenotypes=None if phenotypes is None else math.floor(phenotypes),
+    )
+
+
+def _last_that_reaches(reaches: Callable[[float], bool], good: float, bad: float) -> float | None:
+    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not.
+
+    Bisection of the logarithm, to `_PRECISION`.
+    """
+    if not reaches(good):
+        return None
+    if reaches(bad):
+        return bad
+    while max(good, bad) > _PRECISION * min(good, bad):
+        middle = math.sqrt(good * bad)
+        good, bad = (middle, bad) if reaches(middle) else (good, middle)
+    return good
+
+
+def _standard_normal(count: int) -> OutcomeCoding:
+    """Return the coding of so many quantitative phenotypes, bounded at five sds."""
+    traits = [
+        PhenotypeBounds(f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
+        for number in range(count)
+    ]
+    return code_outcomes(traits, (), weight=outcome_weight(count, (), clipped=True))
+
+
+def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
+    """Draw R^2 against the number of phenotypes or variants, whichever has more values.
+
+    Without matplotlib, log that no picture is drawn.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        LOGGER.info("no picture is drawn without matplotlib (pip install matplotlib)")
+        return
+    table = pd.DataFrame(map(asdict, rows))
+    along, other = "phenotypes", "variants"
+    if table.phenotypes.nunique() < table.variants.nunique():
+        along, other = other, along
+    figure = Figure(figsize=(7, 4), layout="constrained")
+    axes = figure.subplots()
+    for (people, epsilon, size), line in table.groupby(["people", "epsilon", other]):
+        words = f"{people} people, ε = {epsilon:g}"
+        if table[other].nunique() > 1:
+            words += f", {size} {other}"
+        line = line.sort_values(along)
+        axes.plot(line[along], line.r2, marker="o", label=words)
+    for (people, _), line in table.groupby(["people", other]):
+        best = line.groupby(along).r2_without_noise.first()
+        axes.plot(best.index, best, color="grey", lw=0.8, ls=":")
+        axes.annotate(
+            f"{people} people, no noise", (best.index[0], best.iloc[0]), fontsize=7, va="bottom"
+        )
+    axes.set(xscale="log", xlabel=f"{along} of the release", ylabel="expected R²", ylim=(0, None))
+    axes.legend(fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
+    """Write forecast.tsv, forecast.json and, if matplotlib is installed, forecast.svg."""
+    if directory.exists():
+        raise InputError("exists already", where=directory, remedy="Choose another directory")
+    with directory_published_at_end(directory) as staging:
+        table = pd.DataFrame(map(asdict, rows))
+        table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")
+        table.to_json(staging / "forecast.json", orient="records", indent=2)
+        draw_forecast(staging / "forecast.svg", rows)

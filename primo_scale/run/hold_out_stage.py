@@ -1,0 +1,123 @@
+"""Scores of the people held out by the weights of a release."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.evaluation.scores import (
+    MatchCounts,
+    MatchedWeights,
+    people_of_store,
+    score_people,
+)
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.store import OutcomeStore
+from primo_scale.privacy.held_out_accuracy import Floats
+from primo_scale.privacy.held_out_sums import ScoredBatch, ScoredPeople, residual_bounds
+from primo_scale.run.progress import count_bar
+from primo_scale.storage.files import disk_errors_explained
+
+if TYPE_CHECKING:
+    from primo_scale.publication.weights import ScoringWeights
+
+_PEOPLE_PER_BATCH = 256  # which bounds the memory of sums over many phenotypes
+
+
+def score_held_out(
+    store: GenotypeStore,
+    outcomes: OutcomeStore,
+    coding: OutcomeCoding,
+    weights: ScoringWeights,
+    scratch: Path,
+) -> ScoredPeople:
+    """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
+
+    Every genotype of the store is read once. Memory is that of the weights, one chunk of genotypes
+    and the people held out in it. SIGTERM and Ctrl-C stop it. The file, in the private directory
+    `scratch`, has 17 bytes for each person and phenotype.
+    """
+    people = _ScratchPeople(scratch, len(coding.phenotypes))
+    matched = _matched(weights, coding)
+    starts = range(0, store.n_samples, store.chunk_shape[1])
+    with count_bar("score people held out", "chunks") as move:
+        for number, start in enumerate(starts, start=1):
+            samples = slice(start, min(start + store.chunk_shape[1], store.n_samples))
+            positions = np.flatnonzero(outcomes.held_out(samples))
+            if not len(positions):
+                continue
+            scores = score_people(people_of_store(store, samples, positions), matched)
+            rows = outcomes.read_held_out(samples)
+            observed = rows[:, 1 + len(coding.covariates) :] != 0
+            people.write(scores, _residuals(rows, coding, weights), observed)
+            move(number, len(starts))
+    return ScoredPeople(residual_bounds(coding.phenotypes), people.batches)
+
+
+class _ScratchPeople:
+    """Temporary table of scored people; the file has no name, so that nothing remains of it."""
+
+    def __init__(self, directory: Path, n_phenotypes: int) -> None:
+        shape = (n_phenotypes,)
+        parts = [("scores", np.float64, shape), ("residuals", np.float64, shape)]
+        self._row = np.dtype([*parts, ("observed", np.bool_, shape)])
+        with disk_errors_explained(directory):
+            self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+
+    def write(self, scores: Floats, residuals: Floats, observed: npt.NDArray[np.bool_]) -> None:
+        """Append people, given in arrays of shape (people, l)."""
+        rows = np.empty(len(scores), dtype=self._row)
+        rows["scores"], rows["residuals"], rows["observed"] = scores, residuals, observed
+        self._file.write(rows.tobytes())
+
+    def batches(self) -> Iterator[ScoredBatch]:
+        """Yield all people."""
+        self._file.seek(0)
+        while content := self._file.read(_PEOPLE_PER_BATCH * self._row.itemsize):
+            rows = np.frombuffer(content, dtype=self._row)
+            yield rows["scores"], rows["residuals"], rows["observed"]
+
+
+def _matched(weights: ScoringWeights, coding: OutcomeCoding) -> MatchedWeights:
+    """Return the weights of every variant of the store."""
+    if not np.isfinite(weights.centre_dosage).all():
+        # It would be replaced by the mean of the people, and a score is a function of one person.
+        raise ValueError("a missing genotype has no public dosage")
+    n_variants = len(weights.centre_dosage)
+    return MatchedWeights(
+        np.arange(n_variants),
+        weights.per_allele,
+        _score_offset(coding, weights),
+        weights.centre_dosage,
+        MatchCounts(n_variants, n_variants, 0, 0, 0, 0, 0),
+    )
+
+
+def _score_offset(coding: OutcomeCoding, weights: ScoringWeights) -> Floats:
+    """Return the score of a person without copies of allele 1, shape (l,).
+
+    It makes the score the prediction at the covariates' centres, less the phenotype's mean.
+    """
+    centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
+    mean = np.array([p.mean for p in coding.phenotypes])
+    return np.asarray(weights.intercept + centre @ weights.covariate_weights - mean)
+
+
+def _residuals(
+    rows: npt.NDArray[np.int16], coding: OutcomeCoding, weights: ScoringWeights
+) -> Floats:
+    """Return phenotypes less their means and what covariates explain, shape (people, l).
+
+    `rows` are coded rows of the outcome store, shape (people, q).
+    """
+    fixed = 1 + len(coding.covariates)
+    scale = np.array([c.scale for c in coding.covariates], dtype=np.float64)
+    sd = np.array([p.sd for p in coding.phenotypes])
+    covariates = rows[:, 1:fixed] / scale
+    return np.asarray(rows[:, fixed:] * (sd / coding.unit) - covariates @ weights.covariate_weights)

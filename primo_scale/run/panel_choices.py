@@ -1,0 +1,303 @@
+"""Choice of the LD components of a design, from a public panel and public sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from primo_scale.errors import UsageError
+from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.ld_components import (
+    LARGEST_STANDARD_DEVIATION,
+    LdComponents,
+    component_map,
+    write_components,
+)
+from primo_scale.genotypes.ld_panel import LdPanel, fixation_index
+from primo_scale.genotypes.panel_spectrum import components, variances_outside
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.kernels.linear_map import LARGEST_OUTPUT
+from primo_scale.privacy.accuracy import Components, expected_r2
+from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.planning import (
+    CLIPS,
+    PRIOR_HERITABILITY,
+    attenuation,
+    phenotype_norm,
+    variance_left,
+)
+from primo_scale.privacy.water_filling import fill
+from primo_scale.run.design import Budget, Design
+from primo_scale.run.panel_design import (
+    ComponentDesign,
+    Float64,
+    PanelDesign,
+    to_array,
+    without_arrays,
+)
+from primo_scale.run.request_parts import Model
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.documents import read_document
+from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
+from primo_scale.storage.locations import Location
+
+LARGEST_BLOCK = 2048
+"""Largest number of variants of a block that components can replace: one tile of X'X."""
+_LEAST_VARIANCE = 0.01  # of a component, relative to the mean of a variant
+_AGAIN = "Remove it, and run the same command again, which writes it anew"
+_EIGENVALUES = 4096  # values that describe the spectrum
+# F_ST is about .01 between Finns and Tuscans of the 1000 Genomes Project, .03 between Europeans and
+# Gujaratis, and .05 between Europeans and Africans, of the thinned HapMap3 data in tests/reference.
+_LARGEST_INDEX, _EXAMPLES = 0.02, 3
+
+
+@dataclass(frozen=True)
+class _Base:
+    """Public numbers of the same release without components, which the division depends on."""
+
+    signal: float  # n h2 c^2, of a component with all of the variance
+    residual: float  # variance v of a clipped phenotype
+    noise: float  # variance that noise adds to a phenotype in a column with all of the variance
+
+
+def warn_of_other_population(
+    panel: LdPanel, frequencies: MatchedFrequencies, variants: VariantTable
+) -> None:
+    """Warn if the LD panel and the allele frequencies are of different populations."""
+    of_panel = panel.a1_frequencies()
+    index = fixation_index(of_panel, panel.n_people, frequencies.a1_frequency)
+    if index <= _LARGEST_INDEX:
+        return
+    gaps = np.nan_to_num(np.abs(of_panel - frequencies.a1_frequency))
+    examples = (
+        f"{variants.identifier[row]} ({of_panel[row]:.2f} and {frequencies.a1_frequency[row]:.2f})"
+        for row in np.argsort(-gaps)[:_EXAMPLES]
+    )
+    LOGGER.warning(
+        "--ld-panel and --ref-freq are of different populations: F_ST is %.3f, and below %g within "
+        "a continent; frequencies differ most at %s. Give both for the population of the cohort, "
+        "or the release is less accurate (docs/methods.md); its guarantee is the same",
+        index, _LARGEST_INDEX, ", ".join(examples),
+    )  # fmt: skip
+
+
+def use_components(model: Model, design: Design) -> bool:
+    """Return whether LD components take the place of the variants of a design.
+
+    Raises
+    ------
+    UsageError
+        An LD block is too large, or an option is for rows of variants.
+    """
+    if not model.ld_components or design.subsample is not None:
+        return False
+    remedy = "Leave it out, or give --no-ld-components"
+    if model.row_norm is not None:
+        raise UsageError("is a bound on rows of variants", where="--row-norm", remedy=remedy)
+    if max(design.block_sizes) > LARGEST_BLOCK:
+        raise UsageError(
+            "LD components need smaller LD blocks",
+            where="--ld-blocks",
+            value=f"{max(design.block_sizes)} variants",
+            limit=f"{LARGEST_BLOCK} variants",
+            remedy="Leave it out, which gives the blocks of --ld-panel, or add --no-ld-components",
+        )
+    return True
+
+
+def design_panel(
+    panel: LdPanel,
+    design: Design,
+    budget: Budget,
+    *,
+    use_components: bool,
+    n_factors: int | None,
+    settled: Path | None,
+) -> PanelDesign:
+    """Return what a panel tells of the LD of a design, and its components.
+
+    Parameters
+    ----------
+    panel
+        Public panel, matched to the variants of the design.
+    design
+        Design without the panel, planned for the budget.
+    budget
+        Privacy parameters of the release.
+    use_components
+        Whether components take the place of the variants.
+    n_factors
+        Number of genetic factors that the phenotypes are expected to share; None stands for none.
+    settled
+        Document of an earlier run. It is used if it belongs to the same choices, because the last
+        bits of an eigenvalue may differ between machines.
+    """
+    request = sha256_of_json(
+        {
+            "panel": panel.sha256,
+            "components": use_components,
+            "design": design.digest,
+            "budget": asdict(budget),
+        }
+        | ({} if n_factors is None else {"factors": n_factors})
+    )
+    if settled is not None and settled.is_file():
+        found = read_document(settled, _panel_from, remedy=_AGAIN)
+        if found.request == request:
+            return found
+    measured = _variances(panel, design.genotypes, design.boundaries)
+    return PanelDesign(
+        file=panel.prefix.name,
+        sha256=panel.sha256,
+        request=request,
+        n_people=panel.n_people,
+        boundaries=design.boundaries,
+        eigenvalues=_summary(np.concatenate([part for block in measured for part in block])),
+        components=(
+            _component_design(
+                [variances for variances, _ in measured], design, _base(design, budget, n_factors)
+            )
+            if use_components
+            else None
+        ),
+    )
+
+
+def save_panel_design(path: Path, panel: PanelDesign) -> None:
+    """Write the choices, atomically, for runs that continue this one."""
+    write_atomically(path, canonical_json(without_arrays(asdict(panel))))
+
+
+def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
+    """Compute and write the maps of the components of a design, unless they are there."""
+    chosen = design.components
+    if design.panel is None or chosen is None:
+        raise ValueError("the design has no components")
+    parts = [slice(*ends) for ends in pairwise(chosen.boundaries)]
+    blocks = zip(components(panel, design.genotypes, design.boundaries), parts, strict=True)
+    maps = (
+        component_map(vectors[chosen.chosen[part]], np.sqrt(chosen.squared_norms[part]))
+        for vectors, part in blocks
+    )
+    return write_components(path, design.panel.request, maps)
+
+
+def component_shares(design: Design) -> Components | None:
+    """Return the LD components of a design as the forecast needs them, or None."""
+    columns = design.components
+    if columns is None:
+        return None
+    total = columns.squared_norms * design.genotypes.variance
+    return Components(columns.variances / total, columns.variances, design.n_variants)
+
+
+@lru_cache(maxsize=1)
+def _variances(
+    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+) -> tuple[tuple[Float64, Float64], ...]:
+    """Return `variances_outside` of every block, kept for the next design of the same panel."""
+    return tuple(variances_outside(panel, coding, boundaries))
+
+
+def _panel_from(value: dict[str, Any]) -> PanelDesign:
+    return msgspec.convert(value, PanelDesign, dec_hook=to_array)
+
+
+def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
+    """Return the signal, residual and noise of one phenotype that a component competes with.
+
+    The signals of the phenotypes that share a genetic factor are added.
+    """
+    n_phenotypes, clip = design.layout.n_phenotypes, design.clip
+    sigma = design.mechanism(budget, Recipe()).scales.phenotype_cross
+    per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
+    slope = attenuation(clip, n_phenotypes)
+    shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
+    return _Base(
+        signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared,
+        residual=variance_left(clip, n_phenotypes),
+        noise=sigma**2 / per_person,
+    )
+
+
+def _component_design(blocks: list[Float64], design: Design, base: _Base) -> ComponentDesign:
+    """Divide the norm of a row among the components with the given variances in each block."""
+    variances = np.concatenate(blocks)
+    shares = np.maximum(variances, 0) / design.genotypes.variance
+    useful = shares > 0
+    energies = np.zeros(len(shares))
+    energies[useful] = fill(shares[useful], base.signal * shares[useful], base.residual, base.noise)
+    least = energies[energies > 0].min()
+    starts = np.cumsum([0, *map(len, blocks)])
+    for start, stop in pairwise(starts):  # every block keeps its largest component
+        if not energies[start:stop].any():
+            energies[start + np.argmax(shares[start:stop])] = least
+    kept = np.flatnonzero(energies)
+    # A block whose variants hardly vary in the panel has a component of no measured variance.
+    variances = np.maximum(variances, _LEAST_VARIANCE * design.genotypes.variance / len(variances))
+    block_of = np.searchsorted(starts, kept, side="right") - 1
+    scale = LARGEST_STANDARD_DEVIATION**2 / energies.max()
+    return ComponentDesign(
+        sizes=tuple(np.bincount(block_of, minlength=len(blocks)).tolist()),
+        chosen=(kept - starts[block_of]).astype(np.int32),
+        variances=energies[kept] * scale,
+        squared_norms=energies[kept] * scale / variances[kept],
+    )
+
+
+def _summary(variances: Float64) -> Float64:
+    """Return at most 4,096 means of neighbouring values, in descending order, of mean 1."""
+    ordered = np.sort(variances)[::-1]
+    width = math.ceil(len(ordered) / _EIGENVALUES)
+    padded = np.resize(ordered, width * math.ceil(len(ordered) / width))
+    padded[len(ordered) :] = ordered[-1]
+    means = padded.reshape(-1, width).mean(axis=1)
+    return np.asarray(means / means.mean())
+
+
+def with_panel(design: Design, panel: PanelDesign | None) -> Design:
+    """Return the design with a panel, whose components bring their own bounds on rows."""
+    if panel is None or panel.components is None:
+        return replace(design, panel=panel)
+    columns = panel.components
+    total = float(columns.variances.sum())
+    starts = columns.boundaries[:-1]
+    by_block = np.add.reduceat(columns.variances, starts)
+    sizes = np.array(columns.sizes)
+    most = LARGEST_OUTPUT**2 * sizes
+    norms = np.ceil((1.3 + 8 / np.sqrt(sizes)) * by_block).astype(np.int64)
+    return replace(
+        design,
+        panel=panel,
+        row_norm=min(math.ceil(total), int(most.sum())),
+        block_norms=tuple(np.minimum(norms, most).tolist()),
+    )
+
+
+def best_clip(design: Design, budget: Budget) -> float:
+    """Return the clip of phenotype rows with the largest expected R^2; the design has a panel."""
+    if design.panel is None:
+        raise ValueError("the design has no panel")
+    eigenvalues, columns = design.panel.eigenvalues, component_shares(design)
+
+    def accuracy(clip: float) -> float:
+        """Return the expected R^2 with this clip."""
+        planned = replace(design, phenotype_norm=phenotype_norm(design.sizes, clip=clip))
+        recipe = Recipe(subsample=design.subsample)
+        sigma = planned.mechanism(budget, recipe).scales.phenotype_cross
+        return expected_r2(
+            design.sizes, eigenvalues, clip=clip, cross_sigma=sigma, components=columns
+        )
+
+    # Large clips have the same bound, and the smallest of them stands for all.
+    smallest_last: list[float] = CLIPS[::-1].tolist()
+    clips = {phenotype_norm(design.sizes, clip=clip): clip for clip in smallest_last}
+    return max(sorted(clips.values()), key=accuracy)

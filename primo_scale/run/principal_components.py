@@ -1,0 +1,286 @@
+"""Principal components of the people of a cohort, projected from the loadings of a public panel.
+
+A component is a function of one person's genotypes and of public numbers, and so a covariate like
+any other (docs/maths/principal-components.md). The projection reads the genotype store once and
+writes one chunk of components for each chunk of people, so that a second run continues the first.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from threadpoolctl import threadpool_limits
+
+from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.interruption import check
+from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
+from primo_scale.outcomes.store import ComponentRows
+from primo_scale.run.design import PcLoadings
+from primo_scale.run.progress import count_bar
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
+from primo_scale.storage.files import sha256_of_file, sha256_of_json
+from primo_scale.storage.groups import (
+    Array,
+    array_of,
+    attributes_of,
+    create_array,
+    create_group,
+    flush,
+    has_array,
+    is_complete,
+    mark_complete,
+    open_group,
+)
+from primo_scale.storage.stores import HEADER, store_at
+from primo_scale.storage.tiles import n_threads
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from primo_scale.evaluation.scores import MatchedWeights
+
+# Functions import the code of scores, so that a run without loadings does not load it.
+
+KIND = "principal components"
+SUFFIX = ".eigenvec.allele"
+_ARRAY = "components"
+_FREQUENCIES = (".acount", ".afreq")
+_PANEL_SCORES = ".sscore"
+_TEXT = ("ID", "REF", "ALT", "A1")  # columns of the loadings, before those of the components
+_PERSON = "IID"
+_UNUSED = ("CHROM", "PROVISIONAL_REF?")
+_REMEDY = "Write it with 'plink2 --pca allele-wts' on a public panel"
+# Weights are integers and centres multiples of 1/_CENTRE, so that every sum is an exact float64 and
+# does not depend on the order of its terms, in steps of a 127th copy of an allele too.
+_CENTRE, _EXACT = 2**14, 2**45
+_MARGIN = 3.0  # standard deviations by the sampling of genotypes, beyond the range of the panel
+
+Float64 = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Loadings:
+    """Loadings of a public panel, matched to the variants of a cohort."""
+
+    source: PcLoadings
+    bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
+    weights: MatchedWeights  # of the standardised genotypes, in units of `step`
+    step: float
+
+
+def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Loadings:
+    """Read the loadings of a public panel, and log how they match the variants of the cohort.
+
+    The panel's allele frequencies, .acount or .afreq, lie beside the file. So do the components of
+    the panel's own people, .sscore, unless the table `bounds` has bounds of every component.
+
+    Raises
+    ------
+    InputError
+        A file is missing or malformed, the loadings match few variants, or the components are those
+        of people of the cohort.
+    """
+    from primo_scale.evaluation.scores import match_weights
+    from primo_scale.evaluation.scoring_files import ScoringFile
+
+    if not path.name.endswith(SUFFIX):
+        raise InputError("is no file of loadings", where=path, expected=f"PREFIX{SUFFIX}")
+    table = _read_table(path, _TEXT, lambda name: name not in _UNUSED)
+    names = tuple(name for name in table.columns if name not in _TEXT)
+    # The loading of REF is minus that of ALT.
+    table = table[table["A1"] == table["ALT"]].rename(
+        columns={"A1": "effect_allele", "REF": "other_allele"}
+    )
+    per_allele = table[list(names)].to_numpy(np.float64)
+    matched = match_weights(ScoringFile(path, table, names, per_allele), store.variants)
+    frequencies = _beside(path, _FREQUENCIES, "Give plink2 --freq counts in the same command")
+    frequency = _frequencies(frequencies, store.variants, matched)
+    spread = np.sqrt((matched.per_allele1**2).sum(axis=0)) / len(frequency)
+    spread_of = dict(zip(names, spread.tolist(), strict=True))
+    weights, step = _standardised(matched, frequency)
+    LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
+    digests = [sha256_of_file(path), sha256_of_file(frequencies)]
+    return Loadings(
+        PcLoadings(path.name, sha256_of_json(digests), matched.counts.matched, len(names)),
+        _bounds(path, bounds, spread_of, store.samples),
+        weights,
+        step,
+    )
+
+
+def _frequencies(path: Path, variants: VariantTable, matched: MatchedWeights) -> Float64:
+    """Return the panel's frequencies of A1 of the variants with loadings, and refuse missing ones.
+
+    The result has the order of the matched variants.
+    """
+    frequency = read_reference_frequencies(path, variants).a1_frequency[matched.variants]
+    unknown = int(np.isnan(frequency).sum())
+    if unknown:
+        raise InputError(
+            f"has no frequency of {unknown} of {len(frequency)} variants that have loadings",
+            where=path,
+            remedy="Write both files with the same plink2 command",
+        )
+    return frequency
+
+
+def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRows:
+    """Write the components of all people of a genotype store, or continue to write them. PRIVATE.
+
+    Several chunks of people are scored at a time. Memory is that of the genotypes of a batch of
+    people and a chunk of variants, for each of them.
+    """
+    from primo_scale.evaluation.scores import people_of_store, score_people
+
+    request = sha256_of_json({"loadings": loadings.source.sha256, "store": store.identity_digest})
+    array = _open_array(path, request, store, len(loadings.bounds))
+    total, stored = -(-store.n_samples // array.chunks[0]), stored_chunks(path)
+    missing = [
+        i for i in range(total)
+        if chunk_name(_ARRAY, (i, 0)) not in stored or not _is_intact(array, i)
+    ]  # fmt: skip
+
+    def write_chunk(number: int) -> None:
+        samples = _chunk(array, number)
+        people = people_of_store(store, samples, np.arange(samples.stop - samples.start))
+        scores = score_people(people, loadings.weights)
+        commit_chunk(array, (number, 0), scores * loadings.step)
+
+    with (
+        count_bar("principal components", "chunks") as move,
+        threadpool_limits(1),
+        ThreadPoolExecutor(n_threads()) as threads,
+    ):
+        try:
+            for done, _ in enumerate(threads.map(write_chunk, missing), total - len(missing) + 1):
+                check()
+                move(done, total)
+        finally:
+            threads.shutdown(cancel_futures=True)
+    if not is_complete(path, KIND):
+        flush(open_group(path, KIND, complete=False))
+        mark_complete(open_group(path, KIND, complete=False), {})
+    rows = ComponentRows(request, array_of(open_group(path, KIND), _ARRAY))
+    _log_people_outside(rows, loadings)
+    return rows
+
+
+def _is_intact(array: Array, number: int) -> bool:
+    """Return whether a chunk passes its checksum; a loss of power may have damaged it."""
+    try:
+        read_block(array, (_chunk(array, number), slice(None)))
+    except DamagedChunk:
+        return False
+    return True
+
+
+def _chunk(array: Array, number: int) -> slice:
+    """Return the people of a chunk."""
+    height, n_people = array.chunks[0], array.shape[0]
+    return slice(number * height, min((number + 1) * height, n_people))
+
+
+def _log_people_outside(rows: ComponentRows, loadings: Loadings) -> None:
+    """Log how many people have a component outside of its bounds. PRIVATE."""
+    lower, upper = np.array([(each.lower, each.upper) for each in loadings.bounds]).T
+    outside = 0
+    for number in range(-(-rows.array.shape[0] // rows.array.chunks[0])):
+        values = read_block(rows.array, (_chunk(rows.array, number), slice(None)))
+        outside += int(((values < lower) | (values > upper)).any(axis=1).sum())
+    if outside:
+        LOGGER.info("%d people have a principal component outside of its bounds", outside)
+
+
+def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> Array:
+    """Return the array of the components, shape (n, k), of a new or begun store."""
+    if store_at(path).holds(HEADER):
+        group = open_group(path, KIND, complete=False)
+        if attributes_of(group)["request"] == request and has_array(group, _ARRAY):
+            return array_of(group, _ARRAY)
+    group = create_group(path, KIND, {"request": request})
+    shape, chunks = (store.n_samples, width), (store.chunk_shape[1], width)
+    return create_array(group, _ARRAY, shape=shape, chunks=chunks, dtype=np.float64)
+
+
+def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:
+    """Return weights for the mean of loadings times standardised genotypes, and their unit.
+
+    A missing genotype counts as the mean of the panel, and a variant without variance there as 0.
+    """
+    sd = np.sqrt(2 * frequency * (1 - frequency))
+    each = np.divide(1 / len(sd), sd, out=np.zeros_like(sd), where=sd > 0)
+    weights = matched.per_allele1 * each[:, None]
+    largest = 2 * np.abs(weights).sum(axis=0).max(initial=np.finfo(np.float64).tiny)
+    step = 2.0 ** math.ceil(math.log2(largest * _CENTRE / _EXACT) + 1)
+    integers, centre = np.rint(weights / step), np.rint(2 * frequency * _CENTRE) / _CENTRE
+    constant = -(centre @ integers)
+    return replace(matched, per_allele1=integers, constant=constant, centre=centre), step
+
+
+def _bounds(
+    path: Path, given: Path | None, spread: Mapping[str, float], cohort: SampleTable
+) -> tuple[CovariateBounds, ...]:
+    """Return the bounds of a table, or the range in the panel and what sampling adds to it.
+
+    `spread` is the standard deviation of each component, by name, in people without structure.
+    """
+    known: Collection[str] = () if given is None else names_with_bounds(given).intersection(spread)
+    read = () if given is None else read_covariate_bounds(given, tuple(known))
+    by_name = {each.name: each for each in read}
+    wanted = [name for name in spread if name not in by_name]
+    if wanted:
+        remedy = "Compute the same scores of the panel's people with plink2 --score"
+        scores = _beside(path, (_PANEL_SCORES,), f"{remedy}, or give bounds in --covar-bounds")
+        columns = [f"{name}_AVG" for name in wanted]
+        table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
+        cohort.refuse_shared_people(table[_PERSON], scores)
+        for name in wanted:
+            values, margin = table[f"{name}_AVG"], _MARGIN * spread[name]
+            low, high = float(values.min()) - margin, float(values.max()) + margin
+            by_name[name] = CovariateBounds(name, low, high, (low + high) / 2)
+    return tuple(by_name[name] for name in spread)
+
+
+def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:
+    """Return the first of the files of the same prefix that exists."""
+    prefix = path.name.removesuffix(SUFFIX)
+    found = [path.with_name(prefix + suffix) for suffix in suffixes]
+    for each in found:
+        if each.is_file():
+            return each
+    raise InputError("no such file beside the loadings", where=found[0], remedy=remedy)
+
+
+def _read_table(
+    path: Path, required: Collection[str], is_used: Callable[[str], bool]
+) -> pd.DataFrame:
+    """Return the used columns of a table of plink2: numbers, other than `_TEXT` and `_PERSON`."""
+    import pandas as pd
+
+    kinds: defaultdict[str, type] = defaultdict(lambda: np.float64)
+    kinds |= dict.fromkeys((*_TEXT, _PERSON, f"#{_PERSON}"), str)
+    try:
+        table = pd.read_csv(
+            path, sep="\t", usecols=lambda name: is_used(name.removeprefix("#")), dtype=kinds,
+            na_filter=False,
+        ).rename(columns=lambda name: name.removeprefix("#"))  # fmt: skip
+    except ValueError as error:
+        raise InputError(f"is malformed: {error}", where=path, remedy=_REMEDY) from error
+    missing = [name for name in required if name not in table.columns]
+    numbers = table.select_dtypes("number")
+    if missing or numbers.empty or not np.isfinite(numbers.to_numpy()).all():
+        problem = f"no column {missing[0]}" if missing else "no finite numbers in every row"
+        raise InputError(problem, where=path, remedy=_REMEDY)
+    return table

@@ -1,0 +1,173 @@
+"""Public scores that a release builds on: reading, matching and the scale of the coding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.methods.public_scores import PublicScores
+from primo_scale.methods.shrinkage import Float64
+from primo_scale.run.design import Design
+from primo_scale.run.request_parts import PriorFile
+from primo_scale.run.run_log import LOGGER
+from primo_scale.storage.files import sha256_of_file
+
+if TYPE_CHECKING:
+    from primo_scale.evaluation.scores import MatchCounts
+    from primo_scale.evaluation.scoring_files import ScoringFile
+
+# Functions import the readers of scores, so that a run without scores does not load them.
+
+_OPTION = "--prior-weights"
+
+
+@dataclass(frozen=True)
+class PriorSource:
+    """Origin of one public score; the fields are those of `publication.statement.StatedScore`."""
+
+    file: str
+    sha256: str
+    pgs_id: str | None
+    n_variants: int
+    n_matched: int
+
+
+@dataclass(frozen=True, eq=False)
+class PriorScores:
+    """Public scores and their origins, in the same order."""
+
+    scores: PublicScores
+    sources: tuple[PriorSource, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Column:
+    """One score: effects per unit of the coding, and its phenotype, or None for every one."""
+
+    effects: Float64
+    phenotype: str | None
+    source: PriorSource
+
+
+def read_prior_scores(
+    files: Iterable[PriorFile], variants: VariantTable, design: Design, build: GenomeBuild
+) -> PriorScores | None:
+    """Read the public scores of a release and log how they match, or return None without files.
+
+    The `variants` are those of the design, and `build` is their genome build.
+
+    Raises
+    ------
+    UsageError
+        A file is given for a phenotype that the release does not have.
+    InputError
+        A file is malformed, has positions of another genome build, or matches few variants.
+    """
+    phenotypes = [p.name for p in design.outcomes.phenotypes]
+    columns = [
+        column for file in files for column in _read_columns(file, variants, phenotypes, build)
+    ]
+    if not columns:
+        return None
+    multiplier = design.genotypes.multiplier.astype(np.float64)
+    effects = np.stack([column.effects for column in columns], axis=1) / multiplier[:, None]
+    used = np.array(
+        [[c.phenotype in (None, name) for name in phenotypes] for c in columns], dtype=np.bool_
+    )
+    return PriorScores(PublicScores(effects, used), tuple(column.source for column in columns))
+
+
+def prior_file_names(files: Iterable[PriorFile]) -> str | None:
+    """Return the names of the files without directories, for release.log."""
+    return ", ".join(dict.fromkeys(_file_name(file) for file in files)) or None
+
+
+def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float64]:
+    """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
+
+    With several scores in the file, the largest importance counts, each score relative to its own
+    total. p are public frequencies; a variant without a weight or a frequency has importance 0.
+    """
+    from primo_scale.evaluation.scores import match_weights
+    from primo_scale.evaluation.scoring_files import read_scoring_file
+
+    def importance(variants: VariantTable) -> Float64:
+        """Return the importance of each variant, shape (d,)."""
+        file = read_scoring_file(path, None)
+        matched = match_weights(file, variants, may_be_wider=True)
+        LOGGER.info("--extract-by-prior %s: %s", path, matched.counts.in_words())
+        frequency = read_reference_frequencies(ref_freq, variants).a1_frequency[matched.variants]
+        heterozygosity = np.nan_to_num(2 * frequency * (1 - frequency))
+        variance = matched.per_allele1**2 * heterozygosity[:, None]
+        total = variance.sum(axis=0)
+        share = np.divide(variance, total, out=np.zeros_like(variance), where=total > 0)
+        result = np.zeros(len(variants))
+        result[matched.variants] = share.max(axis=1)
+        return result
+
+    return importance
+
+
+def _file_name(file: PriorFile) -> str:
+    return file.path.resolve().name
+
+
+def _read_columns(
+    file: PriorFile, variants: VariantTable, phenotypes: list[str], build: GenomeBuild
+) -> Iterator[_Column]:
+    """Yield the scores of one file."""
+    from primo_scale.evaluation.scores import match_weights
+    from primo_scale.evaluation.scoring_files import read_scoring_file
+
+    if file.phenotype is not None and file.phenotype not in phenotypes:
+        raise UsageError(
+            "the release has no such phenotype",
+            where=_OPTION,
+            value=file.phenotype,
+            limit=", ".join(phenotypes)[:80],
+        )
+    read = read_scoring_file(file.path, [file.phenotype] if file.phenotype else phenotypes)
+    _check_build(read, build)
+    matched = match_weights(read, variants, may_be_wider=True)
+    LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
+    source = _source(file, read, matched.counts)
+    for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
+        effects = np.zeros(len(variants))
+        effects[matched.variants] = weights
+        yield _Column(effects, file.phenotype or name, source)
+
+
+def _source(file: PriorFile, read: ScoringFile, counts: MatchCounts) -> PriorSource:
+    return PriorSource(
+        _file_name(file),
+        sha256_of_file(read.weights_path),
+        read.pgs_id,
+        n_variants=counts.total,
+        n_matched=counts.matched,
+    )
+
+
+def _check_build(file: ScoringFile, build: GenomeBuild) -> None:
+    """Refuse a score whose positions are of another genome build, if it is matched by position."""
+    if not file.by_position:
+        return
+    if file.build in (None, NOT_REPORTED) or build.name == NOT_REPORTED:
+        LOGGER.warning(
+            "%s %s is matched by position, and the genome build of the file or of the genotypes "
+            "is not known: give --genome-build, and check that they are the same",
+            _OPTION, file.path,
+        )  # fmt: skip
+    elif file.build != build.name:
+        raise InputError(
+            f"positions are in {file.build}, those of the genotypes in {build.name}",
+            where=file.path,
+            remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
+        )

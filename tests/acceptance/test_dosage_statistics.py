@@ -1,0 +1,298 @@
+"""Statistics and releases of dosages: those of hard calls where these are equal, and exact sums."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zarr
+from filesets import write_fileset_of
+from pgenlib import PgenWriter
+from small_cohort import command, refused
+from tiers import thinned
+
+from primo_scale.accumulation import checkpoint
+from primo_scale.accumulation.task_memory import Workload, read_bytes, worker_bytes
+from primo_scale.accumulation.task_weights import Scales
+from primo_scale.cli import accumulate, evaluate, ingest, release, simulate, verify
+from primo_scale.errors import InputError
+from primo_scale.evaluation.scores import people_of_store
+from primo_scale.genotypes.copying import copy_genotypes
+from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, PACKINGS, copies_of_hard_calls
+from primo_scale.genotypes.source import SourceFiles, open_source
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels import KERNELS
+from primo_scale.kernels.choice import kernel_named
+from primo_scale.kernels.dosage_bytes import UNITS, nearest_byte
+from primo_scale.run.design import load_design
+from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE
+
+PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
+N, D = 1003, 90
+BUDGET = ("--epsilon", 4, "--delta", 1e-6, "--accept-noise")
+BLOCKS = ("--ld-blocks", "window:37")
+
+
+class Cohort:
+    """Folder with hard calls in two formats, dosages, and outcomes of the same people."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        rng = np.random.default_rng(7)
+        p = rng.uniform(0.02, 0.98, D)
+        calls = rng.binomial(2, p[:, None], (D, N)).astype(np.int8)
+        calls[rng.random((D, N)) < 0.03] = -1
+        write_fileset_of(folder / "bed", calls, range(1, D + 1))
+        source = open_source(SourceFiles((folder / "bed",)))
+        names, tables = source.variants.identifier, (source.variants, source.samples)
+        self.dosages = np.clip(calls + rng.normal(0, 0.2, (D, N)), 0, 2).astype(np.float32)
+        self.dosages[rng.random((D, N)) < 0.5] = 0.25
+        self.dosages[calls < 0] = -9
+        write_pgen(folder / "calls", calls, *tables)
+        write_pgen(folder / "dosages", self.dosages, *tables)
+        rows = zip(names, p, strict=True)
+        (folder / "ref.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + "".join(
+            f"1\t{name}\tG\tA\t{freq:.6g}\t2000\n" for name, freq in rows))  # fmt: skip
+        values = rng.normal(size=(N, 3)) + calls[:3].T
+        (folder / "pheno.tsv").write_text("IID\tT\tU\tV\n" + "".join(
+            "\t".join([f"I{i}", *(f"{value:.4f}" for value in row)]) + "\n"
+            for i, row in enumerate(values)))  # fmt: skip
+        (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + "".join(
+            f"{name}\t-4\t6\t1\t1.2\n" for name in "TUV"))  # fmt: skip
+        self.ingest("bed", "--bfile")
+        for name in ("calls", "dosages"):
+            self.ingest(name, "--pfile", "--dosages")
+
+    def ingest(self, name, *options):
+        found = command(ingest.main, options[0], self.folder / name, *options[1:], "--out",
+                        self.store(name))  # fmt: skip
+        assert found.exit_code == 0, found.stderr
+
+    def store(self, name):
+        return self.folder / f"{name}.zarr"
+
+    @property
+    def outcomes(self):
+        return ("--pheno", self.folder / "pheno.tsv", "--pheno-bounds", self.folder / "bounds.tsv")
+
+    @property
+    def frequencies(self):
+        return ("--ref-freq", self.folder / "ref.afreq")
+
+    def sum(self, name, work, *options, at=None):
+        """Return the digest of the statistics."""
+        found = command(
+            accumulate.main, "--genotypes", at or self.store(name), *self.outcomes,
+            "--work-dir", work, "--ledger", self.folder / "ledger", *options,
+        )  # fmt: skip
+        assert found.exit_code == 0, found.stderr
+        return digest_in(work)
+
+
+def digest_in(work):
+    """Return the digest of the statistics in a work directory."""
+    return re.search(r"statistics sha256: (\w+)", (work / "run.log").read_text())[1]
+
+
+def write_pgen(prefix, copies, variants, people):
+    """Write a PLINK 2 fileset of dosages of allele 1, negative where missing."""
+    count = copies.shape[1]
+    writer = PgenWriter(bytes(prefix.with_suffix(".pgen")), count, variant_ct=len(copies),
+                        nonref_flags=False, dosage_present=True)  # fmt: skip
+    for row in np.where(copies < 0, -9, copies).astype(np.float32):
+        writer.append_dosages(row)
+    writer.close()
+    pairs = zip(people.family, people.individual, strict=True)
+    table = ["#FID\tIID\n", *(f"{family}\t{individual}\n" for family, individual in pairs)]
+    prefix.with_suffix(".psam").write_text("".join(table))
+    columns = (variants.chromosome, variants.position, variants.identifier, variants.allele2,
+               variants.allele1)  # fmt: skip
+    prefix.with_suffix(".pvar").write_text("#CHROM\tPOS\tID\tREF\tALT\n" + "".join(
+        "\t".join(map(str, row)) + "\n" for row in zip(*columns, strict=True)))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    return Cohort(tmp_path_factory.mktemp("dosages"))
+
+
+OPTIONS = {
+    "not private": ("--non-private",),
+    "clipped records": (*BUDGET, "--row-norm", 8, *BLOCKS),
+    "one block": (*BUDGET, "--row-norm", 8),
+    "label": (*BUDGET, "--privacy", "label", *BLOCKS),
+    "feature": (*BUDGET, "--privacy", "feature", *BLOCKS),
+    "subsample": (*BUDGET, "--subsample", 300),
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint.random, "SystemRandom", lambda: random.Random(1))
+    options = (*OPTIONS[name], *cohort.frequencies)
+    digests = {cohort.sum(each, tmp_path / each, *options) for each in ("bed", "calls")}
+    assert len(digests) == 1
+    assert cohort.sum("dosages", tmp_path / "dosages", *options) not in digests
+
+
+def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
+    cohort, panel = tmp_path / "cohort", PANEL
+    made = command(simulate.main, "--bfile", panel, "--out", cohort, "--samples", 401, "--seed", 3,
+                   "--variants", 200, "--phenotypes", 1, "--missing", 0.02)  # fmt: skip
+    assert made.exit_code == 0, made.stderr
+    source = open_source(SourceFiles((cohort,)))
+    packed = np.empty((200, 101), dtype=np.uint8)
+    source.read_into(packed, np.arange(200), np.arange(401))
+    write_pgen(cohort, copies_of_hard_calls(packed, 401), source.variants, source.samples)
+    digests = set()
+    for name, words in {"bed": ["--bfile"], "bytes": ["--dosages", "--pfile"]}.items():
+        store, work = tmp_path / f"{name}.zarr", tmp_path / name
+        assert command(ingest.main, *words, cohort, "--out", store).exit_code == 0
+        found = command(
+            accumulate.main, "--genotypes", store, "--pheno", f"{cohort}.pheno.tsv",
+            "--pheno-bounds", f"{cohort}.pheno-bounds.tsv", "--ref-freq", f"{panel}.afreq",
+            "--ld-panel", panel, "--epsilon", 50, "--delta", 1e-6, "--accept-noise",
+            "--work-dir", work, "--ledger", tmp_path / "ledger",
+        )  # fmt: skip
+        assert found.exit_code == 0, found.stderr
+        assert load_design(work / "design.json").components is not None
+        digests.add(digest_in(work))
+    assert len(digests) == 1
+
+
+def codes_of(cohort, design):
+    """Return the codes of everybody by the definition, in fractions, shape (d, n)."""
+    k, m = design.genotypes.multiplier.tolist(), design.genotypes.centre.tolist()
+    step = [nearest_byte(units) for units in range(2 * UNITS + 1)]
+    units = np.floor(cohort.dosages.astype(np.float64) * UNITS + 0.5).astype(int)
+    return np.array(
+        [[round(Fraction(k[j] * step[u], 127)) - m[j] if u >= 0 else 0 for u in row]
+         for j, row in enumerate(units.tolist())]
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", thinned(["auto", *sorted(KERNELS.keys() - {"cuda"})], every=9))
+def test_statistics_of_dosages_are_exact_sums(kernel, cohort, tmp_path):
+    if kernel != "auto" and not kernel_named(kernel, 127).is_available():
+        pytest.skip(f"this machine cannot run {kernel}")
+    work = tmp_path / "work"
+    cohort.sum("dosages", work, "--non-private", *cohort.frequencies, *BLOCKS, "--kernel", kernel)
+    design, statistics = (
+        load_design(work / "design.json"),
+        zarr.open_group(work / "statistics.zarr"),
+    )
+    codes = codes_of(cohort, design)
+    assert len(np.unique(codes[0])) > 20
+    for block in range(design.layout.n_blocks):
+        x = codes[design.layout.variants(block)]
+        np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x @ x.T)
+
+
+def test_clipped_records_of_dosages_are_within_the_bounds(cohort, tmp_path):
+    """The trace of X'X is at most n N_x, and is that of rows that were clipped just to it."""
+    work = tmp_path / "work"
+    cohort.sum("dosages", work, *BUDGET, *cohort.frequencies, "--row-norm", 5)
+    design, statistics = (
+        load_design(work / "design.json"),
+        zarr.open_group(work / "statistics.zarr"),
+    )
+    norms = (codes_of(cohort, design) ** 2).sum(axis=0)
+    assert (norms > design.row_norm).mean() > 0.9
+    trace = int(np.trace(statistics["gram/0"][:]))
+    assert 0.9 * trace < np.minimum(norms, design.row_norm).sum() >= trace
+
+
+def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
+    """The copy is verified by its checksums; the tasks that are missing are computed there."""
+    options = (*BUDGET, *cohort.frequencies, *BLOCKS)
+    digest = cohort.sum("dosages", tmp_path / "once", *options)
+    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy",
+                          on_progress=lambda done, total: None)  # fmt: skip
+    assert copy.packing is DOSAGES
+    assert cohort.sum("", tmp_path / "copied", *options, at=tmp_path / "copy") == digest
+    with pytest.raises(InputError, match="another kind"):
+        copy_genotypes(open_genotype_store(cohort.store("bed")), tmp_path / "copy",
+                       on_progress=lambda done, total: None)  # fmt: skip
+
+
+def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_path):
+    """The held-out people are scored, and files of the same people are read with --dosages."""
+    out, prefix = tmp_path / "release", cohort.folder / "dosages"
+    found = command(
+        release.main, "--pfile", prefix, "--dosages", *cohort.outcomes, *cohort.frequencies,
+        "--epsilon", 50, "--delta", 1e-6, "--accept-noise", "--hold-out", 0.2,
+        "--ledger", tmp_path / "ledger", "--out", out,
+    )  # fmt: skip
+    assert found.exit_code == 0, found.stderr
+    assert command(verify.main, out).exit_code == 0
+    sources = json.loads((out / "release.json").read_text())["public_inputs"]["sources"]
+    genotypes = [source for source in sources if source["input"] == "Genotypes"]
+    assert [(source["value"], source["source"]) for source in genotypes] == [
+        ("dosages in steps of 1/127", "--dosages")
+    ]
+    assert open_genotype_store(tmp_path / "release.work/genotypes.zarr").packing is DOSAGES
+    tables = []
+    for name, words in {
+        "files": ("--pfile", prefix, "--dosages"),
+        "store": ("--genotypes", cohort.store("dosages")),
+        "calls": ("--pfile", prefix),
+    }.items():
+        found = command(evaluate.main, *words, "--weights", out, "--pheno",
+                        cohort.folder / "pheno.tsv", "--out", tmp_path / name)  # fmt: skip
+        assert found.exit_code == 0, found.stderr
+        results = next((tmp_path / name).glob("*.tsv")).read_text()
+        tables.append(results.splitlines()[1:])  # the first line names the files
+    assert tables[0] == tables[1] != tables[2]
+
+
+def test_people_held_out_have_their_own_dosages(cohort):
+    store = open_genotype_store(cohort.store("dosages"))
+    people = np.array([3, 4, 500, 901])
+    read = people_of_store(store, slice(0, N), people).read(np.arange(5, 60))
+    np.testing.assert_array_equal(read, store.read_packed(slice(5, 60), slice(0, N))[:, people])
+
+
+# ---- Refusals and needs --------------------------------------------------------------------------
+
+
+def test_dosages_without_public_frequencies_are_refused(cohort, tmp_path):
+    """Without them, codes are -1, 0 and 1."""
+    words = [*cohort.outcomes, "--non-private", "--ledger", tmp_path / "ledger"]
+    summed = command(accumulate.main, "--genotypes", cohort.store("dosages"), *words,
+                     "--work-dir", tmp_path / "work")  # fmt: skip
+    refused(summed, 2, "public panel", "--ref-freq")
+    released = command(release.main, "--pfile", cohort.folder / "dosages", "--dosages", *words,
+                       "--out", tmp_path / "release", "--dry-run")  # fmt: skip
+    refused(released, 2, "public panel", "--ref-freq")
+
+
+def test_a_store_of_dosages_has_a_version_of_its_own(cohort, tmp_path):
+    """A reader that knows only hard calls refuses the kind, and one of this kind its version."""
+    assert set(PACKINGS) <= set(FORMAT_VERSIONS)
+    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy",
+                          on_progress=lambda done, total: None)  # fmt: skip
+    attributes = zarr.open_group(copy.path, mode="r+").attrs
+    assert attributes["primo_scale_kind"] == "dosages"
+    attributes[VERSION_ATTRIBUTE] = 0
+    with pytest.raises(InputError, match="dosages store has an unknown format version"):
+        open_genotype_store(copy.path)
+
+
+def test_dosages_are_read_with_four_times_the_bytes(cohort, tmp_path):
+    cohort.sum("bed", tmp_path / "work", "--non-private", *cohort.frequencies)
+    design = load_design(tmp_path / "work" / "design.json")
+    plan = checkpoint.Plan(design.layout, N, 2 * 512, 2 * 512, 512)
+    two_bits, bytes_ = (
+        Workload(plan, "vnni", 127, (16, 128), True, 1, False, packing=packing)
+        for packing in (HARD_CALLS, DOSAGES)
+    )
+    assert 3.9 < read_bytes(bytes_, D) / read_bytes(two_bits, D) <= 4
+    assert worker_bytes(bytes_) > worker_bytes(two_bits)
+    weights = [Scales(plan, True, 16, packing).amount(plan.row_tasks()).weight
+               for packing in (HARD_CALLS, DOSAGES)]  # fmt: skip
+    assert weights[0] < weights[1] < 4 * weights[0]

@@ -1,0 +1,279 @@
+"""Releases that build on public scores, through the commands, with simulated people."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_io import PANEL
+from small_cohort import command, refused
+
+import primo_scale as ps
+from primo_scale.cli import finalize, ingest, release
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.publication.document import schema_problems
+from primo_scale.publication.recompute_method import estimation_problems
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
+
+BUDGET = ("--epsilon", 20, "--delta", 1e-7)
+BUILD = ("--genome-build", "GRCh37")
+NAMES = ("QT1", "QT2")
+TRAITS = {"phenotypes": 2, "heritability": 0.5, "causal_fraction": 0.2}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Statistics of a small cohort, and a release without noise of a large one, the public study.
+
+    The private release at the end of the fixture has no prior.
+    """
+    folder = tmp_path_factory.mktemp("prior")
+    for name, seed, samples in (("small", 1, 1_000), ("public", 2, 2_000), ("fresh", 3, 1_000)):
+        simulate(
+            SimulatedCohort(
+                str(PANEL),
+                str(folder / name),
+                samples,
+                seed,
+                variants=300,
+                mean_segment=60,
+                **TRAITS,
+            )
+        )
+    without_noise = run(folder, "public", folder / "public-release", "--non-private", budget=())
+    assert without_noise.exit_code == 0, without_noise.stderr
+    alone = run(folder, "small", folder / "alone", "--work-dir", folder / "work")
+    assert alone.exit_code == 0, alone.stderr
+    return folder
+
+
+def run(folder, cohort, out, *options, budget=BUDGET):
+    tables = [f"--{kind}={folder / cohort}.{kind}.tsv" for kind in ("pheno", "pheno-bounds")]
+    model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:100")
+    ledger = ("--ledger", folder / "ledger.sqlite")
+    inputs = ("--bfile", folder / cohort, *tables, *model, *ledger)
+    return command(release.main, *inputs, *budget, *BUILD, "--out", out, *options)
+
+
+def finished(folder, out, *priors, options=()):
+    """Finalize the small cohort again, from the same noise."""
+    words = [word for prior in priors for word in ("--prior-weights", prior)]
+    ledger = ("--ledger", folder / "ledger.sqlite")
+    return command(
+        finalize.main,
+        "--work-dir",
+        folder / "work",
+        "--out",
+        out,
+        *ledger,
+        *BUDGET,
+        *BUILD,
+        *words,
+        *options,
+    )
+
+
+def weights(directory):
+    return ps.open_release(directory).weights[[*NAMES]].to_numpy()
+
+
+@pytest.fixture(scope="module")
+def with_prior(folder):
+    out = folder / "with-prior"
+    result = finished(folder, out, folder / "public-release" / "weights.tsv.gz")
+    assert result.exit_code == 0, result.stderr
+    assert "300 of 300 variants matched" in result.stderr
+    return out
+
+
+def public_pgs(folder, trait="QT1"):
+    return folder / "public-release" / "pgs" / f"{trait}.txt.gz"
+
+
+def rewritten(path, target, change):
+    """Copy a PGS file with a changed table, and another trait, so that it is of no phenotype."""
+    text = gzip.decompress(path.read_bytes()).decode()
+    text = text.replace("#trait_reported=QT", "#trait_reported=study of QT")
+    comments = "".join(line for line in text.splitlines(keepends=True) if line.startswith("#"))
+    body = text.removeprefix(comments)
+    rows = [line.split("\t") for line in body.splitlines()]
+    table = change(pd.DataFrame(rows[1:], columns=rows[0]))
+    target.write_text(comments + table.to_csv(sep="\t", index=False))
+    return target
+
+
+def test_scores_predict_better_in_fresh_people_and_cost_no_budget(folder, with_prior):
+    evaluation = ps.evaluate(
+        ps.EvaluationRequest(
+            weights=(folder / "alone", folder / "public-release", with_prior),
+            bfile=(folder / "fresh",),
+            pheno=folder / "fresh.pheno.tsv",
+            out=folder / "evaluation",
+        )
+    )
+    r2 = np.array([result.measures.r2.value for result in evaluation.results]).reshape(3, 2)
+    alone, public, both = r2
+    # Both releases have the same noise, so that a prior that is not used gains nothing.
+    assert (both - alone).mean() > 0.01
+    assert (both > public - 0.05).all()
+    with Ledger(folder / "ledger.sqlite", create=False) as ledger:
+        assert [len(account.charges) for account in ledger.balances()] == [1]
+
+
+def test_the_release_states_its_scores_and_verifies(folder, with_prior):
+    assert ps.verify(with_prior).ok
+    stated = ps.open_release(with_prior).document["estimation"]["public_scores"]
+    assert [score["file"] for score in stated] == ["weights.tsv.gz"] * 2
+    for name, score in zip(NAMES, stated, strict=True):
+        (slope,) = score["slopes"]
+        assert slope["phenotype"] == name
+        assert slope["slope"] == pytest.approx(1, abs=4 * slope["standard_error"])
+        assert slope["standard_error"] < 0.2
+        assert (score["n_variants"], score["n_matched"]) == (300, 300)
+    readme = (with_prior / "README.txt").read_text()
+    assert "The weights build on public scores" in readme
+    assert "weights.tsv.gz, 300 of 300 variants: QT1 " in readme
+    assert "option --prior-weights weights.tsv.gz\n" in (with_prior / "release.log").read_text()
+    assert "build on public scores" not in (folder / "alone" / "README.txt").read_text()
+
+
+def test_a_statement_from_before_there_were_public_scores_verifies(folder, tmp_path):
+    document = json.loads((folder / "alone" / "release.json").read_text())
+    assert document["estimation"].pop("public_scores") == []
+    assert schema_problems(document) == []
+    assert estimation_problems(document) == []
+
+
+@pytest.mark.parametrize("change", ["swapped", "other strand", "minus ten times", "by position"])
+def test_notation_and_unit_of_a_score_do_not_matter(folder, with_prior, tmp_path, change):
+    def changed(table):
+        if change == "swapped":
+            alleles = ["effect_allele", "other_allele"]
+            table[alleles] = table[alleles[::-1]].to_numpy()
+        if change in ("swapped", "minus ten times"):
+            factor = -1 if change == "swapped" else -10
+            table["effect_weight"] = factor * table["effect_weight"].astype(float)
+        if change == "other strand":
+            opposite = str.maketrans("ACGT", "TGCA")
+            ambiguous = [
+                {*pair} in ({"A", "T"}, {"C", "G"})
+                for pair in zip(table["effect_allele"], table["other_allele"], strict=True)
+            ]
+            for column in ("effect_allele", "other_allele"):
+                flipped = table[column].str.translate(opposite)
+                table[column] = table[column].where(ambiguous, flipped)
+        return table.drop(columns="rsID") if change == "by position" else table
+
+    files = [
+        f"{name}={rewritten(public_pgs(folder, name), tmp_path / f'{name}.txt', changed)}"
+        for name in NAMES
+    ]
+    result = finished(folder, tmp_path / "out", *files)
+    assert result.exit_code == 0, result.stderr
+    expected = weights(with_prior)
+    np.testing.assert_allclose(
+        weights(tmp_path / "out"), expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max()
+    )
+
+
+def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
+    score = rewritten(public_pgs(folder), tmp_path / "score.txt", lambda table: table)
+    result = finished(folder, tmp_path / "out", score)
+    assert result.exit_code == 0, result.stderr
+    (stated,) = ps.open_release(tmp_path / "out").document["estimation"]["public_scores"]
+    own, other = stated["slopes"]
+    assert [own["phenotype"], other["phenotype"]] == [*NAMES]
+    assert abs(other["slope"]) < 0.6 < own["slope"]
+
+
+def test_a_release_without_noise_builds_on_scores_too(folder, tmp_path):
+    prior = ("--prior-weights", folder / "public-release")
+    result = run(folder, "small", tmp_path / "out", "--non-private", *prior, budget=())
+    assert result.exit_code == 0, result.stderr
+    assert ps.verify(tmp_path / "out").ok
+
+
+REFUSALS = {
+    "of a phenotype that is not released": ("QT3={score}", 2, "no such phenotype", "QT3"),
+    "that does not exist": ("none.txt", 2, "no such file", "none.txt"),
+    "with weights that are no numbers": ("{nan}", 3, "2 of 300 variants have a weight"),
+    "of another genome build": ("{build}", 3, "positions are in GRCh38", "GRCh37"),
+    "of other variants": ("{other}", 3, "0 of 300 variants of the score", "at least 10%"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_score_is_refused(folder, tmp_path, case):
+    text, code, *words = REFUSALS[case]
+
+    def with_nan(table):
+        table.loc[:1, "effect_weight"] = "nan"
+        return table
+
+    def renamed(table):
+        return table.assign(rsID="x" + table["rsID"])
+
+    def without_names(table):
+        return table.drop(columns="rsID")
+
+    score = public_pgs(folder)
+    files = {
+        name: rewritten(score, tmp_path / f"{name}.txt", change)
+        for name, change in (("nan", with_nan), ("other", renamed), ("build", without_names))
+    }
+    build = files["build"]
+    build.write_text(re.sub("genome_build=.*", "genome_build=GRCh38", build.read_text()))
+    result = finished(folder, tmp_path / "out", text.format(score=score, **files))
+    refused(result, code, *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_methods_with_other_estimates_are_refused(folder, tmp_path):
+    out = tmp_path / "out"
+    result = finished(folder, out, public_pgs(folder), options=("--method", "naive"))
+    refused(result, 2, "naive does not build on public scores")
+
+
+def test_a_score_may_have_many_more_variants_than_the_genotypes(folder, tmp_path):
+    def wider(table):
+        more = table.assign(rsID=table["rsID"] + "x")
+        return pd.concat([table, *[more.assign(rsID=more["rsID"] + str(k)) for k in range(15)]])
+
+    score = rewritten(public_pgs(folder), tmp_path / "wide.txt", wider)
+    result = finished(folder, tmp_path / "out", score)
+    assert result.exit_code == 0, result.stderr
+    assert "300 of 4800 variants matched" in result.stderr
+    shutil.rmtree(tmp_path / "out")
+
+
+def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
+    score, frequencies = public_pgs(folder), f"{PANEL}.afreq"
+    store = tmp_path / "top.zarr"
+    options = ("--extract-by-prior", score, "--top", 40, "--ref-freq", frequencies)
+    result = command(ingest.main, "--bfile", folder / "small", "--out", store, *options)
+    assert result.exit_code == 0, result.stderr
+    assert "--extract-by-prior: 40 named, 300 found, 40 variants left" in result.stderr
+    table = pd.read_csv(score, sep="\t", comment="#").set_index("rsID")
+    p = pd.read_csv(frequencies, sep="\t").set_index("ID")["ALT_FREQS"]
+    importance = (table["effect_weight"] ** 2 * 2 * p * (1 - p)).dropna()
+    assert {*open_genotype_store(store).variants.identifier} == {*importance.nlargest(40).index}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--top", 5), "--extract-by-prior and --top go together"),
+        (("--extract-by-prior", "{score}", "--top", 5), "needs its public frequency"),
+    ],
+)
+def test_a_choice_of_variants_without_its_other_options_is_refused(folder, options, words):
+    words_of = [str(option).format(score=public_pgs(folder)) for option in options]
+    out = folder / "never.zarr"
+    result = command(ingest.main, "--bfile", folder / "small", "--out", out, *words_of)
+    refused(result, 2, words)

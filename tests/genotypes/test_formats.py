@@ -1,0 +1,310 @@
+"""PLINK 2, BGEN and VCF-Zarr files, compared with the .bed files that plink2 makes of them.
+
+The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_formats.py``).
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import zarr
+from ingest_runs import run, stored
+
+import primo_scale as ps
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes import bgen_genotypes
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.kernels.packed import packed_width
+
+FORMATS = Path(__file__).parent / "formats"
+NAMES = ("base_n43_m61", "degenerate", "sexchr_PAR_codes", "odd")
+OTHERS = ("pfile", "bgen", "vcz")
+TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
+
+
+@pytest.fixture
+def files_of(reference, tmp_path):
+    """Return a function that gives the files of a fixture in a format."""
+
+    def find(name: str, kind: str) -> SourceFiles:
+        if kind == "bfile":
+            folder = FORMATS if name == "odd" else reference / "data/edge/plink_made"
+            return SourceFiles((folder / name,))
+        if kind == "vcz":
+            store = tmp_path / f"{name}.vcz"
+            zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(store)
+            return SourceFiles((store,), "vcz")
+        if kind == "bgen":
+            return SourceFiles((FORMATS / f"{name}.bgen",), "bgen", FORMATS / f"{name}.sample")
+        return SourceFiles((FORMATS / name,), kind)
+
+    return find
+
+
+def genotypes(source: GenotypeSource, samples: npt.NDArray[np.intp] | None = None) -> np.ndarray:
+    """Return the packed genotypes of all variants."""
+    chosen = np.arange(len(source.samples)) if samples is None else samples
+    result = np.full((len(source.variants), packed_width(len(chosen))), 0xFF, dtype=np.uint8)
+    source.read_into(result, np.arange(len(result)), chosen)
+    return result
+
+
+def assert_equal_stores(ours: GenotypeStore, plink: GenotypeStore, kind: str) -> None:
+    for name in ("genotypes", "genotype_counts", "chunk_crc32c", *TABLES):
+        np.testing.assert_array_equal(stored(ours, name), stored(plink, name), err_msg=name)
+    assert ours.samples.individual.tolist() == plink.samples.individual.tolist()
+    if kind != "vcz":  # a VCF has no FID, no sex and no PAR1
+        assert (
+            canonical_chromosomes(ours.variants).tolist()
+            == canonical_chromosomes(plink.variants).tolist()
+        )
+        assert ours.cohort_digest == plink.cohort_digest
+        assert ours.samples.sex.tolist() == plink.samples.sex.tolist()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_has_the_genotypes_that_plink2_writes_to_a_bed(name, kind, files_of, tmp_path):
+    """Missing, phased, haploid, half-called and dosage genotypes; names that are not ASCII."""
+    chosen = Selection(chromosomes=("1", "2", "X", "PAR1", "PAR2"))
+    plink = run(files_of(name, "bfile"), tmp_path / "bed.zarr", chosen)
+    ours = run(files_of(name, kind), tmp_path / "ours.zarr", chosen)
+    assert_equal_stores(ours, plink, kind)
+    again = run(files_of(name, kind), tmp_path / "ours.zarr", chosen)
+    assert again.identity_digest == ours.identity_digest
+
+
+def test_every_format_gives_the_same_statistics_digest(files_of, tmp_path):
+    names = open_source(files_of("base_n43_m61", "bfile")).samples.individual
+    pheno, bounds = tmp_path / "pheno.tsv", tmp_path / "bounds.tsv"
+    pheno.write_text("IID T\n" + "".join(f"{name} {i % 5}\n" for i, name in enumerate(names)))
+    bounds.write_text("name lower upper sd mean\nT 0 4 1 2\n")
+    digests = set()
+    for kind in ("bfile", *OTHERS):
+        files = files_of("base_n43_m61", kind)
+        inputs = ps.GenotypeFiles(**{kind: files.paths, "sample": files.sample})
+        ps.ingest(inputs, tmp_path / f"{kind}.zarr")
+        request = ps.AccumulateRequest(
+            genotypes=tmp_path / f"{kind}.zarr",
+            outcomes=ps.OutcomeTables(pheno, bounds),
+            privacy=ps.Privacy(non_private=True),
+            work_dir=tmp_path / kind,
+        )
+        digests.add(ps.accumulate(request).sha256)
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_subsets_of_people_and_variants_are_those_of_the_bed(kind, files_of, tmp_path):
+    bed = open_source(files_of("base_n43_m61", "bfile"))
+    people, names = tmp_path / "people", tmp_path / "names"
+    people.write_text("".join(f"{name}\n" for name in bed.samples.individual[2:40:3]))
+    names.write_text("".join(f"{name}\n" for name in bed.variants.identifier[1:60:4]))
+    fewer = Selection(keep=people, exclude=names)
+    stores = [
+        run(files_of("base_n43_m61", each), tmp_path / f"{each}.zarr", fewer)
+        for each in ("bfile", kind)
+    ]
+    for store in stores:
+        np.testing.assert_array_equal(stored(store, "genotypes"), stored(stores[0], "genotypes"))
+    assert stores[1].samples.individual.tolist() == bed.samples.individual[2:40:3].tolist()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_the_self_test_reads_independently(kind, files_of):
+    bed, ours = (open_source(files_of("odd", each)) for each in ("bfile", kind))
+    some = np.array([0, 2, 3, 6])
+    for variant in range(len(bed.variants)):
+        for people in (some, np.arange(len(bed.samples))):
+            assert ours.raw_values(variant, people) == bed.raw_values(variant, people)
+
+
+@pytest.mark.parametrize("pattern", ["chr{1..2}", "all.list"])
+def test_filesets_of_several_chromosomes_are_joined(pattern, tmp_path):
+    for number in (1, 2):
+        for ending in (".pgen", ".psam"):
+            shutil.copy(FORMATS / f"odd{ending}", tmp_path / f"chr{number}{ending}")
+        table = (FORMATS / "odd.pvar").read_text()
+        for code, other in (("1", "3"), ("2", "4"), ("X", "5")) if number == 2 else ():
+            table = table.replace(f"\n{code}\t", f"\n{other}\t")
+        (tmp_path / f"chr{number}.pvar").write_text(table)
+    (tmp_path / "all.list").write_text(f"{tmp_path}/chr1\n{tmp_path}/chr2\n")
+    joined = open_source(ps.GenotypeFiles(pfile=tmp_path / pattern).sources)
+    one = open_source(SourceFiles((FORMATS / "odd",), "pfile"))
+    np.testing.assert_array_equal(genotypes(joined), np.tile(genotypes(one), (2, 1)))
+    people = np.arange(7)
+    assert joined.raw_values(9, people) == one.raw_values(1, people)
+    assert len(joined.files()) == 6
+
+
+# ---- Hard calls of BGEN --------------------------------------------------------------------------
+
+
+def test_probabilities_are_called_as_plink2_does():
+    """All 32,896 unphased and 65,536 phased pairs of 8 bits, and 16 bits near the thresholds."""
+    plink = open_source(SourceFiles((FORMATS / "probabilities",)))
+    ours = open_source(SourceFiles((FORMATS / "probabilities.bgen",), "bgen"))
+    np.testing.assert_array_equal(genotypes(ours), genotypes(plink))
+    some = np.array([3, 77, 130, 255])
+    for variant in range(len(plink.variants)):
+        assert ours.raw_values(variant, some) == plink.raw_values(variant, some)
+
+
+def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
+    first = files_of("base_n43_m61", "bgen")
+    ours, other = (open_source(replace(first, allele_order=o)) for o in ("ref-first", "ref-last"))
+    assert other.variants.allele1.tolist() == ours.variants.allele2.tolist()
+    codes = [genotypes(source)[:, :10, None] >> np.arange(0, 8, 2) & 3 for source in (ours, other)]
+    np.testing.assert_array_equal(codes[1], np.array([3, 1, 2, 0])[codes[0]])
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "remark"),
+    [("odd", "pfile", "dosages are not used"), ("base_n43_m61", "pfile", ""),
+     ("odd", "bgen", "hard-call-threshold 0.1"), ("odd", "vcz", "dosages are not used"),
+     ("base_n43_m61", "vcz", "")],
+)  # fmt: skip
+def test_the_store_remarks_that_dosages_are_not_used(name, kind, remark, files_of, tmp_path):
+    store = run(files_of(name, kind), tmp_path / "g.zarr")
+    assert remark in store.remark and bool(remark) == bool(store.remark)
+
+
+def test_a_bgen_file_with_its_own_sample_ids_needs_no_sample_file(files_of):
+    files = files_of("odd", "bgen")
+    ids = open_source(replace(files, sample=None)).samples.individual.tolist()
+    assert ids == open_source(files).samples.individual.tolist()
+
+
+@pytest.mark.parametrize(
+    ("fault", "value"), [("_THRESHOLD", 1637), ("_THRESHOLD", 1639), ("UNITS", 1 << 15)]
+)
+def test_another_rule_of_hard_calls_gives_others(fault, value, monkeypatch):
+    plink = genotypes(open_source(SourceFiles((FORMATS / "probabilities",))))
+    monkeypatch.setattr(bgen_genotypes, fault, value)
+    ours = open_source(SourceFiles((FORMATS / "probabilities.bgen",), "bgen"))
+    assert (genotypes(ours) != plink).any()
+
+
+# ---- Refusals ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pfile", "vcz"])
+def test_variants_of_several_alleles_are_refused_by_name(kind, files_of):
+    with pytest.raises(InputError, match=r"rs2 has more than two alleles .got 1 such"):
+        open_source(files_of("several", kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"), [("pfile", ".pgen"), ("pfile", ".pvar.zst"), ("bgen", ".bgen")]
+)
+@pytest.mark.parametrize("kept", [0, 11, 0.5])
+def test_truncated_files_are_refused_in_one_line(kind, ending, kept, files_of, tmp_path):
+    files = files_of("base_n43_m61", kind)
+    for path in FORMATS.glob("base_n43_m61.*"):
+        shutil.copy(path, tmp_path)
+    broken = tmp_path / f"base_n43_m61{ending}"
+    content = broken.read_bytes()
+    broken.write_bytes(content[: int(kept * len(content)) if kept < 1 else kept])
+    paths = (tmp_path / files.paths[0].name,)
+    with pytest.raises(InputError) as caught:
+        run(replace(files, paths=paths), tmp_path / "g.zarr")
+    assert "base_n43_m61" in str(caught.value) and "\n" not in str(caught.value)
+    assert not (tmp_path / "g.zarr").exists()
+
+
+def test_a_vcz_store_without_an_array_or_with_an_unknown_allele_is_refused(files_of, tmp_path):
+    files = files_of("odd", "vcz")
+    group = zarr.open_group(files.paths[0], mode="r+")
+    group["call_genotype"][3, 4] = [0, 2]
+    with pytest.raises(InputError, match=r"odd.vcz: a genotype has an allele that its variant"):
+        run(files, tmp_path / "g.zarr")
+    shutil.rmtree(files.paths[0] / "contig_id")
+    with pytest.raises(InputError, match="it lacks contig_id"):
+        open_source(files)
+
+
+def test_without_pgenlib_its_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pgenlib", None)
+    with pytest.raises(UsageError, match=r"pip install 'primo-scale\[pgen\]'"):
+        open_source(SourceFiles((FORMATS / "odd",), "pfile"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "ending"),
+    [("bgen", ".bgen"), ("bgen", ".sample"), ("pfile", ".pgen"), ("pfile", ".pvar")],
+)
+def test_damaged_files_are_read_or_refused_in_one_line(kind, ending, files_of, tmp_path):
+    """Of 150 damaged files, some are read: the damage is in a name or a probability."""
+    for path in FORMATS.glob("odd.*"):
+        shutil.copy(path, tmp_path)
+    damaged, refused = tmp_path / f"odd{ending}", 0
+    content, rng = damaged.read_bytes(), np.random.default_rng(1)
+    files = files_of("odd", kind)
+    files = replace(
+        files,
+        paths=(tmp_path / files.paths[0].name,),
+        sample=tmp_path / "odd.sample" if files.sample else None,
+    )
+    for _ in range(150):
+        broken = bytearray(content)
+        place = rng.integers(rng.choice([min(60, len(content)), len(content)]))
+        broken[place] ^= 1 << int(rng.integers(8))
+        damaged.write_bytes(broken[: None if rng.random() < 0.8 else rng.integers(len(broken))])
+        try:
+            genotypes(open_source(files))
+        except InputError as error:
+            refused += 1
+            assert "odd." in str(error) and "\n" not in str(error)
+    assert 10 < refused < 150
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_file_that_is_missing_or_of_another_format_is_refused(kind, tmp_path):
+    with pytest.raises(InputError, match=r"none"):
+        open_source(SourceFiles((tmp_path / "none",), kind))
+    for name in ("text", "text.pgen", "text.pvar", "text.psam"):
+        (tmp_path / name).write_text("#IID\nno genotypes\n")
+    with pytest.raises(InputError, match=r"text"):
+        open_source(SourceFiles((tmp_path / "text",), kind))
+
+
+def test_tables_of_plink2_without_headers_are_those_of_plink1(reference, tmp_path):
+    base = reference / "data/edge/plink_made/base_n43_m61"
+    shutil.copy(FORMATS / "base_n43_m61.pgen", tmp_path / "c.pgen")
+    shutil.copy(f"{base}.bim", tmp_path / "c.pvar")
+    shutil.copy(f"{base}.fam", tmp_path / "c.psam")
+    stores = [
+        run(SourceFiles((tmp_path / "c",), "pfile"), tmp_path / "pgen.zarr"),
+        run(base, tmp_path / "bed.zarr"),
+    ]
+    assert_equal_stores(*stores, "pfile")
+
+
+# ---- Real genotypes ------------------------------------------------------------------------------
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize("name", ["1000g_eur343_chr22/eur343_chr22", "hapmap3_chr1-10/hm3_chr1-10"])
+def test_real_genotypes_are_those_of_the_bed(name, reference, plink2, tmp_path):
+    prefix = reference / "data/real" / name
+    for export in (["--make-pgen"], ["--export", "bgen-1.3", "ref-first", "bits=8"]):
+        words = [plink2, "--bfile", prefix, *export, "--out", tmp_path / "c"]
+        subprocess.run([str(word) for word in words], check=True, capture_output=True)
+    plink = run(prefix, tmp_path / "bed.zarr", chunk_shape=(2048, 128))
+    for files in (
+        SourceFiles((tmp_path / "c",), "pfile"),
+        SourceFiles((tmp_path / "c.bgen",), "bgen", tmp_path / "c.sample"),
+    ):
+        ours = run(files, tmp_path / f"{files.format}.zarr", chunk_shape=(2048, 128))
+        assert_equal_stores(ours, plink, files.format)

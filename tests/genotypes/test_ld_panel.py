@@ -1,0 +1,199 @@
+"""Public LD panels, matched to a cohort, and the components of their linkage disequilibrium."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from filesets import write_fileset_of
+
+from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.genotypes.ld_components import (
+    component_map,
+    open_components,
+    write_components,
+)
+from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
+from primo_scale.genotypes.ld_panel import fixation_index, open_ld_panel
+from primo_scale.genotypes.panel_spectrum import components, variances_outside
+from primo_scale.genotypes.tables import VariantTable
+
+
+def write_panel(prefix, dosages):
+    """Write a fileset of variants with alleles A and G at 1, 2, ... of chromosome 1."""
+    return write_fileset_of(prefix, dosages, range(1, len(dosages) + 1))
+
+
+def table(alleles, positions, chromosome="1"):
+    count = len(alleles)
+    return VariantTable(
+        np.array([chromosome] * count, object),
+        np.array([f"v{j}" for j in range(count)], object),
+        np.zeros(count),
+        np.array(positions),
+        np.array([a for a, _ in alleles], object),
+        np.array([b for _, b in alleles], object),
+    )
+
+
+def even_coding(count, multiplier=16):
+    return GenotypeCoding(
+        multiplier=np.full(count, multiplier, np.int16),
+        centre=np.full(count, multiplier, np.int16),
+        unit=16,
+        variances=np.full(count, multiplier**2 / 2),
+        source="test",
+    )
+
+
+@pytest.fixture
+def dosages():
+    return np.random.default_rng(0).integers(0, 3, (6, 61))
+
+
+def test_variants_match_by_position_and_alleles_in_either_order_and_strand(tmp_path, dosages):
+    prefix = write_panel(tmp_path / "panel", dosages)
+    wanted = [("A", "G"), ("G", "A"), ("T", "C"), ("C", "T"), ("A", "C"), ("A", "G")]
+    panel = open_ld_panel(prefix, table(wanted, [1, 2, 3, 4, 5, 77], chromosome="chr1"))
+    assert panel.rows.tolist() == [0, 1, 2, 3, -1, -1]
+    assert panel.swapped.tolist()[:4] == [False, True, False, True]
+    here, found = panel.centred_dosages(slice(0, 6))
+    assert here.tolist() == [0, 1, 2, 3]
+    expected = dosages[:4].astype(float)
+    expected[[1, 3]] = 2 - expected[[1, 3]]
+    expected -= expected.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+
+
+def test_the_order_of_the_cohort_and_missing_values_are_respected(tmp_path, dosages):
+    dosages[2, :5] = -1
+    prefix = write_panel(tmp_path / "panel", dosages)
+    panel = open_ld_panel(prefix, table([("A", "G")] * 3, [6, 3, 1]))
+    _, found = panel.centred_dosages(slice(0, 3))
+    called = dosages[2, 5:]
+    np.testing.assert_allclose(found[1, 5:], called - called.mean(), atol=1e-6)
+    assert not found[1, :5].any()
+    np.testing.assert_allclose(found[0], dosages[5] - dosages[5].mean(), atol=1e-6)
+
+
+def test_frequencies_are_those_of_the_cohorts_alleles(tmp_path, dosages):
+    dosages[2, :5] = -1
+    prefix = write_panel(tmp_path / "panel", dosages)
+    wanted = [("A", "G"), ("G", "A"), ("A", "G"), ("A", "C")]
+    found = open_ld_panel(prefix, table(wanted, [2, 1, 3, 4])).a1_frequencies()
+    expected = [dosages[1].mean() / 2, 1 - dosages[0].mean() / 2, dosages[2, 5:].mean() / 2]
+    np.testing.assert_allclose(found[:3], expected, rtol=1e-12)
+    assert np.isnan(found[3])
+
+
+@pytest.mark.parametrize("divergence", [0.0, 0.05, 0.2])
+def test_fixation_index_is_that_of_diverged_populations(divergence):
+    """Balding and Nichols: beta-distributed frequencies around those of the ancestors."""
+    generator, d, people = np.random.default_rng(1), 40_000, 60
+    ancestors = generator.uniform(0.1, 0.9, d)
+    if divergence:
+        size = (1 - divergence) / divergence
+        one, two = generator.beta(size * ancestors, size * (1 - ancestors), (2, d))
+    else:
+        one = two = ancestors
+    of_panel = generator.binomial(2 * people, one) / (2 * people)
+    of_panel[::7] = np.nan
+    # Hudson's F_ST of two populations that each diverged by so much.
+    assert fixation_index(of_panel, people, two) == pytest.approx(divergence, abs=0.004)
+
+
+def test_unsuitable_panels_are_refused(tmp_path, dosages):
+    few = write_panel(tmp_path / "few", dosages[:, :49])
+    with pytest.raises(InputError, match="too few people"):
+        open_ld_panel(few, table([("A", "G")], [1]))
+    other = write_panel(tmp_path / "other", dosages)
+    with pytest.raises(InputError, match="has 1 of 20 variants"):
+        open_ld_panel(other, table([("A", "G")] * 20, [1, *range(100, 119)]))
+
+
+def correlated(n, v, rng, factors=3):
+    """Dosages of a few common factors, and their population covariance by a huge sample."""
+    loadings = rng.normal(0, 1, (v, factors))
+
+    def draw(people):
+        liability = loadings @ rng.normal(0, 1, (factors, people)) + rng.normal(0, 1, (v, people))
+        return (liability > 0).astype(int) + (liability > 1)
+
+    return draw(n), np.cov(draw(100_000))
+
+
+@pytest.mark.parametrize("people", [60, 400])
+def test_variances_are_those_of_other_people(tmp_path, people):
+    """In the panel itself, the leading variances are larger than in its population."""
+    rng = np.random.default_rng(people)
+    dosages, population = correlated(people, 80, rng)
+    prefix = write_panel(tmp_path / "panel", dosages)
+    panel = open_ld_panel(prefix, table([("A", "G")] * 80, range(1, 81)))
+    coding, bounds = even_coding(80), (0, 80)
+    (vectors,) = components(panel, coding, bounds)
+    ((variances, remainder),) = variances_outside(panel, coding, bounds)
+    assert len(variances) + len(remainder) == 80
+    true = 256 * np.einsum("ij,jk,ik->i", vectors, population, vectors)
+    centred = dosages - dosages.mean(axis=1, keepdims=True)
+    inside = 256 * ((vectors @ centred) ** 2).mean(axis=1)
+    assert abs(variances[:30].sum() / true[:30].sum() - 1) < 0.1
+    assert inside[:30].sum() / true[:30].sum() > 1.03
+    assert (variances.sum() + remainder.sum()) / (256 * population.trace()) == pytest.approx(
+        1, abs=0.1
+    )
+
+
+def test_a_variant_outside_the_panel_is_a_component_of_its_own(tmp_path, dosages):
+    prefix = write_panel(tmp_path / "panel", dosages)
+    panel = open_ld_panel(prefix, table([("A", "G")] * 4, [1, 99, 3, 4]))
+    coding = replace(even_coding(4), variances=np.array([1.0, 77.0, 1.0, 1.0]))
+    (vectors,) = components(panel, coding, (0, 4))
+    ((variances, _),) = variances_outside(panel, coding, (0, 4))
+    assert vectors[-1].tolist() == [0, 1, 0, 0]
+    assert variances[-1] == 77.0
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-8)
+
+
+def test_blocks_are_cut_where_the_panel_has_no_ld(tmp_path):
+    rng = np.random.default_rng(4)
+    blocks = [correlated(200, size, rng, factors=1)[0] for size in (12, 17, 11)]
+    prefix = write_panel(tmp_path / "panel", np.vstack(blocks))
+    variants = table([("A", "G")] * 40, range(1, 41))
+    panel = open_ld_panel(prefix, variants)
+    assert panel_boundaries(panel, BlockSizes(8, 20)) == (0, 12, 29, 40)
+
+
+def test_maps_are_stored_and_reproduce_the_components(tmp_path):
+    rng = np.random.default_rng(5)
+    vectors = np.linalg.qr(rng.standard_normal((40, 40)))[0][:7]
+    scales = rng.uniform(0.05, 3, 7)
+    maps = [component_map(vectors, scales), component_map(vectors[:2, :9], scales[:2])]
+    real = maps[0].real
+    assert np.abs(real - scales[:, None] * vectors).max() < scales.max() / 127
+    store = write_components(tmp_path / "components.zarr", "request", maps)
+    again = open_components(store.path)
+    assert (again.sizes, again.boundaries) == ((7, 2), (0, 40, 49))
+    for block, expected in enumerate(maps):
+        np.testing.assert_array_equal(again.map_of(block).real, expected.real)
+
+
+def test_maps_of_the_same_request_are_not_computed_again(tmp_path):
+    first = component_map(np.eye(3), np.ones(3))
+    other = component_map(np.eye(3)[::-1].copy(), np.ones(3))
+    path = tmp_path / "components.zarr"
+    digest = write_components(path, "one", [first]).digest
+    assert write_components(path, "one", iter(())).digest == digest
+    assert write_components(path, "two", [other]).digest != digest
+
+
+def test_variants_that_do_not_vary_in_the_panel_are_components_of_their_own(tmp_path, dosages):
+    dosages[[0, 2, 3]] = 1
+    prefix = write_panel(tmp_path / "panel", dosages)
+    panel = open_ld_panel(prefix, table([("A", "G")] * 6, range(1, 7)))
+    coding = replace(even_coding(6), variances=np.arange(1.0, 7.0))
+    (vectors,) = components(panel, coding, (0, 6))
+    ((variances, _),) = variances_outside(panel, coding, (0, 6))
+    np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
+    assert variances[3:].tolist() == [1.0, 3.0, 4.0]

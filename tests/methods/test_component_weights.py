@@ -1,0 +1,254 @@
+"""Weights from statistics of LD components."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from methods_examples import inputs_for, integer_cohort, solved, statistics_of, with_noise
+
+from primo_scale.methods import component_weights
+from primo_scale.methods.adjustment import adjust
+from primo_scale.methods.component_weights import PanelComponents, blended
+from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.genetic_factors import EffectCovariance
+from primo_scale.methods.public_scores import PublicScores
+from primo_scale.privacy.mechanism import NoiseScales
+
+
+def cohort(n=400, d=12, l=3):  # noqa: E741
+    X, covariates, Y = integer_cohort(n, d, 1, l, seed=5)
+    fixed = np.hstack([np.full((n, 1), 100), covariates])
+    return X, fixed, Y
+
+
+def components_of(statistics, maps, n_samples, n_panel=10**9):
+    """Components with the given maps of each block; their expectations are the exact diagonals."""
+    diagonals = [gram[0].diagonal() / n_samples for gram in statistics.grams]
+    boundaries = (0, *np.cumsum([m.shape[1] for m in maps]).tolist())
+    return PanelComponents(
+        map_of=lambda block: maps[block],
+        variances=np.concatenate(diagonals),
+        squared_norms=np.concatenate([(m**2).sum(axis=1) for m in maps]),
+        n_panel=n_panel,
+        n_samples=n_samples,
+        boundaries=boundaries,
+    )
+
+
+def scales_for(statistics, gram, cross):
+    blocks = statistics.layout.n_blocks
+    return NoiseScales((gram,) * blocks, 0.0, cross, 0.0, 0.0, 0.0, 0.0)
+
+
+def test_the_identity_gives_the_weights_of_the_variants():
+    X, fixed, Y = cohort()
+    exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
+    scales = scales_for(exact, 0.0, 40.0)
+    inputs = inputs_for(
+        exact, len(X), scales=scales, prior=EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
+    )
+    maps = [np.eye(5), np.eye(7)]
+    with_map = replace(inputs, components=components_of(exact, maps, len(X)))
+    expected, found = solved(exact, inputs).weights, solved(exact, with_map).weights
+    np.testing.assert_allclose(found.genotypes, expected.genotypes, rtol=1e-8)
+    np.testing.assert_allclose(found.fixed, expected.fixed, rtol=1e-8)
+
+
+def test_weights_are_the_posterior_mean_of_a_normal_model():
+    """Gaussian conditioning on the noisy sums, in the space of the variants."""
+    rng = np.random.default_rng(2)
+    n, d, m, effect, residual, sigma = 300, 6, 4, 0.7, 30.0, 25.0
+    X = rng.integers(-3, 4, (n, d)) @ np.array(np.triu(np.ones((d, d))), dtype=int)
+    rotation, _ = np.linalg.qr(rng.standard_normal((d, d)))
+    T = np.diag([3.0, 2.0, 1.5, 0.5]) @ rotation[:, :m].T
+    columns, Y = X @ T.T, rng.integers(-50, 50, (n, 2))
+    fixed = np.zeros((n, 1), dtype=int)
+    exact = statistics_of(columns, fixed, Y)
+    target = columns.T @ Y
+    prior = EffectPrior(np.full(2, effect), np.full(2, residual))
+    inputs = inputs_for(exact, n, scales=scales_for(exact, 0.0, sigma), prior=prior)
+    inputs = replace(inputs, components=components_of(exact, [T], n))
+    found = solved(exact, inputs).weights.genotypes
+    # Effects on the span of the components are ``T' gamma`` with Var(gamma_i) = t / ||T_i||^2.
+    gram = columns.T @ columns
+    prior_covariance = np.diag(effect / (T**2).sum(axis=1))
+    covariance = gram @ prior_covariance @ gram + residual * gram + sigma**2 * np.eye(m)
+    gamma = prior_covariance @ gram @ np.linalg.inv(covariance) @ target
+    np.testing.assert_allclose(found, T.T @ gamma, rtol=1e-8)
+
+
+def test_phenotypes_of_other_noise_have_their_own_posterior():
+    X, fixed, Y = cohort()
+    exact = statistics_of(X, fixed, Y)
+    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
+    rescale = np.array([1.0, 1.5, 1.0])
+    inputs = inputs_for(
+        exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior, rescale=rescale
+    )
+    inputs = replace(inputs, components=components_of(exact, [np.eye(12)], len(X)))
+    together = solved(exact, inputs).weights.genotypes
+    for column in range(3):
+        one = statistics_of(X, fixed, Y[:, [column]])
+        single = replace(
+            inputs_for(one, len(X), scales=scales_for(one, 0.0, 40.0), rescale=rescale[[column]]),
+            prior=EffectPrior(np.full(1, 50.0), np.full(1, 9e4)),
+            components=components_of(one, [np.eye(12)], len(X)),
+        )
+        alone = solved(one, single).weights.genotypes
+        np.testing.assert_allclose(together[:, [column]], alone, rtol=1e-8)
+
+
+def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenotypes(monkeypatch):
+    """Gaussian conditioning on all phenotypes at once, whose effects are correlated."""
+    X, fixed, Y = cohort()
+    fixed = np.zeros_like(fixed[:, :1])
+    exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
+    basis, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))
+    covariance = EffectCovariance(np.array([2.5, 0.4, 0.1]), basis)
+    monkeypatch.setattr(component_weights, "fit_effects", lambda *_: covariance)
+    monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
+    effect, residual, sigma = 50.0, 9e4, 4000.0
+    prior = EffectPrior(np.full(3, effect), np.full(3, residual))
+    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, sigma), prior=prior)
+    maps = [np.eye(5), np.eye(7)]
+    inputs = replace(inputs, components=components_of(exact, maps, len(X)))
+    found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
+    omega = effect * (basis * covariance.scales) @ basis.T
+    for part in (slice(0, 5), slice(5, 12)):
+        S, G = X[:, part].T @ X[:, part], X[:, part].T @ Y
+        noise = residual * S + sigma**2 * np.eye(len(S))
+        whole = np.kron(S @ S, omega) + np.kron(noise, np.eye(3))
+        expected = np.kron(S, omega) @ np.linalg.solve(whole, G.ravel().astype(float))
+        np.testing.assert_allclose(found[part], expected.reshape(-1, 3), rtol=1e-6, atol=1e-9)
+
+
+def test_effects_without_information_are_those_of_the_prior():
+    X, fixed, Y = cohort()
+    exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
+    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
+    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 1e9), prior=prior)
+    inputs = replace(inputs, components=components_of(exact, [np.eye(5), np.eye(7)], len(X)))
+    expected, found = (
+        solved(exact, inputs, estimator=name).weights.genotypes
+        for name in ("known-noise", "genetic-factors")
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)
+
+
+def test_the_phenotypes_covariance_is_that_of_their_residuals():
+    X, fixed, Y = cohort(n=4000)
+    exact = statistics_of(X, fixed, Y)
+    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0))
+    residuals = Y - fixed @ np.linalg.lstsq(fixed, Y, rcond=None)[0]
+    expected = residuals.T @ residuals / len(X)
+    prior = EffectPrior(np.ones(3), expected.diagonal())
+    adjustment = adjust(exact, inputs.scales, inputs.rescale, gram_factor=1.0)
+    found = component_weights._phenotype_covariance(adjustment, prior, len(X))
+    np.testing.assert_allclose(found, expected / expected.diagonal().mean(), rtol=1e-6)
+    noisy = replace(inputs.scales, phenotype_gram=1e12)
+    noise = with_noise(exact, noisy, np.random.default_rng(2))
+    adjustment = adjust(noise, noisy, inputs.rescale, gram_factor=1.0)
+    found = component_weights._phenotype_covariance(adjustment, prior, len(X))
+    limits = expected.diagonal() / expected.diagonal().mean()
+    assert (found.diagonal() <= 2.001 * limits).all()
+    assert (found.diagonal() >= 0.499 * limits).all()
+
+
+def test_a_useless_gram_is_replaced_by_the_panel_and_a_precise_one_kept():
+    rng = np.random.default_rng(3)
+    expected = np.array([900.0, 400.0, 100.0])
+    noisy = np.diag(expected) + 50.0
+    kept = blended(noisy, 1e-6, expected, 343).gram
+    np.testing.assert_allclose(kept, noisy, rtol=1e-6)
+    lost = blended(rng.normal(0, 1e9, (3, 3)), 1e9, expected, 343).gram
+    np.testing.assert_allclose(lost, np.diag(expected), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 300.0, 30_000.0])
+def test_the_blended_gram_has_no_negative_eigenvalue(sigma):
+    X, fixed, Y = cohort()
+    exact = statistics_of(X, fixed, Y)
+    noisy = with_noise(exact, scales_for(exact, sigma, 0.0), np.random.default_rng(1))
+    expected = exact.grams[0][0].diagonal().astype(float)
+    blend = blended(noisy.grams[0][0].astype(float), sigma, expected, 500)
+    assert np.linalg.eigvalsh(blend.raised()).min() > -1e-6
+
+
+def test_the_variance_of_the_blend_is_that_of_the_posterior():
+    """Random X'X about the panel's expectation, in the directions of two vectors."""
+    rng, sigma, n_panel = np.random.default_rng(7), 200.0, 30
+    expected, effects = np.array([4000.0, 1000.0, 300.0]), rng.standard_normal((3, 2))
+    spread = np.sqrt(np.outer(expected, expected) / n_panel)
+    errors, quadratic = [], []
+    for _ in range(4000):
+        draws = rng.standard_normal((2, 3, 3))
+        deviation, noise = (np.triu(z) + np.triu(z, 1).T for z in draws)
+        true = np.diag(expected) + spread * deviation
+        noise *= np.where(np.eye(3) > 0, sigma, sigma / np.sqrt(2))
+        blend = blended(true + noise, sigma, expected, n_panel)
+        errors.append((blend.gram - true) @ effects)
+        quadratic.append(np.diag(effects.T @ (blend.gram - true) @ effects))
+    measured = np.mean(np.square(errors), axis=(0, 1))
+    np.testing.assert_allclose(measured, blend.mean_variance_of(effects), rtol=0.06)
+    measured = np.mean(np.square(quadratic), axis=0)
+    np.testing.assert_allclose(measured, blend.variance_of(effects), rtol=0.06)
+
+
+def test_slopes_of_public_scores_are_not_biased_where_eigenvalues_are_raised():
+    """Effects on components of little variance, whose eigenvalues the floor raises many times."""
+    rng, n, draws = np.random.default_rng(4), 4000, 60
+    X = rng.integers(-2, 3, (n, 12)) * np.repeat([40, 1], 6)
+    effects = rng.standard_normal((12, 1)) / np.repeat([40, 1], 6)[:, None]
+    Y = np.rint(10 * X @ effects + rng.normal(0, 5, (n, 3))).astype(int)
+    exact = statistics_of(X, np.zeros((n, 1), dtype=int), Y)
+    sigma = 0.2 * n * 40**2
+    scales = scales_for(exact, sigma, 0.0)
+    prior = EffectPrior(np.full(3, 0.1), np.full(3, 25.0))
+    inputs = inputs_for(exact, n, scales=scales, prior=prior)
+    components = components_of(exact, [np.eye(12)], n, n_panel=50)
+    inputs = replace(inputs, components=components, scores=with_scores(effects))
+    slopes = [solved(with_noise(exact, scales, rng), inputs).scores.slopes for _ in range(draws)]
+    np.testing.assert_allclose(np.mean(slopes, axis=0), 10, rtol=0.06)
+
+
+def with_scores(effects):
+    """Public scores for every phenotype, one column of effects each."""
+    return PublicScores(effects, np.ones((effects.shape[1], 3), dtype=np.bool_))
+
+
+def test_public_scores_give_the_same_weights_on_components_as_on_variants():
+    """Without noise in X'X, the identity map changes nothing but the rules that mind that noise."""
+    X, fixed, Y = cohort()
+    exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
+    useful = np.linalg.lstsq(X, Y - Y.mean(axis=0), rcond=None)[0][:, :1]
+    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
+    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior)
+    inputs = replace(inputs, scores=with_scores(useful))
+    components = components_of(exact, [np.eye(5), np.eye(7)], len(X))
+    expected = solved(exact, inputs)
+    found = solved(exact, replace(inputs, components=components))
+    np.testing.assert_allclose(found.scores.slopes, expected.scores.slopes, rtol=1e-6)
+    np.testing.assert_allclose(found.scores.left, expected.scores.left, rtol=1e-6)
+    np.testing.assert_allclose(found.weights.genotypes, expected.weights.genotypes, rtol=1e-6)
+    np.testing.assert_allclose(found.weights.fixed, expected.weights.fixed, rtol=1e-6)
+
+
+def test_a_score_keeps_what_it_explains_outside_the_components():
+    """A map without the last variants leaves their effects to the public score."""
+    X, fixed, Y = cohort()
+    kept = X[:, :9]
+    exact = statistics_of(kept, fixed, Y)
+    effects = np.linalg.lstsq(X, Y - Y.mean(axis=0), rcond=None)[0][:, :1]
+    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
+    inputs = replace(
+        inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior),
+        components=components_of(exact, [np.eye(9, 12)], len(X)),
+        scores=with_scores(effects),
+    )
+    found = solved(exact, inputs)
+    assert found.scores.slopes[0, 0] == pytest.approx(1, abs=0.2)
+    np.testing.assert_allclose(
+        found.weights.genotypes[9:], effects[9:] * found.scores.slopes, rtol=1e-8
+    )

@@ -1,0 +1,155 @@
+"""Estimated effect variances and genetic factors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from primo_scale.methods.genetic_factors import (
+    Coordinates,
+    EffectCovariance,
+    fit_effects,
+    projected,
+    shrunk,
+)
+
+EXPOSURES = np.geomspace(2.0, 0.02, 600)
+SAMPLING = np.linspace(0.6, 0.1, 600)
+
+
+def drawn(omega, phenotypes=None, release=None, *, seed=0, n_blocks=3):
+    """Return the signals and the coordinates of a model with the given covariances."""
+    rng, l = np.random.default_rng(seed), len(omega)  # noqa: E741
+    phenotypes = np.eye(l) if phenotypes is None else phenotypes
+    release = np.ones(l) if release is None else release
+    signal = np.sqrt(EXPOSURES)[:, None] * rng.multivariate_normal(np.zeros(l), omega, 600)
+    sampled = rng.multivariate_normal(np.zeros(l), phenotypes, 600)
+    noise = rng.standard_normal((600, l)) * np.sqrt(release)
+    share = SAMPLING[:, None]
+    values = signal + np.sqrt(share) * sampled + np.sqrt(1 - share) * noise
+    blocks = [
+        Coordinates(EXPOSURES[part], SAMPLING[part], values[part], release)
+        for part in np.array_split(np.arange(600), n_blocks)
+    ]
+    return signal, blocks
+
+
+def loss(blocks, signal, effects, phenotypes):
+    """Return the squared error of the posterior mean, weighted as accuracy weighs it."""
+    values = np.concatenate([block.values for block in blocks])
+    _, noise = projected(blocks, phenotypes, effects)
+    factors = shrunk(EXPOSURES[:, None], noise, effects.scales)
+    fitted = effects.back(factors * effects.rotated(values))
+    return float((((fitted - signal) ** 2).sum(axis=1) / SAMPLING).sum())
+
+
+def alone(scales):
+    return EffectCovariance(np.asarray(scales, dtype=float), None)
+
+
+def shared_by_all(l, k, seed=4):  # noqa: E741
+    loadings = np.random.default_rng(seed).standard_normal((l, k)) / np.sqrt(k)
+    return loadings @ loadings.T
+
+
+@pytest.mark.parametrize("scale", [0.3, 1.0, 2.7])
+def test_the_variance_of_the_effects_is_estimated(scale):
+    found = [
+        fit_effects(drawn(np.eye(1) * scale, seed=seed)[1], np.eye(1), np.ones(1)).scales[0]
+        for seed in range(100)
+    ]
+    information = (EXPOSURES**2 / (1 + scale * EXPOSURES) ** 2).sum()
+    pull = 4 / (4 + information)  # the share of the prior, which has the scale 1
+    error = np.std(found, ddof=1) / 10
+    assert np.mean(found) == pytest.approx(scale + pull * (1 - scale), abs=4 * error)
+    assert np.std(found) == pytest.approx((1 - pull) * np.sqrt(2 / information), rel=0.3)
+
+
+def test_misstated_noise_biases_the_variance():
+    """The test above rejects a scale of the noise that is 20% wrong."""
+    found = []
+    for seed in range(100):
+        blocks = drawn(np.eye(1), release=np.full(1, 1.2), seed=seed)[1]
+        blocks = [replace(block, release_noise=np.ones(1)) for block in blocks]
+        found.append(fit_effects(blocks, np.eye(1), np.ones(1)).scales[0])
+    assert np.mean(found) > 1 + 4 * np.std(found) / 10
+
+
+def test_without_information_the_prior_is_kept():
+    _, blocks = drawn(np.zeros((3, 3)))
+    weak = [replace(block, exposures=block.exposures * 1e-9) for block in blocks]
+    prior = np.array([0.5, 1.0, 1.5])
+    np.testing.assert_allclose(fit_effects(weak, np.eye(3), prior).scales, prior, rtol=1e-3)
+
+
+def test_phenotypes_without_any_signal_have_finite_variances() -> None:
+    """Estimates of all factors can be 0 together, which leaves none to share."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        block = Coordinates(
+            exposures=rng.exponential(0.5, 600),
+            sampling=np.full(600, 0.5),
+            values=rng.normal(size=(600, 2)),
+            release_noise=np.ones(2),
+        )
+        assert np.isfinite(fit_effects([block], np.eye(2), np.ones(2)).scales).all()
+
+
+def test_independent_phenotypes_share_no_factors_and_lose_nothing():
+    for seed in range(20):
+        signal, blocks = drawn(np.eye(8), seed=seed)
+        found = fit_effects(blocks, np.eye(8), np.ones(8))
+        known = loss(blocks, signal, alone(np.ones(8)), np.eye(8))
+        assert loss(blocks, signal, found, np.eye(8)) < 1.01 * known
+
+
+def test_shared_factors_are_found_and_predict_nearly_as_well_as_the_true_ones():
+    omega = shared_by_all(40, 3)
+    signal, blocks = drawn(omega)
+    found = fit_effects(blocks, np.eye(40), np.ones(40))
+    assert 2 < found.n_factors < 6
+    values, vectors = np.linalg.eigh(omega)
+    losses = [
+        loss(blocks, signal, effects, np.eye(40))
+        for effects in (
+            EffectCovariance(values.clip(0), vectors),
+            found,
+            alone(np.ones(40)),
+        )
+    ]
+    assert losses[1] < 1.25 * losses[0]
+    assert losses[1] < 0.5 * losses[2]
+
+
+def test_correlated_phenotypes_are_not_taken_for_genetic_factors():
+    correlated = np.full((10, 10), 0.6) + 0.4 * np.eye(10)
+    _, blocks = drawn(np.eye(10), correlated)
+    known = fit_effects(blocks, correlated, np.ones(10))
+    assert known.basis is None or known.scales[0] < 1.4
+    mistaken = fit_effects(blocks, np.eye(10), np.ones(10))
+    assert mistaken.scales[0] > 1.6
+
+
+def test_noise_of_other_sizes_is_no_factor_either():
+    release = np.array([1.0, 1.0, 1.0, 3.0, 0.5])
+    _, blocks = drawn(np.eye(5) * 0.2, release=release)
+    found = fit_effects(blocks, np.eye(5), np.ones(5))
+    assert found.scales.max() < 0.5
+
+
+def test_rotation_is_inverted_and_keeps_covariances():
+    rng = np.random.default_rng(1)
+    basis, _ = np.linalg.qr(rng.standard_normal((4, 4)))
+    effects = EffectCovariance(np.array([4.0, 0.0, 0.0, 0.0]), basis)
+    columns, covariance = rng.standard_normal((7, 4)), np.cov(rng.standard_normal((4, 9)))
+    np.testing.assert_allclose(effects.back(effects.rotated(columns)), columns)
+    expected = (basis.T @ covariance @ basis).diagonal()
+    np.testing.assert_allclose(effects.variances(covariance), expected)
+    np.testing.assert_allclose(
+        effects.variances(np.diag(covariance)),
+        effects.variances(np.diag(np.diag(covariance))),
+    )
+    assert effects.n_factors == pytest.approx(1)
+    assert alone(np.ones(4)).n_factors == 0

@@ -1,0 +1,168 @@
+"""Coverage of the intervals from noisy sums, for normal values whose correlation is known."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from tiers import thinned
+
+from primo_scale.privacy.held_out_accuracy import HoldOutScale, held_out_accuracy
+from primo_scale.privacy.liability_scale import area_under_curve
+
+KAPPA = 0.25
+DRAWS, BINARY_DRAWS = 2000, 500
+
+
+def scale(people, *, ratio=1.0, unit=1.0, prevalence=None):
+    return HoldOutScale(KAPPA, people, unit, ratio, prevalence)
+
+
+def sums(random, rho, people, sigma, *, slope=1.0):
+    """Return noisy sums in units of the bounds, each at 4 standard deviations."""
+    u = random.standard_normal(people)
+    r = rho * u + math.sqrt(1 - rho**2) * random.standard_normal(people)
+    return noisy(random, u / 4 + 0.02, slope * r / 4, sigma)
+
+
+def noisy(random, u, r, sigma):
+    """Return the noisy sums of scores and residuals in units of their bounds."""
+    people = len(u)
+    exact = [
+        people * KAPPA**2, u @ u, r @ r, KAPPA * u.sum(), KAPPA * r.sum(), u @ r,
+    ]  # fmt: skip
+    scales = sigma * np.array([1, 1, 1, *[math.sqrt(0.5)] * 3])
+    return exact + scales * random.standard_normal(6)
+
+
+def coverage(rho, people, sigma, *, counted=1.0):
+    """Return how often the intervals of R^2 and of the slope contain the truth.
+
+    The intervals count `counted` times the noise.
+    """
+    random = np.random.default_rng(abs(hash((rho, people, sigma))) % 2**32)
+    covered = np.zeros(2)
+    for _ in range(DRAWS):
+        found = held_out_accuracy(
+            sums(random, rho, people, sigma), max(counted * sigma, 1e-9), scale(people)
+        )
+        slope = found.slope_lower is None or found.slope_lower <= rho <= found.slope_upper
+        covered += [found.r2_lower <= rho**2 <= found.r2_upper, slope]
+    return covered / DRAWS
+
+
+def is_95_percent(share):
+    """Return whether a share of draws is compatible with 94% to 96.5%."""
+    low, high = (stats.binom.ppf(q, DRAWS, p) / DRAWS for q, p in ((1e-5, 0.94), (1 - 1e-5, 0.965)))
+    return (low <= share) & (share <= high)
+
+
+@pytest.mark.parametrize(("rho", "people"), [(0.3, 1000), (0.6, 2000), (-0.45, 5000)])
+@pytest.mark.parametrize("sigma", thinned([0, 3, 10], every=2))
+def test_intervals_cover_the_truth(rho, people, sigma):
+    assert is_95_percent(coverage(rho, people, sigma)).all()
+
+
+def test_intervals_without_noise_would_be_too_short():
+    assert not is_95_percent(coverage(0.3, 1000, 10, counted=1e-3)).any()
+    assert not is_95_percent(coverage(0.3, 1000, 10, counted=2.0)).any()
+
+
+def test_without_noise_the_interval_is_about_fishers():
+    random = np.random.default_rng(1)
+    found = held_out_accuracy(sums(random, 0.5, 20_000, 0), 1e-9, scale(20_000, ratio=2.0))
+    r, half = math.sqrt(found.r2), 1.96 / math.sqrt(20_000)
+    fisher = [math.tanh(math.atanh(r) + side * half) ** 2 for side in (-1, 1)]
+    assert [found.r2_lower, found.r2_upper] == pytest.approx(fisher, abs=2e-4)
+    se = math.sqrt((1 - r * r) / 20_000)
+    assert found.slope_upper - found.slope_lower == pytest.approx(2 * 2 * 1.96 * se, rel=0.03)
+    assert found.slope == pytest.approx(2 * r, rel=0.03)
+
+
+@pytest.mark.parametrize("sigma", [100, 1000])
+def test_sums_that_are_noise_say_so(sigma):
+    random = np.random.default_rng(2)
+    for _ in range(50):
+        found = held_out_accuracy(sums(random, 0.5, 500, sigma), sigma, scale(500))
+        assert found.r2_upper - found.r2_lower > 0.5
+        if found.r2 is None:
+            assert (found.r2_lower, found.r2_upper, found.slope) == (0, 1, None)
+
+
+def test_numbers_beyond_what_any_sums_can_be_have_a_result():
+    random = np.random.default_rng(4)
+    for _ in range(3000):
+        found = held_out_accuracy(
+            random.normal(0, 1e4, 6), 1.0, scale(5000, prevalence=random.choice([None, 0.1]))
+        )
+        assert 0 <= found.r2_lower <= found.r2_upper <= 1
+        if found.r2 is not None:
+            assert found.r2_lower <= found.r2 <= found.r2_upper
+            if found.auc is not None:
+                assert 0 <= found.auc_lower <= found.auc <= found.auc_upper <= 1
+                assert 0 <= found.liability_r2 <= found.liability_r2_upper <= 1
+
+
+def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascertained=None):
+    """Return how often the intervals of AUC and liability R^2 contain the truth.
+
+    The score explains `liability` of a normal liability. With `ascertained`, this is the share of
+    cases among the people. `assumed` takes the place of the prevalence that the intervals use.
+    """
+    random = np.random.default_rng(round(1e6 * liability) + people)
+    truth = area_under_curve(liability, prevalence)
+    covered = np.zeros(2)
+    for _ in range(BINARY_DRAWS):
+        n = people if ascertained is None else int(1.3 * people * ascertained / prevalence)
+        u = random.standard_normal(n)
+        case = math.sqrt(liability) * u + math.sqrt(1 - liability) * random.standard_normal(
+            n
+        ) > stats.norm.isf(prevalence)
+        if ascertained is not None:
+            cases = round(people * ascertained)
+            chosen = [np.flatnonzero(case)[:cases], np.flatnonzero(~case)[: people - cases]]
+            u, case = (values[np.concatenate(chosen)] for values in (u, case))
+        bound = 1 - prevalence
+        found = held_out_accuracy(
+            noisy(random, u / 4, (case - prevalence) / bound, sigma), max(sigma, 1e-9),
+            scale(len(u), unit=bound, prevalence=assumed or prevalence),
+        )  # fmt: skip
+        covered += [
+            found.auc_lower <= truth <= found.auc_upper,
+            found.liability_r2_lower <= liability <= found.liability_r2_upper,
+        ]
+    return covered / BINARY_DRAWS
+
+
+@pytest.mark.parametrize(
+    ("liability", "people", "prevalence", "sigma"),
+    [(0.1, 1000, 0.1, 3), (0.2, 2000, 0.3, 0), (0.05, 4000, 0.05, 3), (0.15, 2000, 0.2, 10)],
+)
+def test_intervals_of_binary_traits_cover_the_truth(liability, people, prevalence, sigma):
+    covered = binary_coverage(liability, people, sigma, prevalence=prevalence)
+    assert ((covered >= 0.92) & (covered <= 0.98)).all(), covered
+
+
+def test_chosen_cases_are_corrected_for():
+    covered = binary_coverage(0.1, 1000, 3, prevalence=0.05, ascertained=0.4)
+    assert ((covered >= 0.92) & (covered <= 0.98)).all(), covered
+
+
+def test_another_prevalence_is_another_scale():
+    covered = binary_coverage(0.2, 2000, 0, prevalence=0.3, assumed=0.03)
+    assert 0.92 <= covered[0] <= 0.98, covered
+    assert covered[1] < 0.05, covered
+
+
+def test_a_score_that_predicts_the_opposite_has_an_area_below_one_half():
+    random = np.random.default_rng(5)
+    u = random.standard_normal(4000)
+    case = random.random(4000) < 0.2 - 0.1 * np.tanh(u)
+    found = held_out_accuracy(
+        noisy(random, u / 4, (case - 0.2) / 0.8, 1), 1, scale(4000, unit=0.8, prevalence=0.2)
+    )
+    assert found.auc_upper < 0.5
+    exact = stats.mannwhitneyu(u[case], u[~case]).statistic / (case.sum() * (~case).sum())
+    assert found.auc == pytest.approx(exact, abs=0.02)

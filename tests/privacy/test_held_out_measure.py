@@ -1,0 +1,220 @@
+"""Sensitivity and noise of the measurement in people held out (docs/maths/hold-out.md)."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from noise_checks import KEY, has_scale
+
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.genotypes.tables import SampleTable
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.hold_out import HoldOutChoice
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.privacy.held_out_accuracy import N_EDGES, score_edges, score_ranges
+from primo_scale.privacy.held_out_sums import (
+    CONSTANT,
+    ROW_NORM,
+    UNIT,
+    ScoredPeople,
+    hold_out_noise,
+    noisy_hold_out,
+    residual_bounds,
+)
+
+
+def svec_distance(one, other):
+    """Return the Frobenius distance of the sums over phenotypes of vv'."""
+    pairs = zip(one, other, strict=True)
+    squares = (np.sum((np.outer(v, v) - np.outer(w, w)) ** 2) for v, w in pairs)
+    return math.sqrt(sum(squares))
+
+
+@pytest.mark.parametrize(
+    ("constant", "scores", "residuals"),
+    [
+        (0, (-2, 2), (-2, 2)),
+        (1, (-2, 2), (-2, 2)),
+        (1, (-1, 3), (-2, 0)),  # bounds that are not symmetric
+        (2, (0, 0), (-3, 1)),  # weights of zero
+        (1, (-2, 2), (0, 0)),  # a phenotype without range
+        (0, (0, 0), (0, 0)),
+    ],
+)
+def test_no_pair_of_rows_moves_the_sums_further(constant, scores, residuals):
+    spans = [range(low, high + 1) for low, high in (scores, residuals)]
+    rows = [(constant, u, r) for u, r in itertools.product(*spans)] + [(0, 0, 0)]
+    norm = constant**2 + sum(max(abs(low), abs(high)) ** 2 for low, high in (scores, residuals))
+    alone = max(svec_distance([v], [w]) for v, w in itertools.product(rows, rows))
+    assert alone <= sensitivity.held_out_gram(1, norm)
+    # Rows (0, 2, 2) and (0, 2, -2) are orthogonal, so that nothing smaller than the bound holds.
+    assert (alone >= 0.999 * sensitivity.held_out_gram(1, norm)) == (constant == 0)
+    farthest = max(
+        itertools.product(rows, rows), key=lambda pair: svec_distance([pair[0]], [pair[1]])
+    )
+    both = svec_distance([farthest[0]] * 3, [farthest[1]] * 3)
+    assert math.isclose(both, math.sqrt(3) * alone) and both <= sensitivity.held_out_gram(3, norm)
+
+
+BOUNDS = np.array([3.0, 0.5])
+VALUES = (0.0, -0.0, 1e-3, -0.5, 0.5, 3.0, -12.0, 1e300, math.inf, -math.inf, math.nan)
+
+
+OTHERS = np.array([[0.1, -0.2], [2.0, 0.4]])
+
+
+def people_with(score, residual, observed=(True, True)):
+    """Return three people, of whom the first two are always the same."""
+    batches = [
+        (OTHERS, -OTHERS, np.ones((2, 2), dtype=bool)),
+        (np.array([score]), np.array([residual]), np.array([observed])),
+    ]
+    return ScoredPeople(BOUNDS, lambda: batches)
+
+
+@pytest.mark.parametrize(("centre", "half_width"), [(0.0, 3.0), (-1.0, 0.2)])
+def test_no_neighbour_moves_a_measurement_further(centre, half_width):
+    """Every value that a float can have is coded within the bounds."""
+    random = np.random.default_rng(5)
+    measured = []
+    for _ in range(80):
+        person = people_with(
+            random.choice(VALUES, 2), random.choice(VALUES, 2), random.random(2) < 0.8
+        )
+        measured.append((person.counts(), *person.sums(np.full(2, centre), half_width)))
+    most, counts_most = sensitivity.held_out_gram(2, ROW_NORM), sensitivity.held_out_counts(2)
+    largest = largest_counts = 0.0
+    for one, other in itertools.combinations(measured, 2):
+        counts, squares, products = (
+            np.linalg.norm((a - b).astype(float)) for a, b in zip(one, other, strict=True)
+        )
+        largest = max(largest, math.hypot(squares, math.sqrt(2) * products))
+        largest_counts = max(largest_counts, counts)
+    assert 0.8 * most < largest <= most
+    assert largest_counts == pytest.approx(counts_most) and largest_counts <= counts_most
+
+
+def test_one_person_moves_one_group_alone(tmp_path):
+    ids = np.array([f"p{i}" for i in range(12)], dtype=object)
+    samples = SampleTable(ids, ids, np.zeros(12, dtype=np.int8))
+    coding = code_outcomes([PhenotypeBounds("y", -2, 2, 0, 1, "quantitative")], [], weight=0.5)
+    choice = HoldOutChoice(4, KEY)
+    apart = choice.members(samples)
+    assert apart.sum() == 4
+
+    def store(number, values):
+        file = tmp_path / f"{number}.tsv"
+        rows = (f"{i} {i} {y}\n" for i, y in zip(ids, values, strict=True))
+        file.write_text("FID IID y\n" + "".join(rows))
+        path = tmp_path / f"{number}.zarr"
+        found = align_outcomes(path, samples, OutcomeFiles(file), coding, hold_out=choice)
+        held = found.read_held_out(slice(0, 12)).tolist()
+        return held, [found.read_rows(slice(0, 12)).tolist(), found.observed.tolist()]
+
+    values = np.linspace(-2, 2, 12).tolist()
+    held, summed = store("all", values)
+    for person in range(12):
+        for value in (0.77, "NA"):
+            changed = store(person, [value if i == person else y for i, y in enumerate(values)])
+            moved = [changed[0] != held, changed[1] != summed]
+            assert moved == [apart[person], not apart[person]]
+
+
+def test_the_noise_has_the_stated_law():
+    l = 200  # noqa: E741
+    noise = hold_out_noise(l, 1000, 0.7, "fit")
+    assert noise.scale_sigma == pytest.approx(math.sqrt(2 * l / 0.07))
+    assert noise.gram_sigma == pytest.approx(math.sqrt(2 * l / 0.63) * (2**28 + 2**33))
+    exact = ScoredPeople(np.ones(l), lambda: [])
+    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    counts, sums = np.array(noisy.counts), np.array(noisy.sums, dtype=float)
+    assert has_scale(counts, noise.scale_sigma) and not has_scale(counts, 1.1 * noise.scale_sigma)
+    for part, sigma in (
+        (sums[:, :3], noise.gram_sigma),
+        (sums[:, 3:], noise.gram_sigma / math.sqrt(2)),
+    ):
+        assert has_scale(part, sigma) and not has_scale(part, 1.2 * sigma)
+    again = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    assert again == noisy
+    other = noisy_hold_out(exact, noise, KeystreamNoise(KEY[::-1]))
+    assert other.sums != noisy.sums
+
+
+def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range():
+    random = np.random.default_rng(3)
+    scores, residuals = (
+        random.normal([1, 0], [0.2, 0.05], (5000, 2)),
+        random.normal(0, 1, (5000, 2)),
+    )
+    observed = random.random((5000, 2)) < 0.9
+    parts = np.array_split(np.arange(5000), 7)
+    people = ScoredPeople(BOUNDS, lambda: [(scores[p], residuals[p], observed[p]) for p in parts])
+    noise = hold_out_noise(2, 5000, 1e10, "fit")  # so much budget that noise is negligible
+    noisy = noisy_hold_out(people, noise, KeystreamNoise(KEY))
+    ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, BOUNDS)
+    for j, (centre, half_width) in enumerate(zip(*ranges, strict=True)):
+        here = observed[:, j]
+        values, sd = scores[here, j], scores[here, j].std()
+        assert abs(centre - values.mean()) < sd and 2.6 < half_width / sd < 5
+        u = np.clip((values - centre) / half_width, -1, 1)
+        r = np.clip(residuals[here, j] / BOUNDS[j], -1, 1)
+        n, kappa = here.sum(), CONSTANT / UNIT
+        expected = [n * kappa**2, u @ u, r @ r, kappa * u.sum(), kappa * r.sum(), u @ r]
+        np.testing.assert_allclose(np.array(noisy.sums[j]) / UNIT**2, expected, atol=0.2)
+
+
+def test_the_bound_on_residuals_is_public():
+    phenotypes = (
+        PhenotypeBounds("y", -50, 50, 0, 2, "quantitative"),
+        PhenotypeBounds("half range", 0, 10, 5, 5, "quantitative"),
+        PhenotypeBounds("cc", 1, 2, 1.01, 0.1, "binary"),
+    )
+    np.testing.assert_allclose(residual_bounds(phenotypes), [6, 5, 0.99])
+
+
+def binned(scores):
+    """Return the counts of scores in units of the bound on residuals."""
+    bins = (scores[:, None] > score_edges(np.ones(1))[:, 0]).sum(axis=1)
+    return np.bincount(bins, minlength=N_EDGES + 1)[None]
+
+
+def range_of(counts, sigma=3.0):
+    centre, half_width = score_ranges(counts, sigma, np.ones(1))
+    return centre[0], half_width[0]
+
+
+@pytest.mark.parametrize(("mean", "sd"), [(0, 0.1), (0, 1), (0.3, 0.1), (-2, 0.3), (1, 0.05)])
+def test_the_range_is_about_the_scores(mean, sd):
+    scores = np.random.default_rng(8).normal(mean, sd, 4000)
+    centre, half_width = range_of(binned(scores))
+    assert np.mean(np.abs(scores - centre) < half_width) > 0.99
+    assert half_width < 4 * sd + 0.8 * abs(mean)
+
+
+def test_the_range_covers_an_ancestry_with_other_scores():
+    random = np.random.default_rng(6)
+    most, few = random.normal(0, 0.1, 4000), random.normal(1.5, 0.1, 200)
+    assert sum(range_of(binned(most))) < 0.5
+    assert sum(range_of(binned(np.append(most, few)))) > 1.4
+
+
+def test_noise_on_the_counts_rarely_changes_the_range():
+    random = np.random.default_rng(7)
+    exact, sigma = binned(random.normal(0, 0.2, 3000)), 12.0
+    noisy = exact + np.rint(random.normal(0, sigma, (1000, N_EDGES + 1))).astype(int)
+    right = range_of(exact, sigma)[1]
+    found = np.array([range_of(each[None], sigma)[1] for each in noisy])
+    assert np.mean(np.abs(np.log2(found / right)) <= 1) > 0.98
+
+
+def test_counts_of_nobody_choose_a_range():
+    nothing = np.zeros((1, N_EDGES + 1), dtype=np.int64)
+    assert range_of(nothing)[1] > 0
+    above = nothing.copy()
+    above[0, -1] = 10**6  # everybody's score is beyond the largest edge
+    assert range_of(above)[1] > 0

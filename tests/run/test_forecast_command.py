@@ -1,0 +1,229 @@
+"""Forecasts of releases from a public panel, before a cohort is read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from pathlib import Path
+
+import attrs
+import pytest
+from click.testing import CliRunner
+
+import primo_scale as ps
+from primo_scale.cli.forecast import main
+from primo_scale.cli.simulate import main as simulate
+from primo_scale.errors import InputError, UsageError
+
+PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
+N, D = 2000, 700
+
+
+@pytest.fixture(scope="module")
+def variants(tmp_path_factory):
+    path = tmp_path_factory.mktemp("forecast") / "variants.txt"
+    lines = PANEL.with_suffix(".bim").read_text().splitlines()[:D]
+    path.write_text("".join(line.split("\t")[1] + "\n" for line in lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def few(variants):
+    """Fewer variants, for a test of many forecasts."""
+    path = variants.with_name("few.txt")
+    path.write_text("".join(variants.read_text().splitlines(keepends=True)[:150]))
+    return path
+
+
+def request(extract, **changes):
+    whole = {"people": (N, 50 * N), "phenotypes": (1, 20), "epsilon": (0.5, 5.0)} | changes
+    return ps.ForecastRequest(ld_panel=PANEL, ref_freq=f"{PANEL}.afreq", extract=extract, **whole)
+
+
+@pytest.fixture(scope="module")
+def rows(variants):
+    return {
+        (row.people, row.phenotypes, row.epsilon): row for row in ps.forecast(request(variants))
+    }
+
+
+def test_more_people_or_epsilon_and_fewer_phenotypes_explain_more(rows):
+    for people, phenotypes in itertools.product((N, 50 * N), (1, 20)):
+        assert rows[people, phenotypes, 5.0].r2 > rows[people, phenotypes, 0.5].r2
+    for people, epsilon in itertools.product((N, 50 * N), (0.5, 5.0)):
+        assert rows[people, 1, epsilon].r2 > rows[people, 20, epsilon].r2
+    for phenotypes, epsilon in itertools.product((1, 20), (0.5, 5.0)):
+        assert rows[50 * N, phenotypes, epsilon].r2 > rows[N, phenotypes, epsilon].r2
+    for row in rows.values():
+        assert 0 < row.r2 < row.r2_without_noise < 0.3
+        assert row.effective_people < row.people
+        assert row.variants == D
+        assert row.delta == row.people**-2.0
+
+
+def test_components_explain_more_than_variants(variants, rows):
+    without = ps.forecast(
+        request(variants, people=N, phenotypes=20, epsilon=0.5, ld_components=False)
+    )
+    (row,) = without
+    assert row.columns == D
+    assert row.r2 < rows[N, 20, 0.5].r2
+    assert row.r2_without_noise == rows[N, 20, 0.5].r2_without_noise
+
+
+def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, variants, rows):
+    made = CliRunner().invoke(
+        simulate,
+        ["--bfile", str(PANEL), "--out", str(tmp_path / "cohort"), "--samples", str(N), "--seed",
+         "1", "--variants", str(D), "--phenotypes", "1"],
+    )  # fmt: skip
+    assert made.exit_code == 0, made.stderr
+    planned = ps.plan(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(tmp_path / "cohort"),
+            outcomes=ps.OutcomeTables(
+                pheno=tmp_path / "cohort.pheno.tsv",
+                pheno_bounds=tmp_path / "cohort.pheno-bounds.tsv",
+            ),
+            privacy=ps.Privacy(epsilon=5, delta=N**-2),
+            model=ps.Model(ref_freq=f"{PANEL}.afreq", ld_panel=PANEL),
+            ledger=tmp_path / "ledger",
+            out=tmp_path / "release",
+            work_dir=tmp_path / "work",
+            accept_noise=True,
+        )
+    )
+    assert planned.accuracy.r_squared == pytest.approx(rows[N, 1, 5.0].r2, rel=1e-3)
+
+
+def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
+    words = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
+    words += [
+        "--people",
+        "1000",
+        "--phenotypes",
+        "1,2",
+        "--epsilon",
+        "1",
+        "--out",
+        tmp_path / "out",
+    ]
+    found = CliRunner().invoke(main, [str(word) for word in words])
+    assert found.exit_code == 0, found.stderr
+    assert len(found.stdout.splitlines()) == 4
+    records = json.loads((tmp_path / "out" / "forecast.json").read_text())
+    assert [record["phenotypes"] for record in records] == [1, 2]
+    assert (tmp_path / "out" / "forecast.tsv").read_text().startswith("people\tphenotypes\t")
+    again = CliRunner().invoke(main, [str(word) for word in words])
+    assert again.exit_code == 3
+    assert "exists already" in again.stderr
+
+
+def test_a_target_is_reached_at_the_stated_sizes_and_hardly_below(few):
+    sizes = {"people": 4_000, "phenotypes": 10, "epsilon": 0.5}
+    (row,) = ps.forecast(request(few, **sizes, target="80%"))
+    assert row.r2 < 0.8 * row.r2_without_noise
+    for size, better, worse in (
+        ("epsilon", row.target_epsilon, 0.98 * row.target_epsilon),
+        ("people", row.target_people, round(0.98 * row.target_people)),
+        ("phenotypes", row.target_phenotypes, row.target_phenotypes + 1),
+    ):
+        (enough,) = ps.forecast(request(few, **{**sizes, size: better}))
+        (too_few,) = ps.forecast(request(few, **{**sizes, size: worse}))
+        assert enough.r2 >= 0.8 * enough.r2_without_noise
+        assert too_few.r2 < 0.8 * too_few.r2_without_noise
+
+
+def test_a_target_out_of_reach_is_none(few):
+    (row,) = ps.forecast(request(few, people=N, phenotypes=1, epsilon=5.0, target=0.29))
+    assert (row.target_epsilon, row.target_phenotypes) == (None, None)
+    assert row.target_people > N
+
+
+def test_copies_of_the_panel_share_the_heritability(variants):
+    """Twice as many variants and people, without noise, are the same study."""
+    sizes = {"phenotypes": 1, "epsilon": 5.0}
+    (one,) = ps.forecast(request(variants, people=N, **sizes))
+    (two,) = ps.forecast(request(variants, people=2 * N, variants=2 * D, **sizes))
+    assert (two.variants, two.columns > one.columns) == (2 * D, True)
+    assert two.r2_without_noise == pytest.approx(one.r2_without_noise, rel=1e-3)
+
+
+@pytest.fixture(scope="module")
+def score(tmp_path_factory):
+    """A score of every second one of the first variants."""
+    path = tmp_path_factory.mktemp("score") / "score.txt"
+    lines = ["rsID\tchr_name\tchr_position\teffect_allele\tother_allele\teffect_weight"]
+    rows = [line.split("\t") for line in PANEL.with_suffix(".bim").read_text().splitlines()[:D:2]]
+    for weight, (chromosome, name, _, position, counted, other) in enumerate(rows, 1):
+        lines.append(f"{name}\t{chromosome}\t{position}\t{counted}\t{other}\t{weight}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_the_best_variants_are_those_of_the_score(tmp_path, variants, score):
+    sizes = {"people": 50 * N, "phenotypes": 20, "epsilon": 5.0, "extract_by_prior": score}
+    few, half = ps.forecast(request(variants, **sizes, variants=(50, D // 2)))
+    assert few.r2_without_noise < half.r2_without_noise < 0.3
+    frequencies = PANEL.with_suffix(".afreq").read_text().splitlines()[1 : D + 1 : 2]
+    varying = [line.split()[1] for line in frequencies if 0 < float(line.split()[4]) < 1]
+    assert (few.variants, half.variants) == (50, len(varying))
+    named = tmp_path / "half.txt"
+    named.write_text("\n".join(varying) + "\n")
+    (same,) = ps.forecast(request(named, people=50 * N, phenotypes=20, epsilon=5.0))
+    assert half.r2 == pytest.approx(same.r2, rel=1e-9)
+
+
+def test_a_score_without_weights_in_the_panel_is_refused(tmp_path, variants, score):
+    lines = [line.rsplit("\t", 1)[0] for line in score.read_text().splitlines()]
+    nothing = tmp_path / "nothing.txt"
+    nothing.write_text("\n".join([f"{lines[0]}\teffect_weight", *(f"{x}\t0" for x in lines[1:])]))
+    with pytest.raises(InputError, match="gives no variant of the panel a weight"):
+        ps.forecast(request(variants, extract_by_prior=nothing, variants=50))
+
+
+def test_fewer_variants_without_a_ranking_are_refused(variants):
+    with pytest.raises(UsageError, match="which variants of the panel to choose"):
+        ps.forecast(request(variants, variants=D - 1))
+
+
+def test_frequencies_of_another_population_are_named(tmp_path, variants, caplog):
+    sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0}
+    with caplog.at_level(logging.WARNING, "primo_scale"):
+        ps.forecast(request(variants, **sizes))
+    assert "different populations" not in caplog.text
+    lines = PANEL.with_suffix(".afreq").read_text().splitlines()
+    rows = [line.split("\t") for line in lines[1:]]
+    for row in rows:
+        row[4] = str(0.5 + 0.5 * (float(row[4]) - 0.5))  # much nearer to one half
+    other = tmp_path / "other.afreq"
+    other.write_text("\n".join([lines[0], *map("\t".join, rows)]) + "\n")
+    with caplog.at_level(logging.WARNING, "primo_scale"):
+        ps.forecast(attrs.evolve(request(variants, **sizes), ref_freq=other))
+    assert "different populations: F_ST is 0.0" in caplog.text
+
+
+def test_a_public_score_adds_less_than_its_r2(variants):
+    sizes = {"people": N, "phenotypes": 20, "epsilon": 5.0}
+    (alone,) = ps.forecast(request(variants, **sizes))
+    (both,) = ps.forecast(request(variants, **sizes, prior_r2=0.1, prior_people=N))
+    assert max(0.1, alone.r2) < both.r2 < alone.r2 + 0.1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"people": 0},
+        {"variants": 0},
+        {"target": "much"},
+        {"target": 1.5},
+        {"prior_r2": 0.3},
+        {"extract_by_prior": __file__},
+        {"phenotypes": ()},
+        {"epsilon": -1.0},
+    ],
+)
+def test_numbers_out_of_range_are_refused(variants, changes):
+    with pytest.raises(UsageError):
+        request(variants, **changes)

@@ -1,0 +1,313 @@
+"""Releases that measure their weights in people held out: numbers, one noise, and forgeries."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import math
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_io import PANEL, table_options
+from crash import KILLED, killed_at
+from readme_scores import own_scores
+from sklearn.metrics import roc_auc_score
+from small_cohort import Cohort, command, refused, write_cohort
+
+import primo_scale as ps
+from primo_scale.cli import finalize, release, simulate, verify
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.ledger.payment_steps import PaymentStep
+from primo_scale.ledger.spending import ChargeState
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.privacy.held_out_sums import CONSTANT, UNIT
+from primo_scale.publication.verify import document_findings
+from primo_scale.publication.weights import ScoringWeights
+from primo_scale.run.design import load_design
+from primo_scale.run.hold_out_stage import score_held_out
+
+N, HELD = 4000, 1000
+BUDGET = ("--epsilon", 20, "--delta", 1e-8)
+
+
+def document_of(directory):
+    return json.loads((directory / "release.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Release of people made of the demo's panel, by the commands that a user types."""
+    folder = tmp_path_factory.mktemp("demo")
+    people = ("--samples", N, "--seed", 3, "--variants", 150, "--missing", 0.01)
+    traits = ("--phenotypes", 2, "--prevalence", 0.3, "--heritability", 0.5, "--causal-fraction", 1)
+    made = command(simulate.main, "--bfile", PANEL, "--out", folder / "train", *people, *traits)
+    assert made.exit_code == 0, made.stderr
+    model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:50", "--hold-out", 0.25)
+    result = command(
+        release.main, "--bfile", folder / "train", *table_options(folder / "train"), *model,
+        *BUDGET, "--ledger", folder / "ledger", "--out", folder / "release",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    return folder
+
+
+def test_the_measurement_is_that_of_the_published_weights(demo):
+    """The scores are recomputed without the product's code, from the files of the release."""
+    document = document_of(demo / "release")
+    store = open_outcome_store(demo / "release.work" / "outcomes.zarr")
+    apart = store.held_out(slice(0, N))
+    assert document["hold_out"]["people"] == HELD == apart.sum()
+    public = document["public_inputs"]
+    scores = own_scores(demo / "release", demo / "train")[apart].to_numpy()
+    tables = [
+        pd.read_csv(demo / f"train.{kind}.tsv", sep="\t", index_col=[0, 1])[apart]
+        for kind in ("pheno", "covar")
+    ]
+    weights = pd.read_csv(demo / "release" / "covariates.tsv", sep="\t", skiprows=1, index_col=0)
+    intercept, slopes = weights.iloc[0].to_numpy(), weights.iloc[1:].to_numpy()
+    mean = np.array([p["mean"] for p in public["phenotypes"]])
+    centre = np.array([c["centre"] for c in public["covariates"]])
+    u = scores + intercept + centre @ slopes - mean
+    r = tables[0].to_numpy() - mean - (tables[1].to_numpy() - centre) @ slopes
+    sigma = {q["name"]: q["sigma"][0] for q in document["mechanism"]["queries"]}["held_out_gram"]
+    for j, stated in enumerate(document["hold_out"]["phenotypes"]):
+        q = np.clip((u[:, j] - stated["score_centre"]) / stated["score_bound"], -1, 1)
+        s = np.clip(r[:, j] / stated["residual_bound"], -1, 1)
+        kappa = CONSTANT / UNIT
+        exact = [HELD * kappa**2, q @ q, s @ s, kappa * q.sum(), kappa * s.sum(), q @ s]
+        noise = np.array(stated["sums"]) / UNIT**2 - exact
+        # Six standard deviations, and values that are truncated to a lattice of 2^13 steps.
+        limit = 6 * sigma / UNIT**2 * np.array([1, 1, 1, *[math.sqrt(0.5)] * 3]) + 0.5
+        assert (np.abs(noise) < limit).all() and np.abs(noise).max() > 1e-3
+        assert np.mean(np.abs(q) < 1) > 0.98
+        assert 0 <= stated["r2_lower"] <= stated["r2"] <= stated["r2_upper"] < 0.75
+
+
+def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
+    """Chunks of 4 people have members of one group, of the other, or of both."""
+    design = load_design(demo / "release.work" / "design.json")
+    outcomes = open_outcome_store(demo / "release.work" / "outcomes.zarr")
+    whole = open_genotype_store(demo / "release.work" / "genotypes.zarr")
+    store = ps.ingest(ps.GenotypeFiles(demo / "train"), demo / "chunks.zarr", chunk_shape=(64, 4))
+    random = np.random.default_rng(8)
+    weights = ScoringWeights(
+        store.variants, ("a", "b", "c"), random.normal(0, 0.03, (150, 3)), np.ones(3),
+        ("age", "sex"), random.normal(0, 0.01, (2, 3)), design.genotypes.centre_dosage,
+    )  # fmt: skip
+    few, many = (
+        [
+            np.concatenate(parts)
+            for parts in zip(
+                *score_held_out(each, outcomes, design.outcomes, weights, demo).batches(),
+                strict=True,
+            )
+        ]
+        for each in (whole, store)
+    )
+    assert len(few[0]) == HELD
+    for one, other in zip(few, many, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    lost = dataclasses.replace(weights, centre_dosage=np.full(150, np.nan))
+    with pytest.raises(ValueError, match="no public dosage"):
+        score_held_out(store, outcomes, design.outcomes, lost, demo)
+
+
+def test_the_release_says_how_accurate_its_weights_are(demo):
+    found = command(verify.main, demo / "release")
+    assert found.exit_code == 0 and "1000 people, with noise for the same mu" in found.stdout
+    stated = document_of(demo / "release")["hold_out"]["phenotypes"]
+    texts = [(demo / "release" / name).read_text() for name in ("README.txt", "report.html")]
+    for phenotype in stated:
+        r2 = f"{phenotype['r2_lower']:.3f} to {phenotype['r2_upper']:.3f}"
+        assert all(r2 in text for text in texts)
+    assert [phenotype["auc"] is None for phenotype in stated] == [True, True, False]
+    area = f"{stated[2]['auc']:.3f} ({stated[2]['auc_lower']:.3f} to {stated[2]['auc_upper']:.3f})"
+    assert all(area in text for text in texts)
+
+
+def test_the_stated_area_is_that_of_the_people_held_out(demo):
+    stated = document_of(demo / "release")["hold_out"]["phenotypes"][2]
+    apart = open_outcome_store(demo / "release.work" / "outcomes.zarr").held_out(slice(0, N))
+    scores = own_scores(demo / "release", demo / "train")[apart]["CASE"]
+    case = pd.read_csv(demo / "train.pheno.tsv", sep="\t")["CASE"][apart] == 1
+    area = roc_auc_score(case, scores)
+    assert 0.6 < stated["auc_lower"] <= area <= stated["auc_upper"]
+    assert stated["liability_r2_lower"] > stated["r2_lower"]
+
+
+def test_calibrated_weights_are_the_same_times_the_slope(demo):
+    """The same noise serves them, at no cost, and predictions at the mean stay."""
+    out = demo / "calibrated"
+    words = ("--work-dir", demo / "release.work", "--ledger", demo / "ledger", "--out", out)
+    result = command(finalize.main, *words, *BUDGET, "--calibrate")
+    assert result.exit_code == 0, result.stderr
+    assert command(verify.main, out).exit_code == 0
+    before, document = document_of(demo / "release"), document_of(out)
+    assert document["ledger"]["charges"] == before["ledger"]["charges"]
+    public, fixed = document["public_inputs"], []
+    for directory in (demo / "release", out):
+        path = directory / "covariates.tsv"
+        fixed.append(pd.read_csv(path, sep="\t", skiprows=1, index_col=0).to_numpy())
+    scores = [own_scores(demo / "release", demo / "train"), own_scores(out, demo / "train")]
+    centre = np.array([1, *(c["centre"] for c in public["covariates"])])
+    stated = document["hold_out"]["phenotypes"]
+    assert [{**each, "calibration": 1.0} for each in stated] == before["hold_out"]["phenotypes"]
+    assert any(each["calibration"] != 1 for each in stated)
+    for j, each in enumerate(stated):
+        assert each["calibration"] == (each["slope"] if each["slope_lower"] > 0 else 1)
+        old, new = (
+            s.iloc[:, j] + centre @ f[:, j] - public["phenotypes"][j]["mean"]
+            for s, f in zip(scores, fixed, strict=True)
+        )
+        np.testing.assert_allclose(new, each["calibration"] * old, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(*(f[1:] for f in fixed))
+
+
+def test_weights_are_not_calibrated_without_people_held_out(tiny):
+    refused(tiny.release("--calibrate"), 2, "--calibrate", "--hold-out")
+
+
+@pytest.mark.parametrize("name", ["held_out_gram", "held_out_counts"])
+@pytest.mark.parametrize("factor", [0.99, 1.01])
+def test_a_false_noise_scale_is_found(demo, name, factor):
+    document = document_of(demo / "release")
+    (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
+    query["sigma"] = [factor * sigma for sigma in query["sigma"]]
+    if query["off_diagonal_sigma"]:
+        query["off_diagonal_sigma"] = [factor * s for s in query["off_diagonal_sigma"]]
+    assert "hold-out" in {f.check for f in document_findings(document) if not f.ok}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("hold_out", "unit"), 1 << 15),
+        (("hold_out", "constant"), 0),
+        (("hold_out", "people"), N),
+        (("hold_out", "phenotypes", 0, "r2"), 0.9),
+        (("hold_out", "phenotypes", 0, "r2_upper"), 1.0),
+        (("hold_out", "phenotypes", 2, "auc"), 0.9),
+        (("hold_out", "phenotypes", 2, "liability_r2_lower"), 0.3),
+        (("hold_out", "phenotypes", 1, "slope"), 1.0),
+        (("hold_out", "phenotypes", 0, "score_bound"), 1.0),
+        (("hold_out", "phenotypes", 1, "score_centre"), 0.1),
+        (("hold_out", "phenotypes", 0, "calibration"), 1.5),
+        (("hold_out", "phenotypes", 0, "name"), "QT9"),
+        (("hold_out", "phenotypes", 2, "counts"), [HELD]),
+        (("hold_out",), None),
+        (("guarantee", "adjacency"), "add-remove"),
+    ],
+)
+def test_a_false_measurement_is_found(demo, path, value):
+    document = copy.deepcopy(document_of(demo / "release"))
+    assert all(finding.ok for finding in document_findings(document))
+    holder = document
+    for step in path[:-1]:
+        holder = holder[step]
+    holder[path[-1]] = value
+    assert not all(finding.ok for finding in document_findings(document))
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    """Provide a cohort whose release takes a second."""
+    return Cohort(write_cohort(tmp_path / "tiny", n_people=400))
+
+
+def tiny_release(cohort, *options):
+    return cohort.release("--hold-out", 0.1, *options)
+
+
+def noisy_sums(cohort):
+    (path,) = (cohort.folder / "release.work" / "private_statistics").glob("*.hold_out.json")
+    return path
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        PaymentStep.STATISTICS_STORED,
+        PaymentStep.HOLD_OUT_STORED,
+        PaymentStep.DRAW_RECORD_WRITTEN,
+        PaymentStep.KEY_REMOVED,
+        PaymentStep.RELEASE_PUBLISHED,
+    ],
+)
+def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
+    assert killed_at(step, tiny_release, tiny) == KILLED
+    before = None
+    if step is not PaymentStep.STATISTICS_STORED:
+        before = noisy_sums(tiny).read_bytes()
+    if step is PaymentStep.HOLD_OUT_STORED:
+        noisy_sums(tiny).unlink()  # as if it were not durable: the key draws the same noise
+    assert tiny_release(tiny).exit_code == 0
+    assert before in (None, noisy_sums(tiny).read_bytes())
+    (charge,) = tiny.charges()
+    assert charge.state is ChargeState.PUBLISHED
+    assert not list(noisy_sums(tiny).parent.glob("*.key"))
+    assert command(verify.main, tiny.out, "--ledger", tiny.ledger).exit_code == 0
+
+
+def test_lost_sums_are_never_drawn_again(tiny):
+    assert tiny_release(tiny).exit_code == 0
+    path = noisy_sums(tiny)
+    kept = path.read_bytes()
+    path.unlink()
+    refused(tiny_release(tiny), 3, str(path), "missing", "pays again")
+    changed = json.loads(kept)
+    changed["noisy"]["sums"][0][0] += 1
+    path.write_text(json.dumps(changed))
+    refused(tiny_release(tiny), 3, "not those that the ledger recorded")
+    path.write_bytes(kept)
+    assert tiny_release(tiny).exit_code == 0
+    shutil.rmtree(path.with_name(path.name.replace("hold_out.json", "zarr")))
+    path.unlink()
+    shutil.rmtree(tiny.out)
+    refused(tiny_release(tiny), 6)
+    assert len(tiny.charges()) == 1
+
+
+def test_other_weights_of_a_charge_are_not_measured(tiny):
+    assert tiny_release(tiny).exit_code == 0
+    shutil.rmtree(tiny.out)
+    refused(tiny_release(tiny, "--ridge", 10), 6)
+    stored = json.loads(noisy_sums(tiny).read_text())
+    stored["weight_norms"] = [1.5 * norm for norm in stored["weight_norms"]]
+    noisy_sums(tiny).write_text(json.dumps(stored))
+    refused(tiny_release(tiny), 3, "other weights were measured")
+
+
+def test_the_hold_out_costs_nothing(tiny):
+    """The charge, and the noise on the other statistics, are those of a release without it."""
+    assert tiny_release(tiny).exit_code == 0
+    document = document_of(tiny.out)
+    assert (
+        tiny.release("--out", tiny.folder / "plain", "--ledger", tiny.folder / "two").exit_code == 0
+    )
+    plain = document_of(tiny.folder / "plain")
+    assert document["guarantee"]["cost"] == plain["guarantee"]["cost"]
+    apart = {query["name"] for query in document["mechanism"]["queries"][-2:]}
+    assert apart == {"held_out_counts", "held_out_gram"}
+    assert plain["hold_out"] is None and document["cohort"] == plain["cohort"]
+
+
+@pytest.mark.parametrize(
+    ("privacy", "options"),
+    [("label", []), ("feature", []), ("full", ["--pheno-moments"]), ("label", ["--pheno-moments"])],
+)
+def test_every_unit_and_moments_can_be_held_out_of(tiny, privacy, options):
+    result = tiny_release(tiny, "--privacy", privacy, *options)
+    assert result.exit_code == 0, result.stderr
+    assert command(verify.main, tiny.out).exit_code == 0
+    document = document_of(tiny.out)
+    assert document["mechanism"]["share"] == (0.95 if options else 1)
+
+
+def test_an_encrypted_work_directory_hides_who_is_held_out(tiny, key):
+    assert tiny_release(tiny, "--encryption-key", key).exit_code == 0
+    work = tiny.folder / "release.work"
+    assert len((work / "hold_out.key").read_bytes()) > 32
+    assert tiny_release(tiny, "--encryption-key", key).exit_code == 0

@@ -1,0 +1,113 @@
+"""People who are held out count in no sum, and are chosen without their values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from small_cohort import Cohort, command, refused, write_cohort
+
+from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.cli import ingest
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.design import load_design
+
+N, HELD = 400, 40
+EVERYBODY = slice(0, N)
+
+
+@pytest.fixture
+def cohort(tmp_path):
+    """Provide an ingested cohort of N people, with missing phenotypes."""
+    folder = write_cohort(tmp_path / "cohort", n_people=N, n_variants=12, names=("T", "U"))
+    lines = (folder / "pheno.tsv").read_text().splitlines()
+    lines[3::7] = [line.rsplit("\t", 1)[0] + "\tNA" for line in lines[3::7]]
+    (folder / "pheno.tsv").write_text("\n".join(lines) + "\n")
+    cohort = Cohort(folder)
+    cohort.ingest()
+    return cohort
+
+
+def statistics(work):
+    design = load_design(work / "design.json")
+    return open_raw_statistics(work / "statistics.zarr", design.layout, design.n_samples).matrices
+
+
+def held_out(cohort):
+    return open_outcome_store(cohort.work / "outcomes.zarr").held_out(EVERYBODY)
+
+
+def frequencies(folder):
+    """Write a public panel of 12 variants, and return it as options that clip most rows."""
+    rows = "".join(f"1\trs{j}\tG\tA\t0.{j + 30}\t100\n" for j in range(12))
+    (folder / "panel.afreq").write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + rows)
+    return ["--ref-freq", folder / "panel.afreq", "--row-norm", 2.5]
+
+
+@pytest.mark.parametrize("privacy", ["full", "label", "feature", "clipped"])
+def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
+    options = ["--ld-blocks", "window:5"]
+    options += frequencies(cohort.folder) if privacy == "clipped" else ["--privacy", privacy]
+    assert cohort.accumulate("--hold-out", 0.1, *options).exit_code == 0
+    apart = held_out(cohort)
+    assert apart.sum() == HELD
+    folder = cohort.folder
+    (folder / "apart.txt").write_text("".join(f"f{i} p{i}\n" for i in np.flatnonzero(apart)))
+    store = ["--remove", folder / "apart.txt", "--out", folder / "others.zarr"]
+    assert command(ingest.main, "--bfile", folder / "cohort", *store).exit_code == 0
+    others = ["--genotypes", folder / "others.zarr", "--work-dir", folder / "others"]
+    assert cohort.accumulate(*options, *others).exit_code == 0
+    sums, expected = statistics(cohort.work), statistics(folder / "others")
+    for block in range(expected.layout.n_blocks):
+        np.testing.assert_array_equal(sums.gram(block), expected.gram(block))
+        np.testing.assert_array_equal(sums.cross(block), expected.cross(block))
+    np.testing.assert_array_equal(sums.outcome_gram(), expected.outcome_gram())
+    np.testing.assert_array_equal(sums.observed(), expected.observed())
+
+
+def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
+    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    first = held_out(cohort)
+    table = cohort.folder / "pheno.tsv"
+    table.write_text(table.read_text().replace("\t3", "\t1"))
+    bed = cohort.folder / "cohort.bed"
+    bed.write_bytes(bed.read_bytes()[:3] + bed.read_bytes()[:2:-1])
+    for name in ("genotypes", "work/statistics", "work/partials"):
+        path = cohort.folder / f"{name}.zarr"
+        if path.exists():
+            path.rename(path.with_suffix(".old"))
+    cohort.ingest()
+    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    np.testing.assert_array_equal(held_out(cohort), first)
+    (cohort.work / "hold_out.key").unlink()
+    (cohort.work / "statistics.zarr").rename(cohort.work / "statistics.gone")
+    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    assert (held_out(cohort) != first).any()
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0.05, ["too few people", "20 of 400 people"]), (0.6, ["0.6"])],
+)
+def test_a_useless_share_is_refused(cohort, share, words):
+    refused(cohort.accumulate("--hold-out", share), 2, *words)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["--non-private"], ["--subsample", 50], ["--adjacency", "add-remove", "--nominal-n", 400]],
+)
+def test_releases_without_a_theorem_are_refused(cohort, options):
+    refused(cohort.accumulate("--hold-out", 0.1, *options), 2, "--hold-out", "held out")
+
+
+def test_missing_phenotypes_of_people_held_out_are_distinct_from_a_code_of_zero(cohort):
+    """The mean of the phenotypes, 2, has the code 0."""
+    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    store = open_outcome_store(cohort.work / "outcomes.zarr")
+    rows = store.read_held_out(EVERYBODY)
+    people = np.flatnonzero(store.held_out(EVERYBODY))
+    missing = (people - 2) % 7 == 0  # of U
+    assert missing.any() and (people[~missing] % 5 == 2).any()
+    np.testing.assert_array_equal(rows[:, 2] == 0, missing)
+    assert (rows[:, 1] != 0).all()
+    assert (store.read_rows(EVERYBODY)[people] == 0).all()

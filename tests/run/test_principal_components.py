@@ -1,0 +1,243 @@
+"""Principal components projected from public loadings: values, bounds and releases."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+from filesets import write_fileset_of
+from small_cohort import Cohort, refused, write_cohort
+
+import primo_scale as ps
+from primo_scale.cli import verify
+from primo_scale.evaluation import scores
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run import principal_components
+from primo_scale.run.design import load_design
+from primo_scale.run.design_choices import outcome_weight
+from primo_scale.run.principal_components import project, read_loadings
+
+NAMES = ["PC1", "PC2", "PC3"]
+
+
+def write_loadings(prefix: Path, frequency: np.ndarray, loadings: np.ndarray) -> Path:
+    """Write loadings, counts and panel scores as plink2 does, for variants rs0, rs1, ... A/G."""
+    names = NAMES[: loadings.shape[1]]
+    rows = pd.DataFrame({"#CHROM": 1, "ID": [f"rs{j}" for j in range(len(loadings))]})
+    alleles = rows.assign(REF="G", ALT="A")
+    counts = alleles.assign(ALT_CTS=np.rint(1000 * frequency).astype(int), OBS_CT=1000)
+    counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
+    of_alleles = [
+        alleles.assign(A1=allele, **dict(zip(names, sign * loadings.T, strict=True)))
+        for allele, sign in (("G", -1), ("A", 1))
+    ]
+    path = prefix.with_name(f"{prefix.name}.eigenvec.allele")
+    pd.concat(of_alleles).sort_index(kind="stable").to_csv(path, sep="\t", index=False)
+    spread = {f"{name}_AVG": [-0.1 * k, 0.3 * k] for k, name in enumerate(names, start=1)}
+    pd.DataFrame({"#IID": ["a", "b"], **spread}).to_csv(f"{prefix}.sscore", sep="\t", index=False)
+    return path
+
+
+def ingested(folder: Path, dosages: np.ndarray, chunks: tuple[int, int] = (5, 8)):
+    """Return the genotype store of dosages, shape (variants, people), -1 where missing."""
+    folder.mkdir()
+    write_fileset_of(folder / "people", dosages, range(1, len(dosages) + 1))
+    bim = folder / "people.bim"
+    table = pd.read_csv(bim, sep="\t", header=None)
+    table[1] = [f"rs{j}" for j in range(len(dosages))]
+    table.to_csv(bim, sep="\t", header=False, index=False)
+    return ps.ingest(ps.GenotypeFiles(folder / "people"), folder / "g.zarr", chunk_shape=chunks)
+
+
+@pytest.fixture
+def panel(tmp_path):
+    """Provide random frequencies and loadings of 23 variants, and the file."""
+    random = np.random.default_rng(1)
+    frequency, loadings = random.integers(1, 999, 23) / 1000, random.normal(size=(23, 2))
+    return frequency, loadings, write_loadings(tmp_path / "panel", frequency, loadings)
+
+
+def some_dosages(n_people: int = 45, seed: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1, 3, (23, n_people))
+
+
+@pytest.mark.oracle
+def test_components_are_those_of_plink2(reference, plink2, tmp_path):
+    everybody = reference / "data/real/hapmap3_chr1-10/hm3_chr1-10"
+    people = pd.read_csv(f"{everybody}.fam", sep=r"\s+", header=None, dtype=str)
+
+    def run(*words):
+        subprocess.run([plink2, "--threads", "1", *words], check=True, capture_output=True)
+
+    for name, chosen in (("panel", people[::2]), ("cohort", people[1::2])):
+        chosen[[0, 1]].to_csv(tmp_path / f"{name}.txt", sep=" ", header=False, index=False)
+        run("--bfile", everybody, "--keep", tmp_path / f"{name}.txt", "--make-bed", "--out",
+            tmp_path / name)  # fmt: skip
+    panel = str(tmp_path / "panel")
+    run("--bfile", panel, "--freq", "counts", "--pca", "allele-wts", "3", "--out", panel)
+    # The cohort has other alleles counted, and not all variants of the panel.
+    variants = pd.read_csv(f"{panel}.bim", sep="\t", header=None)
+    swapped = np.random.default_rng(3).random(len(variants)) < 0.5
+    counted = variants[[1, 4]].assign(a=np.where(swapped, variants[4], variants[5]))[["a", 1]]
+    counted.to_csv(tmp_path / "ref.txt", sep="\t", header=False, index=False)
+    variants[1][: 3 * len(variants) // 4].to_csv(tmp_path / "v.txt", header=False, index=False)
+    run("--bfile", tmp_path / "cohort", "--extract", tmp_path / "v.txt", "--ref-allele", "force",
+        tmp_path / "ref.txt", "1", "2", "--make-bed", "--out", tmp_path / "fewer")  # fmt: skip
+    for prefix in (panel, str(tmp_path / "fewer")):
+        run("--bfile", prefix, "--read-freq", f"{panel}.acount", "--score-col-nums", "6-8",
+            "--score", f"{panel}.eigenvec.allele", "2", "5", "header-read", "no-mean-imputation",
+            "variance-standardize", "cols=+scoresums", "--out", prefix)  # fmt: skip
+    store = ps.ingest(ps.GenotypeFiles(tmp_path / "fewer"), tmp_path / "g.zarr")
+    loadings = read_loadings(Path(f"{panel}.eigenvec.allele"), None, store)
+    found = project(tmp_path / "pc.zarr", store, loadings).array[:]
+    sums = pd.read_csv(tmp_path / "fewer.sscore", sep="\t")[[f"{name}_SUM" for name in NAMES]]
+    assert loadings.weights.counts.swapped > 1000
+    expected = sums.to_numpy() / (2 * store.n_variants)  # both alleles of each variant
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    lower, upper = np.array([(b.lower, b.upper) for b in loadings.bounds]).T
+    assert ((found > lower) & (found < upper)).all()
+    assert (upper - lower < 1.3 * np.ptp(expected, axis=0) + 0.15).all()
+
+
+def test_a_component_is_a_function_of_one_person(tmp_path, panel):
+    dosages = some_dosages()
+    others = np.where(np.arange(45) == 7, dosages, some_dosages(seed=9))
+    rows = []
+    for name, genotypes, chunks in (("a", dosages, (5, 8)), ("b", others, (23, 44))):
+        store = ingested(tmp_path / name, genotypes, chunks)
+        loadings = read_loadings(panel[2], None, store)
+        rows.append(project(tmp_path / f"{name}-pc.zarr", store, loadings).array[:])
+    assert rows[0][7].tolist() == rows[1][7].tolist()  # the same bits
+    assert not np.isclose(rows[0], rows[1]).all()
+    frequency, loadings, _ = panel
+    z = (dosages - 2 * frequency[:, None]) / np.sqrt(2 * frequency * (1 - frequency))[:, None]
+    expected = np.where(dosages < 0, 0, z).T @ loadings / 23
+    np.testing.assert_allclose(rows[0], expected, rtol=0, atol=1e-4)
+
+
+def test_a_second_run_continues_the_first(tmp_path, panel, monkeypatch):
+    store = ingested(tmp_path / "a", some_dosages())
+    loadings = read_loadings(panel[2], None, store)
+    whole = project(tmp_path / "whole.zarr", store, loadings).array[:]
+    scored, score_people = [], scores.score_people
+
+    def interrupted(genotypes, weights):
+        scored.append(len(genotypes.samples))
+        if len(scored) == 4:
+            raise InterruptedError
+        return score_people(genotypes, weights)
+
+    monkeypatch.setattr(scores, "score_people", interrupted)
+    monkeypatch.setattr(principal_components, "n_threads", lambda: 1)
+    with pytest.raises(InterruptedError):
+        project(tmp_path / "pc.zarr", store, loadings)
+    begun, stored = len(scored), sorted((tmp_path / "pc.zarr/components/c").glob("*/0"))
+    assert 3 <= len(stored) < 6
+    content = bytearray(stored[0].read_bytes())
+    content[5] ^= 1  # a loss of power damaged it
+    stored[0].write_bytes(content)
+    np.testing.assert_array_equal(project(tmp_path / "pc.zarr", store, loadings).array[:], whole)
+    assert len(scored) - begun == 6 - len(stored) + 1  # only what is missing or damaged
+    again = len(scored)
+    project(tmp_path / "pc.zarr", store, loadings)
+    assert len(scored) == again
+    other = write_loadings(tmp_path / "other", panel[0], -panel[1])
+    minus = project(tmp_path / "pc.zarr", store, read_loadings(other, None, store))
+    np.testing.assert_array_equal(minus.array[:], -whole)
+
+
+def test_no_genotypes_exceed_the_bound_on_covariates(tmp_path, panel):
+    """The bounds are asymmetric, and loadings may be far too large for them."""
+    cohort = Cohort(write_cohort(tmp_path / "cohort", n_people=400, n_variants=23))
+    large = write_loadings(tmp_path / "large", panel[0], 20 * panel[1])
+    (tmp_path / "c.tsv").write_text("name\tlower\tupper\tmean\nPC2\t-0.5\t3\t0.1\n")
+    cohort.ingest()
+    result = cohort.accumulate("--pc-loadings", large, "--covar-bounds", tmp_path / "c.tsv")
+    assert result.exit_code == 0, result.stderr
+    assert "No covariate is named" not in result.stderr
+    coding = load_design(cohort.work / "design.json").outcomes
+    assert [c.name for c in coding.covariates] == ["PC1", "PC2"]
+    assert (coding.covariates[1].lower, coding.covariates[1].upper) == (-0.5, 3)
+    rows = open_outcome_store(cohort.work / "outcomes.zarr").read_rows(slice(None)).astype(int)
+    fixed = rows[:, :3]
+    assert (fixed**2).sum(axis=1).max() <= coding.constant_norm
+    assert (np.abs(fixed).max(axis=0) == coding.max_abs[:3]).all()  # both ends are reached
+    assert fixed[:, 1:].min() < 0 < fixed[:, 1:].max()
+
+
+def test_covariates_weigh_more_if_they_are_principal_components():
+    plain, structure = (
+        outcome_weight(10, names, clipped=True) for names in (("age", "sex"), ("age", "PC1"))
+    )
+    assert (plain, structure) == pytest.approx((0.1 * (10 / 3) ** 0.5, 0.3 * (10 / 3) ** 0.5))
+
+
+def test_a_release_states_its_loadings(tmp_path, panel):
+    folder = write_cohort(tmp_path / "cohort", n_people=400, n_variants=23)
+    cohort, budget = Cohort(folder), ("--epsilon", 3, "--delta", 1e-6, "--accept-noise")
+    ids = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
+    (folder / "covar.tsv").write_text("FID\tIID\tage\n" + ids)
+    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nage\t0\t7\n")
+    covariates = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
+    result = cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget)
+    assert result.exit_code == 0, result.stderr
+    document = json.loads((cohort.out / "release.json").read_text())
+    public = document["public_inputs"]
+    assert [c["name"] for c in public["covariates"]] == ["age", "PC1", "PC2"]
+    stated = public["pc_loadings"]
+    assert (stated["file"], stated["n_variants"]) == ("panel.eigenvec.allele", 23)
+    assert "--pc-loadings panel.eigenvec.allele" in (cohort.out / "report.html").read_text()
+    assert "panel.eigenvec.allele" in (cohort.out / "README.txt").read_text()
+    assert CliRunner().invoke(verify.main, [str(cohort.out)]).exit_code == 0
+
+
+FAULTS = ["no counts", "no scores", "no PC", "text", "few", "suffix", "cohort"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_unusable_loadings_are_refused(tmp_path, panel, fault):
+    path, cohort = panel[2], Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
+    cohort.ingest()
+    prefix = tmp_path / "panel"
+    content = path.read_text()
+    if fault == "no counts":
+        prefix.with_suffix(".acount").unlink()
+    elif fault == "no scores":
+        prefix.with_suffix(".sscore").unlink()
+    elif fault == "cohort":
+        scores = prefix.with_suffix(".sscore")
+        scores.write_text(scores.read_text().replace("\nb\t", "\np7\t"))
+    elif fault == "suffix":
+        path = path.rename(tmp_path / "loadings.txt")
+    else:
+        table = pd.read_csv(path, sep="\t", dtype=str)
+        for column, bad in {"text": {"PC1": "x"}, "few": {"ID": "rs9999999"}}.get(
+            fault, {}
+        ).items():
+            table[column] = bad
+        columns = [*table.columns[:5]] if fault == "no PC" else [*table.columns]
+        table[columns].to_csv(path, sep="\t", index=False)
+        assert content != path.read_text()
+    words = {
+        "no counts": "plink2 --freq counts", "no scores": "--covar-bounds", "no PC": "no finite",
+        "text": "is malformed", "few": "have 0 of", "suffix": "PREFIX.eigenvec.allele",
+        "cohort": "panel.sscore: has people with the IID of somebody in the cohort",
+    }  # fmt: skip
+    refused(cohort.accumulate("--pc-loadings", path), 3, words[fault])
+
+
+def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):
+    folder = write_cohort(tmp_path / "cohort", n_variants=23)
+    cohort = Cohort(folder)
+    cohort.ingest()
+    (folder / "covar.tsv").write_text(
+        "FID\tIID\tPC1\n" + "".join(f"f{i}\tp{i}\t1\n" for i in range(44))
+    )
+    (folder / "b.tsv").write_text("name\tlower\tupper\nPC1\t0\t7\n")
+    words = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "b.tsv"]
+    refused(cohort.accumulate(*words, "--pc-loadings", panel[2]), 3, "PC1 is used for 2 columns")

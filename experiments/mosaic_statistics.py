@@ -43,7 +43,7 @@ class Population:
 
     `boundaries` are those of equally wide LD blocks, `mean` and `covariance` are those of the coded
     genotypes, and `effects`, shape (d, l), are in standard deviations of each phenotype per unit of
-    a coded genotype.
+    a coded genotype. `row_norm` is the bound N_x, by default that of the product.
     """
 
     mosaic: Mosaic
@@ -52,11 +52,7 @@ class Population:
     mean: Float64
     covariance: Float64
     effects: Float64
-
-    @property
-    def row_norm(self) -> int:
-        """Default bound N_x of the product."""
-        return default_row_norm(self.coding)
+    row_norm: int
 
     @property
     def block_norms(self) -> tuple[int, ...]:
@@ -106,7 +102,8 @@ def draw_population(
     covariance = np.cov(members, ddof=0) * together
     effects = rng.standard_normal((n_variants, n_phenotypes))
     effects *= np.sqrt(HERITABILITY / (effects * (covariance @ effects)).sum(axis=0))
-    return Population(mosaic, coding, boundaries, members.mean(axis=1), covariance, effects)
+    mean, row_norm = members.mean(axis=1), default_row_norm(coding)
+    return Population(mosaic, coding, boundaries, mean, covariance, effects, row_norm)
 
 
 def clipped_statistics(

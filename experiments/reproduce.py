@@ -13,6 +13,7 @@ from experiments import (
     primo_baselines,
     primo_figures,
     primo_rates,
+    reconstruction,
     side_by_side,
     thesis_figures,
     wu_figures,
@@ -30,6 +31,7 @@ FIGURES = {
     **primo_baselines.FIGURES,
     **thesis_figures.FIGURES,
     **side_by_side.FIGURES,
+    **reconstruction.FIGURES,
     **{name: make(None) for name, make in ON_TABLES.items()},
 }
 

@@ -45,7 +45,7 @@ from primo_scale.privacy.scales import calibrate
 SPLITS = (0.05, 0.1, 0.2, 0.5, 0.7, 1.0, 2.0)
 EPSILON = 5.0
 _SEED = 20261123
-_STEPS = 2**12  # lattice steps to one standard deviation of a phenotype
+_STEPS = 2**12  # of the lattice, to one standard deviation of a phenotype
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ def _first_order(sizes: PublicSizes, bounds: PublicBounds) -> float:
     return optimal_split_by_block(gram_weight, float(bounds.outcome_norm))
 
 
-def r_squared_by_split(cell: Cell, rng: np.random.Generator) -> tuple[Plan, Float64]:
-    """Return the R^2 outside the cohort for each of `SPLITS` and the planned t, shape (8,)."""
-    population = draw_population(cell.n_variants, cell.n_blocks, cell.n_phenotypes, rng)
-    plan = make_plan(cell, population)
+def cohort_and_noise(
+    cell: Cell, plan: Plan, population: Population, rng: np.random.Generator
+) -> tuple[ClippedStatistics, list[Draws]]:
+    """Return statistics of a cohort, clipped as planned, and standard normal noise for them."""
     statistics = clipped_statistics(
         population,
         cell.n_people,
@@ -164,15 +164,22 @@ def r_squared_by_split(cell: Cell, rng: np.random.Generator) -> tuple[Plan, Floa
         by_block=plan.bounds.block_norms is not None,
         rng=rng,
     )
-    draws = [draw(len(gram), cell.n_phenotypes, rng) for gram in statistics.grams]
+    return statistics, [draw(len(gram), cell.n_phenotypes, rng) for gram in statistics.grams]
+
+
+def r_squared_by_split(cell: Cell, rng: np.random.Generator) -> tuple[Plan, Float64]:
+    """Return the R^2 outside the cohort for each of `SPLITS` and the planned t, shape (8,)."""
+    population = draw_population(cell.n_variants, cell.n_blocks, cell.n_phenotypes, rng)
+    plan = make_plan(cell, population)
+    statistics, draws = cohort_and_noise(cell, plan, population, rng)
     values = [
-        population.r_squared(_weights(cell, plan, population, statistics, draws, split))
+        population.r_squared(released_weights(cell, plan, population, statistics, draws, split))
         for split in (*SPLITS, plan.planned)
     ]
     return plan, np.array(values)
 
 
-def _weights(
+def released_weights(
     cell: Cell,
     plan: Plan,
     population: Population,

@@ -66,7 +66,7 @@ def draw_scatter(rows: pd.DataFrame, path: Path) -> None:
     def scatter(axes: Any) -> None:
         for method in METHODS[1:]:
             own = rows[rows.method == method]
-            axes.plot(own.eigenvalue, own.error, ".", label=method)
+            axes.plot(own.eigenvalue, own.error, ".", label=method, rasterized=True)
         axes.set(xscale="log", yscale="log", xlabel="smallest |eigenvalue|", ylabel="error")
 
     draw([[scatter]], path)

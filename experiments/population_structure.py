@@ -1,0 +1,266 @@
+"""``python -m experiments.population_structure FOLDER``: what projected principal components do.
+
+The people of some HapMap3 populations are divided into a public panel (every second person, from
+whom plink2 computes frequencies and loadings) and templates of a cohort and of fresh people,
+mosaics within each population. Half of the traits are heritable, the other half are not; the mean
+of every trait differs between the populations of the cohort, as an environment would make it. Each
+release is a whole one, by the product's own functions, without covariates, with projected
+components, or with the people's populations as covariates, the most that components can do. Scores
+are measured in fresh people against their genetic values: within populations (`r2`, and `slope` of
+the genetic value on the score), and over all people (`across`), where scores that follow the
+cohort's environment fail. `chi2` is the mean of (effect / standard error)^2 in the summary
+statistics of the traits without heritability, 1 if the standard errors are right. A second run
+continues the first.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from attrs import evolve
+
+import primo_scale as ps
+from experiments.figures import markdown_table
+from primo_scale.evaluation.scores import match_weights, open_files, score_people
+from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.mosaic import score_people as genetic_values
+from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
+
+_DATA = Path(__file__).resolve().parents[1] / "tests/reference/data/real/hapmap3_chr1-10"
+_PEOPLE = {"cohort": 40_000, "fresh": 8_000}
+_SEEDS = {"cohort": 1, "fresh": 2}
+_MODEL = TraitModel(5, None, 0.3, 0.1)
+_MEANS = 0.5  # standard deviation of a trait's mean between populations
+_MEAN_SEGMENT = 200  # variants
+_LABELS = -1
+_COVARIATES = {0: "none", 2: "2 components", 4: "4 components", 10: "10 components",
+               _LABELS: "populations"}  # fmt: skip
+_SHARES = {
+    "four": {"CEU": 0.5, "TSI": 0.2, "GIH": 0.15, "MEX": 0.15},
+    "eleven": dict.fromkeys(
+        ("ASW", "CEU", "CHB", "CHD", "GIH", "JPT", "LWK", "MEX", "MKK", "TSI", "YRI"), 1 / 11
+    ),
+}
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Files of the experiment, in one folder, and the populations of the cohort."""
+
+    folder: Path
+    shares: dict[str, float]
+
+    def path(self, name: str) -> Path:
+        """Return the path of a file or of the files with a prefix."""
+        return self.folder / name
+
+    def loadings(self, n_components: int) -> Path:
+        """Return the loadings of so many components of the panel, which plink2 writes once."""
+        prefix = str(self.path(f"panel{n_components}"))
+        path = Path(f"{prefix}.eigenvec.allele")
+        if Path(f"{prefix}.sscore").exists():
+            return path
+        scored = ["variance-standardize", "no-mean-imputation", "--score-col-nums"]
+        for words in (
+            ["--maf", "0.01", "--freq", "counts", "--pca", "allele-wts", str(n_components)],
+            ["--read-freq", f"{prefix}.acount", "--score", str(path), "2", "5", "header-read",
+             *scored, f"6-{5 + n_components}"],
+        ):  # fmt: skip
+            _plink2("--bfile", self.path("panel"), *words, "--out", prefix)
+        return path
+
+
+def _plink2(*words: object) -> None:
+    command = ["plink2", "--threads", "1", *map(str, words)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def simulate(study: Study) -> None:
+    """Write the panel, the cohort, the fresh people and their traits."""
+    people = pd.read_csv(_DATA / "samples.tsv", sep="\t", dtype=str)
+    panel = people[::2][people["POP"][::2].isin(list(study.shares))][["FID", "IID"]]
+    panel.to_csv(study.path("panel.txt"), sep=" ", header=False, index=False)
+    _plink2(
+        "--bfile", _DATA / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
+        "--make-bed", "--out", study.path("panel"),
+    )  # fmt: skip
+    whole = read_panel(str(_DATA / "hm3_chr1-10"))
+    names = people["POP"].to_numpy()
+    template = np.arange(len(names)) % 2 == 1
+    populations = [whole.codes[:, template & (names == name)] for name in study.shares]
+    effects = draw_effects(_mosaic(whole, whole.codes, 0), whole.a1_frequency, _MODEL, seed=3)
+    means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _n_traits()))
+    for cohort in _PEOPLE:
+        _write_cohort(study, cohort, whole, populations, (effects, means))
+
+
+def _n_traits() -> int:
+    return _MODEL.n_quantitative
+
+
+def _mosaic(panel: ReferencePanel, codes: npt.NDArray[np.uint8], seed: int) -> Mosaic:
+    sites = lay_out_sites(panel, len(panel.variants))
+    return Mosaic(codes, sites.panel_row, sites.chromosome_starts, _MEAN_SEGMENT, 0.0, seed)
+
+
+def _write_cohort(
+    study: Study,
+    cohort: str,
+    panel: ReferencePanel,
+    populations: list[npt.NDArray[np.uint8]],
+    truth: tuple[Effects, Floats],
+) -> None:
+    """Write genotypes, genetic values and traits of one group of people, a population at a time."""
+    effects, means = truth
+    sizes = [4 * round(_PEOPLE[cohort] * share / 4) for share in study.shares.values()]
+    filesets, genetic = [], []
+    for number, (codes, each) in enumerate(zip(populations, sizes, strict=True)):
+        mosaic = _mosaic(panel, codes, 100 * _SEEDS[cohort] + number)
+        part = Fileset(str(study.path(f"{cohort}-{number}")))
+        part.write_genotypes(genotype_slabs(mosaic, each), panel.variants, each)
+        names = [f"{number}_{i}" for i in range(each)]
+        rows = "".join(f"{name}\t{name}\t0\t0\t0\t-9\n" for name in names)
+        part.path(".fam").write_text(rows)
+        filesets.append(part)
+        genetic.append(genetic_values(mosaic, range(each), effects.scores(), _n_traits()))
+    _join(study.path(cohort), [Path(part.prefix) for part in filesets])
+    population = np.repeat(np.arange(len(populations)), sizes)
+    values = np.hstack([np.vstack(genetic), np.zeros((len(population), _n_traits()))])
+    spread = np.sqrt(np.where(np.arange(2 * _n_traits()) < _n_traits(), 0.7, 1.0))
+    noise = np.random.default_rng(_SEEDS[cohort]).standard_normal(values.shape) * spread
+    traits = values + noise + means[population] * (cohort == "cohort")
+    np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
+    ids = pd.read_csv(study.path(f"{cohort}.fam"), sep="\t", header=None, dtype=str)[[0, 1]]
+    names = [*_MODEL.names, *(f"NULL{k}" for k in range(_n_traits()))]
+    table = pd.concat([ids.set_axis(["FID", "IID"], axis=1), pd.DataFrame(traits, columns=names)],
+                      axis=1)  # fmt: skip
+    table.to_csv(study.path(f"{cohort}.pheno.tsv"), sep="\t", index=False, float_format="%.5g")
+    labels = {name: (population == i).astype(int) for i, name in enumerate(study.shares) if i}
+    ids.set_axis(["FID", "IID"], axis=1).assign(**labels).to_csv(
+        study.path(f"{cohort}.covar.tsv"), sep="\t", index=False
+    )
+    study.path("covar-bounds.tsv").write_text(
+        "name\tlower\tupper\n" + "".join(f"{name}\t0\t1\n" for name in labels)
+    )
+    bounds = "".join(f"{name}\t-6\t6\t0\t1.1\n" for name in names)
+    study.path("bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
+
+
+def _join(prefix: Path, parts: list[Path]) -> None:
+    """Join filesets of the same variants; each has a multiple of four people."""
+    rows = []
+    for part in parts:
+        content = np.fromfile(f"{part}.bed", dtype=np.uint8)[3:]
+        n_variants = len(Path(f"{part}.bim").read_text().splitlines())
+        rows.append(content.reshape(n_variants, -1))
+    Path(f"{prefix}.bed").write_bytes(b"\x6c\x1b\x01" + np.hstack(rows).tobytes())
+    Path(f"{prefix}.bim").write_text(Path(f"{parts[0]}.bim").read_text())
+    Path(f"{prefix}.fam").write_text("".join(Path(f"{part}.fam").read_text() for part in parts))
+
+
+def release(study: Study, covariates: int, *, epsilon: float | None) -> Path:
+    """Return the release of all traits with so many components, or with the populations."""
+    out = study.path(f"release-{covariates}-{epsilon}")
+    if out.exists():
+        return out
+    n_people = len(study.path("cohort.fam").read_text().splitlines())
+    tables = ps.OutcomeTables(
+        study.path("cohort.pheno.tsv"),
+        study.path("bounds.tsv"),
+        pc_loadings=study.loadings(covariates) if covariates > 0 else None,
+    )
+    if covariates == _LABELS:
+        bounds = study.path("covar-bounds.tsv")
+        tables = evolve(tables, covar=study.path("cohort.covar.tsv"), covar_bounds=bounds)
+    privacy = ps.Privacy(non_private=True)
+    if epsilon is not None:
+        privacy = ps.Privacy(epsilon=epsilon, delta=n_people**-2.0)
+    ps.release(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(study.path("cohort")),
+            outcomes=tables,
+            model=ps.Model(ref_freq=study.path("panel.afreq"), ld_blocks="window:200"),
+            privacy=privacy,
+            out=out,
+            sumstats=True,
+            genome_build="NCBI36",
+            ledger=study.path(f"{covariates}-{epsilon}.sqlite"),
+            accept_noise=True,
+        )
+    )
+    return out
+
+
+def measure(study: Study, published: Path) -> dict[str, float]:
+    """Return the accuracy of a release in the fresh people."""
+    genotypes = open_files(ps.GenotypeFiles(study.path("fresh")).sources)
+    names = list(_MODEL.names)
+    scores = score_people(
+        genotypes, match_weights(read_scoring_file(published, names), genotypes.variants)
+    )
+    truth = np.load(study.path("fresh.npz"))
+    genetic, population = truth["genetic"][:, : _n_traits()], truth["population"]
+    within = [_within(values, population) for values in (scores, genetic)]
+    heritability = (within[1] ** 2).mean(axis=0) / ((within[1] ** 2).mean(axis=0) + 0.7)
+    products = (within[0] * within[1]).sum(axis=0)
+    r2 = products**2 / ((within[0] ** 2).sum(axis=0) * (within[1] ** 2).sum(axis=0))
+    overall = [np.corrcoef(s, g)[0, 1] ** 2 for s, g in zip(scores.T, genetic.T, strict=True)]
+    share = genetic.var(axis=0) / (genetic.var(axis=0) + 0.7)
+    squares = [_chi2(published / "sumstats" / f"NULL{k}.tsv.gz") for k in range(_n_traits())]
+    return {
+        "r2": float(np.mean(r2 * heritability)),
+        "slope": float(np.mean(products / (within[0] ** 2).sum(axis=0))),
+        "across": float(np.mean(overall * share)),
+        "chi2": float(np.mean(squares)),
+    }
+
+
+def _within(values: Floats, population: npt.NDArray[np.int64]) -> Floats:
+    """Return values less the mean of their population."""
+    means = pd.DataFrame(values).groupby(population).transform("mean").to_numpy()
+    return np.asarray(values - means)
+
+
+def _chi2(path: Path) -> float:
+    table = pd.read_csv(path, sep="\t")
+    return float(((table["beta"] / table["standard_error"]) ** 2).mean())
+
+
+def _rows(study: Study) -> Iterator[list[str]]:
+    for epsilon in (None, 5.0):
+        for covariates, name in _COVARIATES.items():
+            found = measure(study, release(study, covariates, epsilon=epsilon))
+            privacy = "none" if epsilon is None else f"epsilon {epsilon:g}"
+            numbers = (f"{value:.3f}" for value in found.values())
+            row = [privacy, name, *numbers]
+            click.echo(" ".join(row))
+            yield row
+
+
+@click.command(help=__doc__)
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--cohort", type=click.Choice([*_SHARES]), default="four", show_default=True)
+def main(folder: Path, cohort: str) -> None:
+    """Simulate, release, measure and print the table."""
+    folder.mkdir(parents=True, exist_ok=True)
+    study = Study(folder, _SHARES[cohort])
+    if not study.path("bounds.tsv").exists():
+        simulate(study)
+    header = ("privacy", "covariates", "r2", "slope", "across", "chi2")
+    click.echo(markdown_table(header, list(_rows(study))))
+
+
+if __name__ == "__main__":
+    main()

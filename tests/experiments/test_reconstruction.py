@@ -1,0 +1,77 @@
+"""The reconstruction attack on two releases: on closed-form weights, and on the product's."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from exact_profile import exact_delta
+
+from experiments import reconstruction
+from experiments.reconstruction import Genotypes, recognition_bound, reconstruct, rounded, run
+from experiments.reproduction import Task
+from primo_scale.gaussian.calibration import release_mu
+
+RIDGE = 3.0
+
+
+@pytest.fixture(scope="module")
+def example():
+    """Genotypes of 300 people and 40 correlated variants, of whom the last is the target."""
+    rng = np.random.default_rng(8)
+    frequency = rng.uniform(0.1, 0.5, 40)
+    ancestors = rng.uniform(size=(2, 300, 5)).repeat(8, axis=2)
+    dosages = (0.7 * ancestors + 0.3 * rng.uniform(size=(2, 300, 40)) < frequency).sum(axis=0)
+    phenotypes = dosages @ rng.normal(size=(40, 3)) + rng.normal(size=(300, 3))
+    return Genotypes(dosages.astype(float), np.full(40, 16.0), np.zeros(40)), phenotypes
+
+
+def ridge_release(genotypes, phenotypes):
+    """Return a release whose weights are scikit-learn's ridge on the codes."""
+    from sklearn.linear_model import Ridge
+
+    fitted = Ridge(RIDGE).fit(genotypes * 16.0, phenotypes)
+    names = [f"P{number}" for number in range(phenotypes.shape[1])]
+    weights = pd.DataFrame(16.0 * fitted.coef_.T, columns=names)
+    return SimpleNamespace(
+        weights=weights, phenotypes=names, document={"estimation": {"penalties": [RIDGE]}}
+    )
+
+
+def test_exact_weights_give_every_genotype_away(example):
+    genotypes, phenotypes = example
+    before = ridge_release(genotypes.dosages[:-1], phenotypes[:-1])
+    after = ridge_release(genotypes.dosages, phenotypes)
+    scatter = 299 * np.cov(genotypes.codes[:-1], rowvar=False, ddof=0)
+    mean = genotypes.dosages[:-1].mean(axis=0)
+    direction = reconstruct(before, after, scatter, genotypes)
+    centred = genotypes.codes[-1] - 16 * mean
+    assert abs(direction @ centred) / np.linalg.norm(centred) == pytest.approx(1, abs=1e-9)
+    assert (rounded(direction, genotypes, mean) == genotypes.dosages[-1]).all()
+
+    without_ld = reconstruct(before, after, np.diag(np.diag(scatter)), genotypes)
+    assert (rounded(without_ld, genotypes, mean) == genotypes.dosages[-1]).mean() < 0.9
+
+
+def test_the_bound_is_that_of_the_total_variation_distance():
+    """At epsilon 0 delta is the total variation distance; the best guess is right in (1 + it)/2."""
+    for epsilon in (1.0, 5.0, 20.0):
+        distance = float(exact_delta(0.0, release_mu(epsilon, reconstruction.DELTA)))
+        assert recognition_bound(epsilon) == pytest.approx((1 + distance) / 2, rel=1e-9)
+    assert recognition_bound(np.inf) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [0.0, 5.0])
+def test_only_a_release_without_noise_gives_the_target_away(epsilon):
+    """The target's 200 genotypes, from releases of 2,000 people by the product."""
+    rows = pd.DataFrame(run(Task({"n": 2000, "epsilon": epsilon}, range(2)))).set_index("LD")
+    itself = rows.loc["attack with the cohort's LD"]
+    if epsilon:
+        assert (rows.right < 0.9).all()
+    else:
+        assert (itself.right == 1).all() and (itself.recognised == 1).all()
+        assert (rows.recognised > 0.9).all()
+        assert (rows.right > rows.guessed + 0.1).all()

@@ -1,0 +1,50 @@
+"""Effects of the public cohort, and the fractions of the table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from experiments.public_scores import _fraction, _mosaic, _sum_of_effects
+from primo_scale.simulation.mosaic import population_variance
+from primo_scale.simulation.panel import ReferencePanel
+from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
+
+
+def test_effects_of_the_public_cohort_have_the_correlation_and_the_heritability(panel):
+    mosaic, model = _mosaic(panel, 0), TraitModel(1, None, 0.3, 0.5)
+    one, two = (draw_effects(mosaic, panel.a1_frequency, model, seed=seed) for seed in (1, 2))
+    both = _sum_of_effects(one, two, 0.6)
+    assert (np.diff(both.variant) >= 0).all()
+
+    def variance(effects: Effects, sign: float, other: Effects) -> float:
+        signed = Effects(other.variant, other.trait, other.a1_frequency, sign * other.beta)
+        return population_variance(mosaic, _joined(effects, signed).scores())
+
+    covariance = (variance(both, 1, one) - variance(both, -1, one)) / 4
+    between = (variance(two, 1, one) - variance(two, -1, one)) / 4
+    assert covariance == pytest.approx(0.6 * 0.3 + 0.8 * between)
+    assert population_variance(mosaic, both.scores()) == pytest.approx(0.3 + 0.96 * between)
+
+
+def _joined(one: Effects, two: Effects) -> Effects:
+    scaled = _sum_of_effects(one, two, np.sqrt(0.5))
+    return Effects(scaled.variant, scaled.trait, scaled.a1_frequency, scaled.beta * np.sqrt(2))
+
+
+@pytest.fixture
+def panel() -> ReferencePanel:
+    from experiments.mosaic_statistics import _PANEL
+    from primo_scale.simulation.panel import read_panel
+
+    whole = read_panel(str(_PANEL))
+    return ReferencePanel(whole.variants.select(np.arange(60)), whole.codes[:60])
+
+
+def test_fractions_are_ratios_of_means_with_intervals_over_traits():
+    reference = pd.Series([0.2, 0.1, 0.3])
+    assert _fraction(reference / 2, reference) == "0.500 +- 0.000"
+    values = reference / 2 + [0.02, -0.02, 0.0]
+    assert _fraction(values, reference) == f"0.500 +- {1.96 * 0.1 / np.sqrt(3):.3f}"
+    assert _fraction(values[:1], reference[:1]) == "0.600"

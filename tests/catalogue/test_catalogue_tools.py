@@ -6,55 +6,21 @@ They run in an environment of their own, which ``make other-environments`` creat
 from __future__ import annotations
 
 import gzip
-import importlib
 import shutil
 import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_io import table_options
 from presence import missing
 from readme_scores import assert_equal_scores, own_scores
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".venv-catalogue" / "bin"
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
-N_PEOPLE, N_FRESH, N_VARIANTS = 600, 80, 3_000
+N_VARIANTS = 3_000
 SCORED = "fresh_ALL_additive_0"  # the tools read data set and chromosome off the name
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("catalogue")
-
-
-@pytest.fixture(scope="module")
-def release(folder: Path) -> Path:
-    """A private release of the demo's kind, its options for the build left out."""
-    simulate("train", folder, people=N_PEOPLE, seed=1)
-    pipeline(
-        "gwas_release", "--bfile", folder / "train", *table_options(folder / "train"),
-        "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:250", "--epsilon", 5,
-        "--delta", 1e-6, "--workers", 1, "--ledger", folder / "ledger.sqlite",
-        "--out", folder / "release",
-    )  # fmt: skip
-    return folder / "release"
-
-
-def simulate(name: str, folder: Path, *, people: int, seed: int) -> None:
-    pipeline(
-        "simulate", "--bfile", PANEL, "--out", folder / name, "--samples", people, "--seed", seed,
-        "--missing", 0.01, "--phenotypes", 2,
-    )  # fmt: skip
-
-
-def pipeline(command: str, *arguments: object) -> None:
-    """Run one of the project's commands in this process."""
-    main = importlib.import_module(f"pipelines.{command}").main
-    main([str(argument) for argument in arguments], standalone_mode=False)
 
 
 def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -74,10 +40,8 @@ def format_scores(files: list[Path], out: Path) -> subprocess.CompletedProcess[s
     )  # fmt: skip
 
 
-def test_the_catalogues_tools_compute_the_scores_of_a_release(
-    release: Path, folder: Path, plink2: str
-) -> None:
-    simulate("fresh", folder, people=N_FRESH, seed=2)
+def test_the_catalogues_tools_compute_the_scores_of_a_release(release: Path, plink2: str) -> None:
+    folder = release.parent
     formatted = format_scores(sorted((release / "pgs").glob("*.txt.gz")), folder / "formatted")
     assert formatted.returncode == 0, formatted.stderr
     normalised = sorted((folder / "formatted").glob("*.txt.gz"))

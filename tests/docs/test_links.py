@@ -19,7 +19,7 @@ _LONGEST_LINE = 119
 
 FOLDERS = (
     *(".github", "benchmarks", "cluster", "demo", "docs", "experiments"),
-    *("news", "pipelines", "primo_scale", "tests"),
+    *("news", "pipelines", "primo_scale", "tests", "website", "workflows"),
 )
 
 

@@ -1,6 +1,6 @@
-"""The GWAS Catalog's own validator accepts the summary statistics of a private release.
+"""The field's own tools accept and read the summary statistics of a private release.
 
-It runs in an environment of its own, which ``make other-environments`` creates.
+They run in environments of their own, which ``make other-environments`` creates.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from presence import missing
 from small_cohort import Cohort, refused, write_cohort
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".venv-gwas_sumstats" / "bin"
+GWASLAB = ROOT / ".venv-gwaslab" / "bin" / "python"
+READER = ROOT / "tests" / "gwaslab" / "read_summary_statistics.py"
 AUTOSOMES = 22
 
 
@@ -65,3 +68,22 @@ def validate(tool: str, path: Path) -> str:
     return subprocess.run(
         [tool, "validate", "--min-rows", "1", path], capture_output=True, text=True
     ).stdout
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_gwaslab_reads_every_variant(files: list[Path], tmp_path: Path) -> None:
+    if not GWASLAB.exists():
+        missing("GWASLab (make other-environments)")
+    subprocess.run([GWASLAB, READER, files[0], tmp_path / "read.tsv"], check=True)
+    read = pd.read_csv(tmp_path / "read.tsv", sep="\t").sort_values(["CHR", "POS"])
+    ours = pd.read_csv(files[0], sep="\t").sort_values(["chromosome", "base_pair_location"])
+    pairs = {
+        "CHR": "chromosome", "POS": "base_pair_location", "EA": "effect_allele", "rsID": "rsid",
+        "NEA": "other_allele", "BETA": "beta", "SE": "standard_error", "P": "p_value",
+        "EAF": "effect_allele_frequency",
+    }  # fmt: skip
+    expected = ours[list(pairs.values())].set_axis(list(pairs), axis=1)
+    pd.testing.assert_frame_equal(
+        read[list(pairs)].reset_index(drop=True), expected.reset_index(drop=True), rtol=1e-4
+    )

@@ -19,6 +19,7 @@ from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
+from primo_scale.genotypes.source import SourceFiles
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-pandas_plink" / "bin" / "python"
@@ -59,7 +60,12 @@ def array_of(path: Path, people_per_chunk: int = 16) -> xarray.DataArray:
 
 
 def ours(name: str, folder: Path) -> np.ndarray:
-    ingest([EDGE / name], folder / "ours", selection=Selection(), on_progress=lambda *_: None)
+    ingest(
+        SourceFiles((EDGE / name,)),
+        folder / "ours",
+        selection=Selection(),
+        on_progress=lambda *_: None,
+    )
     return open_genotypes(folder / "ours").values
 
 

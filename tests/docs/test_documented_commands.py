@@ -1,0 +1,90 @@
+"""Commands and programs of the documentation: they run, or have only options that exist."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from documented_code import ROOT, blocks
+from test_links import PAGES
+
+from primo_scale.cli.main import main
+
+RUNNABLE = sorted(
+    page
+    for page in (path.relative_to(ROOT).as_posix() for path in PAGES)
+    if page.startswith("docs/") and blocks(page, "sh", "python")
+)
+_COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-]+)(.*)")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", RUNNABLE)
+def test_blocks_marked_sh_or_python_run_in_their_order(page, tmp_path):
+    """The blocks of a page share one folder, in which `demo` is that of the repository."""
+    (tmp_path / "demo").symlink_to(ROOT / "demo")
+    script = [f'primo-scale() {{ {shlex.quote(sys.executable)} -m primo_scale "$@"; }}']
+    for number, (language, text) in enumerate(blocks(page, "sh", "python")):
+        if language == "python":
+            (tmp_path / f"{number}.py").write_text(text)
+            text = f"{shlex.quote(sys.executable)} {number}.py"
+        script.append(text)
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    environment["XDG_STATE_HOME"] = str(tmp_path / "state")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", "\n".join(script)],
+        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def options_of(path: Path) -> list[tuple[str, str]]:
+    """Return command and option, for each option of this program in the blocks of a page."""
+    page = path.relative_to(ROOT).as_posix()
+    found = []
+    for _, text in blocks(page, "", "sh", "text"):
+        for line in text.replace("\\\n", " ").splitlines():
+            for name, rest in _COMMAND.findall(line):
+                words = [word.strip("[]").split("=")[0] for word in rest.split("#")[0].split()]
+                found += [(name, word) for word in words if word.startswith("--") and word != "--"]
+    return found
+
+
+def unknown_options(path: Path) -> list[str]:
+    unknown = []
+    for name, option in options_of(path):
+        name = {"gwas-release": "release"}.get(name.replace("_", "-"), name.replace("_", "-"))
+        command = main.get_command(click.Context(main), name)
+        assert command is not None, f"{path.name} names the command {name}"
+        of_groups = command.commands.values() if isinstance(command, click.Group) else ()
+        known = {
+            opt
+            for each in (command, *of_groups)
+            for parameter in each.params
+            for opt in (*parameter.opts, *parameter.secondary_opts)
+        }
+        unknown += [] if option in {*known, "--help"} else [f"{name} {option}"]
+    return unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_documented_options_exist(page):
+    if page.name != "CHANGELOG.md" and "news" not in page.parts:
+        assert unknown_options(page) == []
+
+
+def test_options_are_found_and_compared(monkeypatch, tmp_path):
+    tutorial = ROOT / "docs/tutorial.md"
+    assert len(options_of(tutorial)) > 40
+    page = tmp_path / "page.md"
+    page.write_text("```\nprimo-scale release --bfile x \\\n    --gone 3\n```\n")
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    monkeypatch.setattr(sys.modules["documented_code"], "ROOT", tmp_path)
+    assert unknown_options(page) == ["release --gone"]

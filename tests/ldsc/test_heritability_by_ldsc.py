@@ -1,0 +1,69 @@
+"""LDSC finds the heritability of simulated people in the summary statistics of a private release.
+
+It runs in an environment of its own, which ``make other-environments`` creates.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from presence import missing
+
+import primo_scale as ps
+from experiments.ld_score_regression import LDSC
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = ROOT / ".venv-ldsc" / "bin"
+PANEL = ROOT / "demo" / "1000g_eur343_chr22"
+PEOPLE, TRAITS, HERITABILITY = 20_000, 4, 0.3
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder with a private release and the genotypes of other people."""
+    if not (COMMANDS / "ldsc.py").exists():
+        missing("ldsc (make other-environments)")
+    folder = tmp_path_factory.mktemp("ldsc")
+    cohort = SimulatedCohort(
+        bfile=str(PANEL),
+        out=str(folder / "cohort"),
+        samples=PEOPLE,
+        seed=1,
+        phenotypes=TRAITS,
+        heritability=HERITABILITY,
+        causal_fraction=0.1,
+    )
+    simulate(cohort)
+    simulate(SimulatedCohort(bfile=str(PANEL), out=str(folder / "others"), samples=2_000, seed=2))
+    ps.release(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(folder / "cohort"),
+            outcomes=ps.OutcomeTables(
+                folder / "cohort.pheno.tsv", folder / "cohort.pheno-bounds.tsv"
+            ),
+            model=ps.Model(ref_freq=f"{PANEL}.afreq", ld_blocks=f"{PANEL}.blocks.tsv"),
+            privacy=ps.Privacy(5, PEOPLE**-2.0),
+            ledger=folder / "ledger.sqlite",
+            accept_noise=True,
+            sumstats=True,
+            out=folder / "release",
+        )
+    )
+    return folder
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder: Path) -> None:
+    tool = LDSC(COMMANDS, folder, folder / "others")
+
+    def heritability(people: int | None) -> float:
+        traits = [f"QT{k + 1}" for k in range(TRAITS)]
+        found = [tool.estimate(folder / "release", name, "intercept-1", people) for name in traits]
+        return float(np.mean([estimate.heritability for estimate in found]))
+
+    assert heritability(None) == pytest.approx(HERITABILITY, abs=0.06)
+    assert heritability(PEOPLE) < HERITABILITY / 3

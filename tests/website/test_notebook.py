@@ -1,0 +1,34 @@
+"""The tutorial becomes a notebook, all of whose cells run."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documented_code import ROOT, blocks
+from presence import missing
+
+pytestmark = pytest.mark.slow
+
+
+def test_the_tutorial_becomes_an_executed_notebook(tmp_path: Path) -> None:
+    if not (ROOT / ".venv-website" / "bin" / "jupytext").exists():
+        missing("Jupytext (make other-environments)")
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
+    script = [ROOT / "website" / "notebook.sh", sys.executable, tmp_path]
+    done = subprocess.run(
+        list(map(str, script)), env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    cells = json.loads((tmp_path / "tutorial.ipynb").read_text())["cells"]
+    code = [cell for cell in cells if cell["cell_type"] == "code"]
+    assert len(code) == len(blocks("docs/tutorial.md", "sh", "python"))
+    assert all(cell["execution_count"] for cell in code)
+    printed = "".join(
+        "".join(output.get("text", [])) for cell in code for output in cell["outputs"]
+    )
+    assert "\nverified: " in printed and "NOT PRIVATE: computed from" in printed

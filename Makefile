@@ -9,8 +9,8 @@ LOCKED := $(shell $(PYTHON) -c 'import sys; print(int(sys.version_info[:2] == (3
 PIP := $(BIN)/pip install -q --no-compile
 HASHED := --require-hashes --only-binary :all:
 
-.PHONY: setup setup-test setup-dev other-environments baselines demo schema mutation lint reproduce reproduce-quick bench clean
-.PHONY: test test-fast test-rest test-trials test-all
+.PHONY: setup setup-test setup-dev other-environments baselines demo site notebook schema mutation lint reproduce reproduce-quick bench clean
+.PHONY: test test-fast test-rest test-trials test-all wheel-check
 
 setup: $(VENV)/.setup
 setup-test: $(VENV)/.setup-test
@@ -36,19 +36,30 @@ else
 endif
 	@touch $@
 
-# The tools of the PGS and GWAS Catalogs and pandas-plink, with which slow tests compare. Each needs an
-# environment of its own, and so do Opacus and diffprivlib, baselines of experiments, which take
-# 1.2 GB and serve no test of the product.
-other-environments: .venv-catalogue/.setup .venv-pandas_plink/.setup .venv-gwas_sumstats/.setup
+# The tools of the PGS and GWAS Catalogs, pandas-plink, GWASLab and LDSC, with which slow tests compare,
+# MkDocs, Snakemake with a parser of Nextflow files, and uv.
+# Each needs an environment of its own, and so do Opacus and diffprivlib, baselines of experiments,
+# which take 1.2 GB and serve no test of the product.
+OTHERS := $(addprefix .venv-,catalogue pandas_plink gwas_sumstats gwaslab ldsc website wheels workflows)
+other-environments: $(addsuffix /.setup,$(OTHERS))
 baselines: .venv-baselines/.setup
 
-.venv-catalogue/.setup .venv-pandas_plink/.setup .venv-gwas_sumstats/.setup .venv-baselines/.setup: .venv-%/.setup: tests/%/requirements.txt
+$(addsuffix /.setup,$(OTHERS) .venv-baselines): .venv-%/.setup: tests/%/requirements.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -q -r $<
 	@touch $@
 
 demo: setup
 	$(BIN)/python demo/run.py
+
+# The documentation, in build/site; tests/website builds and checks it too.
+site: .venv-website/.setup
+	NO_MKDOCS_2_WARNING=1 .venv-website/bin/mkdocs build --quiet --strict --config-file website/mkdocs.yml
+
+# The tutorial as an executed notebook, build/notebook/tutorial.ipynb.
+notebook: setup .venv-website/.setup
+	rm -rf build/notebook
+	website/notebook.sh $(CURDIR)/$(BIN)/python build/notebook
 
 # Tests that start no service and take seconds each.
 QUICK := not slow and not chaos and not cluster and not s3
@@ -75,6 +86,10 @@ test-trials: setup-test
 
 test-all: test test-rest test-trials
 
+# The wheel in fresh environments: Python 3.11 with the lowest declared versions, 3.12 and 3.13.
+wheel-check: .venv-wheels/.setup
+	tests/wheels/check.sh
+
 # Faults in the code that privacy rests on, one at a time: each must make a test fail.
 mutation: setup-dev
 	$(BIN)/python tests/mutation/run.py --jobs 2
@@ -99,9 +114,9 @@ reproduce-quick: setup-dev
 	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
-	for part in headline sweep biobank scaling ingest subsample; do \
+	for part in genome headline sweep biobank scaling ingest subsample; do \
 	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 
 clean:
-	rm -rf $(VENV) $(dir $(OTHERS)) demo-run bench-run
+	rm -rf $(VENV) $(OTHERS) .venv-baselines build demo-run bench-run

@@ -26,10 +26,6 @@ RUN = "demo-run"
 N_TRAINING, N_FRESH = 30_000, 3_000
 HERITABILITY = 0.3
 EPSILON, DELTA = 5, 1e-9  # delta is about 1 / N_TRAINING^2
-# Made by ld-blocks. In three releases each, of version 0.2.0 before the constant column got its
-# present weight, the private weights explained 0.008 to 0.013 more of QT1 to QT3 than with
-# --ld-blocks window:250.
-LD_BLOCKS = f"{PANEL}.blocks.tsv"
 
 # SNPs; 0.14 million base pairs, about as far as linkage disequilibrium reaches in Europeans.
 MEAN_SEGMENT = 60
@@ -77,7 +73,7 @@ def _release(name: str, options: list[object]) -> None:
     inputs = ["--bfile", f"{RUN}/train"]
     for option in ("pheno", "covar", "pheno-bounds", "covar-bounds"):
         inputs += [f"--{option}", f"{RUN}/train.{option}.tsv"]
-    model = ["--ref-freq", f"{PANEL}.afreq", "--ld-blocks", LD_BLOCKS]
+    model = ["--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL]
     _run("gwas_release", *inputs, *model, *options, "--out", f"{RUN}/{name}")
 
 

@@ -23,7 +23,7 @@ STORE_RATE = 10**9
 """Assumed rate of reading and writing stores, including checksums, in bytes per second."""
 
 # Wide enough for the tiles of every kernel, at a few milliseconds per measurement.
-_ROWS, _PEOPLE, _COLUMNS = 512, 4096, 64
+_ROWS, _PEOPLE, _COLUMNS = 512, 1024, 64
 _REPEATS = 2
 # Time to start and to stop workers (measured on two cores).
 _START_SECONDS = 3.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from scipy.special import erfcx, log_ndtr, ndtr
+import scipy
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency
@@ -62,7 +62,7 @@ def log_delta(epsilon: float, mu: float) -> float:
     near = epsilon / mu - mu / 2
     far = epsilon / mu + mu / 2
     if near < 0:  # the Mills ratio may overflow here, but delta is not small
-        difference = ndtr(-near) - math.exp(epsilon + log_ndtr(-far))
+        difference = scipy.special.ndtr(-near) - math.exp(epsilon + scipy.special.log_ndtr(-far))
         return math.log(difference) if difference > 0 else -math.inf
     difference = _mills_ratio(near) - _mills_ratio(far)
     if difference <= 0:
@@ -71,7 +71,7 @@ def log_delta(epsilon: float, mu: float) -> float:
 
 
 def _mills_ratio(u: float) -> float:
-    return _SQRT_HALF_PI * float(erfcx(u / math.sqrt(2)))
+    return _SQRT_HALF_PI * float(scipy.special.erfcx(u / math.sqrt(2)))
 
 
 def _bracket_root(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from primo_scale.methods.shrinkage import Float64, noise_norm
 from primo_scale.privacy.mechanism import NoiseScales

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
+import scipy
 
 from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
 from primo_scale.methods.estimators import EffectPrior, Estimator

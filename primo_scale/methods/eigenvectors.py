@@ -17,8 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
-from scipy.linalg import cython_lapack
+import scipy
 
 from primo_scale.methods.shrinkage import Float64
 
@@ -118,7 +117,7 @@ def _call(name: str, *arguments: _Argument) -> int:
     python.PyCapsule_GetName.argtypes = [ctypes.py_object]
     python.PyCapsule_GetPointer.restype = ctypes.c_void_p
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    capsule = cython_lapack.__pyx_capi__[name]
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[name]
     address = python.PyCapsule_GetPointer(capsule, python.PyCapsule_GetName(capsule))
     pointers = [*map(_pointer, arguments), ctypes.byref(failure)]
     ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers))(address)(*pointers)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.linalg
+import scipy
 
 from primo_scale.interruption import check
 from primo_scale.methods.shrinkage import Float64
@@ -200,9 +200,7 @@ def _scales(
 
 def _decreasing(scales: Float64) -> Float64:
     """Return the nearest decreasing sequence, because noise in a variance does not order it."""
-    from scipy.optimize import isotonic_regression  # slow to import
-
-    return np.asarray(isotonic_regression(scales, increasing=False).x)
+    return np.asarray(scipy.optimize.isotonic_regression(scales, increasing=False).x)
 
 
 def _losses(exposures: Float64, squares: Float64, noise: Float64, scales: Float64) -> Float64:

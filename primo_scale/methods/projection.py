@@ -21,7 +21,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
+import scipy
 
 from primo_scale.methods.shrinkage import Float64, floored_at_zero
 
@@ -70,9 +70,9 @@ def ball_multiplier(eigenvalues: Float64, squares: Float64, squared_radius: floa
 
     # phi(nu) < sum lambda ||H||^2 / nu^2, so phi(highest) < R^2; 1.001 allows for rounding.
     highest = 1.001 * math.sqrt(float(values @ weights)) / radius
-    from scipy.optimize import brentq  # slow to import
-
-    root = brentq(excess, 0.0, highest, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=500)
+    root = scipy.optimize.brentq(
+        excess, 0.0, highest, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=500
+    )
     return float(root) * scale
 
 

@@ -20,6 +20,7 @@ from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.estimators import EffectPrior
@@ -233,8 +234,6 @@ def _independent_combinations(gram: Float64, gram_variance: Float64) -> Float64:
 
 def _signal_share(observed: Float64, variances: Float64) -> Float64:
     """Return ``t / (t + variances)`` for the variance t of largest likelihood, shape (r,)."""
-    from scipy.optimize import minimize_scalar  # slow to import
-
     squares = observed**2
     largest = float(np.max(squares - variances, initial=0.0))
 
@@ -242,6 +241,6 @@ def _signal_share(observed: Float64, variances: Float64) -> Float64:
         total = share * largest + variances
         return float((np.log(total) + squares / total).sum())
 
-    between = minimize_scalar(deviance, bounds=(0, 1), method="bounded").x
+    between = scipy.optimize.minimize_scalar(deviance, bounds=(0, 1), method="bounded").x
     t = largest * min((0.0, float(between), 1.0), key=deviance)
     return np.asarray(t / (t + variances))

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import scipy
 
 from primo_scale.methods.shrinkage import Float64, whitened_squares
 
@@ -57,9 +58,9 @@ def sure_penalty(
     grid = np.linspace(lowest, highest, n_points)
     best = int(np.argmin([risk(point) for point in grid]))
     between = (grid[max(best - 1, 0)], grid[min(best + 1, n_points - 1)])
-    from scipy.optimize import minimize_scalar  # slow to import
-
-    refined = minimize_scalar(risk, bounds=between, method="bounded", options={"xatol": 1e-6})
+    refined = scipy.optimize.minimize_scalar(
+        risk, bounds=between, method="bounded", options={"xatol": 1e-6}
+    )
     found = (math.exp(grid[best]), math.exp(float(refined.x)))
     candidates = [least, *(max(least, nu) for nu in found)]
     return min(candidates, key=lambda nu: _risk(values, squares, n_phenotypes, nu))

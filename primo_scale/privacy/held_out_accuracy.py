@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import scipy
 
 Floats = npt.NDArray[np.float64]
 
@@ -226,8 +227,6 @@ def _with_liability(
 
 def _correlation_interval(m: _Moments) -> tuple[float, float]:
     """Return the correlations that a test at 5% does not reject (docs/maths/hold-out.md)."""
-    from scipy.optimize import brentq  # slow to import, and unused without people held out
-
     size, root = math.sqrt(m.uu * m.rr), math.sqrt(m.rr / m.uu)
 
     def rejection(rho: float) -> float:
@@ -239,8 +238,8 @@ def _correlation_interval(m: _Moments) -> tuple[float, float]:
     nearest = min(max(m.ur / size, -1 + 1e-9), 1 - 1e-9)
     if rejection(nearest) > 0:  # the estimate is beyond 1, and so is what noise explains
         return (nearest, 1.0) if nearest > 0 else (-1.0, nearest)
-    lower = -1.0 if rejection(-1.0) <= 0 else brentq(rejection, -1.0, nearest)
-    upper = 1.0 if rejection(1.0) <= 0 else brentq(rejection, nearest, 1.0)
+    lower = -1.0 if rejection(-1.0) <= 0 else scipy.optimize.brentq(rejection, -1.0, nearest)
+    upper = 1.0 if rejection(1.0) <= 0 else scipy.optimize.brentq(rejection, nearest, 1.0)
     return lower, upper
 
 

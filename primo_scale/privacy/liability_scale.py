@@ -10,6 +10,7 @@ import math
 from statistics import NormalDist
 
 import numpy as np
+import scipy
 
 _NORMAL = NormalDist()
 _GRID = np.linspace(-9, 9, 3601)  # of a standard normal score
@@ -37,11 +38,9 @@ def area_under_curve(r2: float, prevalence: float) -> float:
     `r2` is that of the liability. The distributions of the score among cases and controls are
     summed on a grid, without the normal approximation of Wray et al. (2010).
     """
-    from scipy.special import ndtr  # slow to import, and unused without binary traits
-
     r2 = min(max(r2, 0.0), _LARGEST_R2)
     threshold = -_NORMAL.inv_cdf(prevalence)
-    probability = ndtr((math.sqrt(r2) * _GRID - threshold) / math.sqrt(1 - r2))
+    probability = scipy.special.ndtr((math.sqrt(r2) * _GRID - threshold) / math.sqrt(1 - r2))
     density = np.exp(-(_GRID**2) / 2)
     cases, controls = density * probability, density * (1 - probability)
     below = np.cumsum(controls) - controls / 2

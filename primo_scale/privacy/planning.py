@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import chdtr, chdtrc, gammaincinv, gammaln
+import scipy
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import optimal_split, optimal_split_by_block
@@ -60,7 +60,7 @@ def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
 
     Its distribution function is the regularised incomplete gamma function P(degrees/2, x/2).
     """
-    return np.asarray(2 * gammaincinv(degrees / 2, probability))
+    return np.asarray(2 * scipy.special.gammaincinv(degrees / 2, probability))
 
 
 def attenuation(clip: float, n_phenotypes: int) -> float:
@@ -97,10 +97,12 @@ def variance_left_at(bound: float, degrees: float) -> float:
 def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
     """Return `attenuation` and `variance_left` at every bound, each of the shape of `bounds`."""
     squared = bounds**2
-    mean_root = math.sqrt(2) * math.exp(gammaln((degrees + 1) / 2) - gammaln(degrees / 2))
-    below = chdtr(degrees + 2, squared)
-    attenuated = below + bounds / degrees * mean_root * chdtrc(degrees + 1, squared)
-    return attenuated, below + squared / degrees * chdtrc(degrees, squared)
+    log_gamma, below_squared = scipy.special.gammaln, scipy.special.chdtr
+    above_squared = scipy.special.chdtrc
+    mean_root = math.sqrt(2) * math.exp(log_gamma((degrees + 1) / 2) - log_gamma(degrees / 2))
+    below = below_squared(degrees + 2, squared)
+    attenuated = below + bounds / degrees * mean_root * above_squared(degrees + 1, squared)
+    return attenuated, below + squared / degrees * above_squared(degrees, squared)
 
 
 def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = math.inf) -> int:

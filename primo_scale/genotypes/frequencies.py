@@ -140,28 +140,32 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
 def _panel_rows(path: Path) -> Iterator[_PanelRow]:
     """Yield the panel's rows that have calls."""
     columns: list[int] | None = None
-    counts = False
+    counts, file = False, str(path)
     for line, cells in table_lines(path):
-        tokens = [utf8_text(cell, f"{path}:{line}") for cell in cells]
+        where = f"{file}:{line}"
         if columns is None:
+            tokens = [utf8_text(cell, where) for cell in cells]
             if tokens[0].startswith("##"):
                 continue
             counts = _COUNTS in tokens
             tokens = ["ALT_FREQS" if token == _COUNTS else token for token in tokens]
-            columns = _find_columns(tokens, f"{path}:{line}")
+            columns = _find_columns(tokens, where)
+            last = max(columns)
             continue
-        if len(tokens) <= max(columns):
+        if len(cells) <= last:
             raise InputError(
                 "the row is shorter than the header",
-                where=f"{path}:{line}",
-                value=f"{len(tokens)} columns",
+                where=where,
+                value=f"{len(cells)} columns",
                 remedy=_REMEDY,
             )
-        identifier, reference, alternate, frequency, observed = (tokens[i] for i in columns)
+        identifier, reference, alternate, frequency, observed = (
+            utf8_text(cells[column], where) for column in columns
+        )
         if "," in alternate:  # several alternate alleles never match
             yield _PanelRow(line, identifier, reference, alternate, math.nan)
             continue
-        value = _frequency(frequency, f"{path}:{line}", observed if counts else "1")
+        value = _frequency(frequency, where, observed if counts else "1")
         if observed != "0" and not math.isnan(value):
             yield _PanelRow(line, identifier, reference, alternate, value)
     if columns is None:

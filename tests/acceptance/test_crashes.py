@@ -12,6 +12,7 @@ import pytest
 from acceptance_inputs import texts
 from crash import KILLED, STEPS, killed_at, steps_passed
 from small_cohort import Cohort, command, write_cohort
+from tiers import thinned
 
 from primo_scale.cli import verify
 from primo_scale.ledger.ledger import Ledger
@@ -59,7 +60,7 @@ def test_a_release_passes_every_step_in_order(cohort) -> None:
     assert list(dict.fromkeys(steps_passed(finalize, cohort))) == list(STEPS)
 
 
-@pytest.mark.parametrize("label", STEPS)
+@pytest.mark.parametrize("label", thinned(STEPS, every=2))
 def test_a_killed_release_continues_with_one_charge(label, cohort) -> None:
     assert killed_at(label, finalize, cohort) == KILLED
     noisy = stores(cohort)

@@ -33,6 +33,7 @@ from ridge_oracle import (
     truncation_error,
     variants_of,
 )
+from tiers import thinned
 
 PRIOR_HERITABILITY = 0.3  # of the automatic penalty, docs/maths/gram.md
 
@@ -49,7 +50,7 @@ RELEASES = {
 }
 
 
-@pytest.fixture(scope="module", params=RELEASES, ids=str)
+@pytest.fixture(scope="module", params=thinned(RELEASES, every=3), ids=str)
 def release(request, real_sets, run, tmp_path_factory) -> Release:
     name, with_frequencies, ridge, blocks, step = RELEASES[request.param]
     inputs: RealSet = real_sets[name]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from itertools import product
 
 import numpy as np
 import pytest
 from design_partials import inputs_of
 from small_cohort import D, N, write_cohort
+from tiers import thinned
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
@@ -84,8 +86,10 @@ def undisturbed(path, *asked):
 
 
 @pytest.mark.usefixtures("encrypted")
-@pytest.mark.parametrize("rule", [RULE, None])
-@pytest.mark.parametrize("rows", ["outcomes.zarr", "moved_outcomes.zarr"])
+@pytest.mark.parametrize(
+    ("rule", "rows"),
+    thinned(product([RULE, None], ["moved_outcomes.zarr", "outcomes.zarr"]), every=3),
+)
 def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, rule, rows):
     """Another store takes the old location, while workers that know the old one still run."""
     genotypes, outcomes = stores_of(cohorts[0], tmp_path)

@@ -182,6 +182,7 @@ def test_a_missing_factor_of_two_in_the_cross_sensitivity_is_found(monkeypatch):
     assert found.attainable > 2 * EPSILON
 
 
+@pytest.mark.slow
 def test_the_papers_amplification_by_subsampling_is_found():
     """Algorithm 4: ``eps_1 = (n/s) eps/2``, and noise for 1/n where sums are divided by s."""
     n, s, epsilon = 40, 4, 1.0

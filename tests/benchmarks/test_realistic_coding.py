@@ -33,6 +33,7 @@ def commands(monkeypatch):
     return given
 
 
+@pytest.mark.slow
 def test_accumulations_take_the_frequencies_of_every_variant(tmp_path, commands):
     """Of a cohort that repeats the panel's variants, and of a part of it."""
     whole, short = simulated(tmp_path, 60, 3200), ("--ld-blocks", "window:200", "--first-counts")

@@ -45,6 +45,7 @@ def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
     assert result.output.splitlines()[-1] == "AUDIT FAILED: 2 of 2 mechanisms"
 
 
+@pytest.mark.slow
 def test_it_leaves_nothing_behind(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

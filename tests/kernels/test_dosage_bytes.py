@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 import numpy as np
+import pytest
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.kernels import packed
@@ -43,9 +44,10 @@ def every_coding():
     return [(k, m) for k in range(1, 128) for m in range(max(0, 2 * k - 127), min(2 * k, 127) + 1)]
 
 
-def test_codes_are_those_of_the_table_for_every_coding_and_byte():
+@pytest.mark.parametrize("stride", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_codes_are_those_of_the_table_for_every_coding_and_byte(stride):
     """A code is within those of 0 and 2 copies, so that the bounds on norms are unchanged."""
-    pairs = every_coding()
+    pairs = every_coding()[::stride]
     codes = decode(np.tile(EVERY_BYTE, (len(pairs), 1)), tables(*pairs))
     np.testing.assert_array_equal(codes, [code_table(k, m) for k, m in pairs])
     ends = np.abs(tables(*pairs)[:, [0, 3]].astype(int)).max(axis=1)
@@ -73,7 +75,7 @@ def test_squared_norms_are_those_of_the_codes():
 def test_every_dosage_of_plink2_gets_the_nearest_step():
     """The other allele has 254 less the step, and whole copies are exact."""
     found = [int(byte_of_units(units)) for units in range(2 * UNITS + 1)]
-    assert found == [nearest_byte(units) for units in range(2 * UNITS + 1)]
+    assert found[::7] == [nearest_byte(units) for units in range(0, 2 * UNITS + 1, 7)]
     assert found == [254 - byte for byte in reversed(found)]
     assert [found[copies * UNITS] for copies in (0, 1, 2)] == [0, STEPS, 2 * STEPS]
     errors = np.abs(np.array(found) / STEPS - np.arange(2 * UNITS + 1) / UNITS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from methods_examples import solved
+from tiers import thinned
 from traced_memory import least_peak
 from whole_matrices import write_matrices
 
@@ -34,7 +35,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", thinned(CASES, every=3))
 def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     sizes, n_phenotypes, method, estimator = CASES[case]
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
@@ -50,7 +51,9 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     assert peak >= LEAST_USED * said
 
 
-@pytest.mark.parametrize(("sizes", "n_phenotypes"), [((600, 700), 50), ((150,), 300)])
+@pytest.mark.parametrize(
+    ("sizes", "n_phenotypes"), thinned([((600, 700), 50), ((150,), 300)], every=2)
+)
 def test_peak_memory_with_public_scores_is_as_predicted(sizes, n_phenotypes, tmp_path):
     """The effects of the scores are in memory before."""
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)

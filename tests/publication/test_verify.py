@@ -207,14 +207,14 @@ def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
 
 @pytest.mark.parametrize(
     ("mode", "factor"),
-    # In the quick tier every mode has one factor, and modes take turns.
+    # In the quick tier every other mode has one factor, and modes take turns.
     thinned(
         [
             (mode, factor)
             for number, mode in enumerate(MODES)
-            for factor in ((1.001, 0.999) if number % 2 else (0.999, 1.001))
+            for factor in ((1.001, 0.999) if number % 4 else (0.999, 1.001))
         ],
-        every=2,
+        every=4,
     ),
 )
 def test_a_change_of_any_number_is_found_by_the_mathematics(mode, factor):

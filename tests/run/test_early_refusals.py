@@ -254,6 +254,7 @@ def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str)
     assert not (ingested.work / "outcomes.zarr").exists()
 
 
+@pytest.mark.slow
 def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -> None:
     """The check lets pass what the run would publish again, and refuses the rest at once."""
     first = ingested.release()

@@ -120,6 +120,7 @@ def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
     assert "exists already" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_target_is_reached_at_the_stated_sizes_and_hardly_below(few):
     sizes = {"people": 4_000, "phenotypes": 10, "epsilon": 0.5}
     (row,) = ps.forecast(request(few, **sizes, target="80%"))

@@ -311,7 +311,11 @@ FORMATS = ROOT / "tests/genotypes/formats"
 def test_an_opener_returns_a_source(name: str, cohort: Path, tmp_path: Path) -> None:
     """The fixtures hold the same 8 variants of 7 people."""
     zipfile.ZipFile(FORMATS / "odd.vcz.zip").extractall(tmp_path / "odd.vcz")
-    path = {"bgen": FORMATS / "odd.bgen", "vcz": tmp_path / "odd.vcz"}.get(name, FORMATS / "odd")
+    path = {
+        "bgen": FORMATS / "odd.bgen",
+        "vcz": tmp_path / "odd.vcz",
+        "vcf": FORMATS / "odd.vcf.gz",
+    }.get(name, FORMATS / "odd")
     source = open_source(SourceFiles((path,), name))
     assert (len(source.samples), len(source.variants)) == (7, 8)
     needed = {name for name in vars(GenotypeSource) if not name.startswith("_")}

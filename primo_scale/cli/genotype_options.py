@@ -21,6 +21,7 @@ _FORMATS = {
     "(1 to 22) or FILE.list (one a line).",
     "pfile": "PLINK 2: PREFIX.pgen, .pvar or .pvar.zst, and .psam.",
     "bgen": "BGEN 1.2 or 1.3; hard calls as plink2 --hard-call-threshold 0.1, or --dosages.",
+    "vcf": "VCF or BCF, compressed by bgzip and indexed.",
     "vcz": "VCF-Zarr, as bio2zarr writes it.",
 }
 SOURCE_OPTIONS = (
@@ -38,7 +39,7 @@ SOURCE_OPTIONS = (
     click.option(
         "--dosages",
         is_flag=True,
-        help="Read dosages in place of hard calls (PGEN, BGEN, DS or GP of VCF-Zarr), in steps of "
+        help="Read dosages in place of hard calls (PGEN, BGEN, DS or GP of VCF), in steps of "
         "1/127 of a copy.",
     ),
 )

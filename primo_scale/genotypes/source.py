@@ -101,11 +101,12 @@ SOURCES = {
     "bfile": "primo_scale.genotypes.filesets:open_fileset",
     "pfile": "primo_scale.genotypes.pgen:open_pgen",
     "bgen": "primo_scale.genotypes.bgen:open_bgen",
+    "vcf": "primo_scale.genotypes.vcf:open_vcf",
     "vcz": "primo_scale.genotypes.vcz:open_vcz",
 }
 """Opener of one file, or of the fileset of one prefix, by the option that names the format."""
 
-DOSAGE_FORMATS = ("pfile", "bgen", "vcz")
+DOSAGE_FORMATS = ("pfile", "bgen", "vcf", "vcz")
 """Formats that have dosages."""
 
 

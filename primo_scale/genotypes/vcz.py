@@ -1,14 +1,10 @@
 """VCF-Zarr stores (https://github.com/sgkit-dev/vcf-zarr-spec), as bio2zarr writes them.
 
-The ALT allele is counted. Phase is ignored, one copy of a haploid person counts as two, as plink2
-imports it, and a genotype with one missing allele is missing (``--vcf-half-call missing``). Dosages
-are those of the field DS, or else the means of GP; a person whose field is missing has the dosage
-of the called genotype.
+The ALT allele is counted, by the rules of `vcf_genotypes`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -31,9 +27,16 @@ from primo_scale.genotypes.tables import (
     refuse_multiallelic,
     string_column,
 )
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, byte_of_units, nearest_byte
-from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
+from primo_scale.genotypes.vcf_genotypes import (
+    MOST_PLOIDY,
+    UNUSED_DOSAGES,
+    code_of_alleles,
+    count_copies,
+    read_dosages,
+    units_of_fields,
+)
+from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
+from primo_scale.kernels.packed import PackedGenotypes, pack_copies
 from primo_scale.storage.foreign_groups import foreign_errors_explained, open_foreign_arrays
 from primo_scale.storage.groups import Array
 
@@ -43,9 +46,6 @@ _REQUIRED = (
 )  # fmt: skip
 _USED = (*_REQUIRED, "variant_id")
 _DOSAGES, _PROBABILITIES = "call_DS", "call_GP"
-_UNUSED_DOSAGES = "dosages are not used: hard calls are those of GT (--dosages reads dosages)"
-_MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
-_MOST_PLOIDY = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class VcfZarr:
         """Read the alleles of each genotype, and count those that are ALT."""
         with foreign_errors_explained(self.where):
             called = np.asarray(self.genotypes[variant, samples[0] : samples[-1] + 1])
-        return [_raw_value(pair) for pair in called[samples - samples[0]].tolist()]
+        return [code_of_alleles(pair) for pair in called[samples - samples[0]].tolist()]
 
     def _parts(
         self, variants: Index, samples: Index
@@ -100,7 +100,7 @@ class VcfZarr:
         """Write the called copies of people, and return the alleles of the box around them."""
         with foreign_errors_explained(self.where):
             alleles = np.asarray(self.genotypes[v[0] : v[-1] + 1, s[0] : s[-1] + 1])
-        if not _count_copies(alleles, v - v[0], s - s[0], copies):
+        if not count_copies(alleles, v - v[0], s - s[0], copies):
             raise InputError("a genotype has an allele that its variant lacks", where=self.where)
         return alleles
 
@@ -115,7 +115,7 @@ class VcfZarrDosages(VcfZarr):
             called = np.empty((len(v), len(s)), dtype=np.int8)
             alleles = self._copies_into(called, v, s)
             fields = self._fields(slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1))
-            if not _read_dosages(fields, alleles, v - v[0], s - s[0], called, result[part]):
+            if not read_dosages(fields, alleles, v - v[0], s - s[0], called, result[part]):
                 raise InputError("a dosage is not between 0 and 2", where=self.where)
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
@@ -125,7 +125,7 @@ class VcfZarrDosages(VcfZarr):
             alleles = np.asarray(self.genotypes[variant, box])[samples - samples[0]]
         fields = self._fields(slice(variant, variant + 1), box)[0][samples - samples[0]]
         pairs = zip(alleles.tolist(), fields.tolist(), strict=True)
-        return [nearest_byte(_units(called, numbers)) for called, numbers in pairs]
+        return [nearest_byte(units_of_fields(called, numbers)) for called, numbers in pairs]
 
     def _fields(self, variants: slice, samples: slice) -> npt.NDArray[np.floating]:
         """Read DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
@@ -154,7 +154,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
             remedy="Write it with bio2zarr (vcf2zarr convert)",
         )
     genotypes = arrays[_GENOTYPES]
-    if genotypes.ndim != 3 or genotypes.shape[2] > _MOST_PLOIDY:
+    if genotypes.ndim != 3 or genotypes.shape[2] > MOST_PLOIDY:
         raise InputError(
             "call_genotype has a wrong shape",
             where=path,
@@ -173,7 +173,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
         dosages = _dosages(arrays, path)
         return VcfZarrDosages(path, genotypes, people, variants, dosages)
     unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
-    return VcfZarr(path, genotypes, people, variants, remark=_UNUSED_DOSAGES if unused else "")
+    return VcfZarr(path, genotypes, people, variants, remark=UNUSED_DOSAGES if unused else "")
 
 
 def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
@@ -222,65 +222,3 @@ def _runs(index: Index, size: int) -> Iterator[slice]:
     breaks = np.flatnonzero(np.diff(index // size)) + 1
     bounds = [0, *breaks.tolist(), len(index)]
     yield from (slice(a, b) for a, b in pairwise(bounds))
-
-
-def _raw_value(called: list[int]) -> int:
-    alleles = [allele for allele in called if allele != _NO_ALLELE]
-    if not alleles or _MISSING in alleles:
-        return code_of_copies(-1)
-    return code_of_copies(sum(alleles) * _MOST_PLOIDY // len(alleles))
-
-
-def _units(called: list[int], numbers: list[float]) -> int:
-    """Return the dosage of a genotype in units, from DS or GP or else the alleles, or -1."""
-    alleles = [allele for allele in called if allele != _NO_ALLELE]
-    if len(numbers) > 1:
-        numbers = numbers[: len(alleles) + 1]
-        numbers = [sum(i * p for i, p in enumerate(numbers)) / (sum(numbers) or math.nan)]
-    copies = sum(alleles) if math.isnan(numbers[0]) else numbers[0]
-    if math.isnan(numbers[0]) and _MISSING in alleles:
-        return -1
-    return math.floor(copies * _MOST_PLOIDY / len(alleles) * UNITS + 0.5)
-
-
-@compiled
-def _read_dosages(
-    fields: Any, alleles: Any, rows: Any, columns: Any, called: Any, result: Any
-) -> Any:
-    """Write dosages of rows and columns of (v, n, numbers) as bytes; False: one is impossible."""
-    last_allele = alleles.shape[2] - 1
-    for i in range(len(rows)):
-        for j in range(len(columns)):
-            numbers = fields[rows[i], columns[j]]
-            haploid = last_allele == 0 or alleles[rows[i], columns[j], last_allele] == _NO_ALLELE
-            copies: Any = np.float64(numbers[0])
-            if len(numbers) > 1:
-                two = np.float64(0) if haploid else np.float64(numbers[2])
-                total = copies + np.float64(numbers[1]) + two
-                copies = (np.float64(numbers[1]) + 2 * two) / total if total > 0 else np.nan
-            copies = 2 * copies if haploid else copies
-            if np.isnan(copies):
-                copies = np.float64(called[i, j])
-            elif not 0 <= copies <= 3:  # int64 has no infinity
-                return False
-            units = np.int64(copies * UNITS + 0.5) if copies >= 0 else np.int64(-1)
-            if units > 2 * UNITS:
-                return False
-            result[i, j] = byte_of_units(units)
-    return True
-
-
-@compiled
-def _count_copies(alleles: Any, rows: Any, columns: Any, copies: Any) -> Any:
-    """Count allele 1 in rows and columns of (v, n, ploidy), -1 where missing; False: allele 2."""
-    last_allele = alleles.shape[2] - 1
-    for i in range(len(rows)):
-        for j in range(len(columns)):
-            first = alleles[rows[i], columns[j], 0]
-            last = alleles[rows[i], columns[j], last_allele]
-            if first > 1 or last > 1:
-                return False
-            if last == _NO_ALLELE:
-                last = first
-            copies[i, j] = first + last if first >= 0 and last >= 0 else -1
-    return True

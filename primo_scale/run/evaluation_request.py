@@ -49,7 +49,7 @@ class EvaluationRequest(GenotypeInputs):
         Table of phenotypes; a score is compared with the phenotype of its name.
     out : Path
         Directory to create.
-    bfile, pfile, bgen, vcz, sample, bgen_order, dosages
+    bfile, pfile, bgen, vcf, vcz, sample, bgen_order, dosages
         Genotype files of the people, as `primo_scale.GenotypeFiles`.
     genotypes : Location or None
         Genotype store of the people, in place of files.

@@ -75,8 +75,8 @@ class GenotypeInputs:
     bfile, pfile : tuple of Path or None
         Prefixes of PLINK 1 or PLINK 2 filesets. One may be given alone, and a pattern stands for
         several (`expanded_paths`).
-    bgen, vcz : tuple of Path or None
-        BGEN files, or VCF-Zarr stores, in the same way.
+    bgen, vcf, vcz : tuple of Path or None
+        BGEN files, indexed VCF or BCF files, or VCF-Zarr stores, in the same way.
     sample : Path or None
         The .sample file of the BGEN files; None stands for the sample IDs in them.
     bgen_order : str or None
@@ -95,6 +95,7 @@ class GenotypeInputs:
     bfile: tuple[Path, ...] | None = field(default=None, converter=optional(expanded_paths))
     pfile: tuple[Path, ...] | None = field(default=None, converter=optional(expanded_paths))
     bgen: tuple[Path, ...] | None = field(default=None, converter=optional(expanded_paths))
+    vcf: tuple[Path, ...] | None = field(default=None, converter=optional(expanded_paths))
     vcz: tuple[Path, ...] | None = field(default=None, converter=optional(expanded_paths))
     sample: Path | None = field(default=None, converter=optional(regular_file))
     bgen_order: str | None = None
@@ -124,7 +125,7 @@ class GenotypeFiles(GenotypeInputs):
 
     Attributes
     ----------
-    bfile, pfile, bgen, vcz, sample, bgen_order, dosages
+    bfile, pfile, bgen, vcf, vcz, sample, bgen_order, dosages
         Files of one format, with the meaning that `GenotypeInputs` gives them.
     keep, remove : Path or None
         Lists of people to keep and to remove.

@@ -35,7 +35,7 @@ from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
 from primo_scale.parties.columns import GenotypeColumns
 
 FORMATS = Path(__file__).parent / "formats"
-KINDS = ("pfile", "bgen", "vcz")
+KINDS = ("pfile", "bgen", "vcf", "vcz")
 
 
 @pytest.fixture
@@ -47,6 +47,8 @@ def files_of(tmp_path):
         if kind == "vcz":
             path = tmp_path / f"{name}.vcz"
             zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(path)
+        if kind == "vcf":
+            path = FORMATS / f"{name}.vcf.gz"
         if kind == "bgen":
             path, sample = FORMATS / f"{name}.bgen", FORMATS / f"{name}.sample"
         sample = sample if sample is not None and sample.exists() else None
@@ -172,7 +174,7 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
 
 
 def test_files_without_dosages_are_refused(files_of):
-    with pytest.raises(UsageError, match=r"--dosages: is for --pfile, --bgen, --vcz"):
+    with pytest.raises(UsageError, match=r"--dosages: is for --pfile, --bgen, --vcf, --vcz"):
         ps.GenotypeFiles(bfile="x", dosages=True)
     with pytest.raises(InputError, match=r"rs2 has more than two alleles"):
         open_source(files_of("several", "pfile"))

@@ -1,4 +1,4 @@
-"""PLINK 2, BGEN and VCF-Zarr files, compared with the .bed files that plink2 makes of them.
+"""PLINK 2, BGEN, VCF and VCF-Zarr files, compared with the .bed files that plink2 makes of them.
 
 The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_formats.py``).
 """
@@ -30,7 +30,7 @@ from primo_scale.kernels.packed import packed_width
 
 FORMATS = Path(__file__).parent / "formats"
 NAMES = ("base_n43_m61", "degenerate", "sexchr_PAR_codes", "odd")
-OTHERS = ("pfile", "bgen", "vcz")
+OTHERS = ("pfile", "bgen", "vcf", "vcz")
 TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
 
 
@@ -46,6 +46,8 @@ def files_of(reference, tmp_path):
             store = tmp_path / f"{name}.vcz"
             zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(store)
             return SourceFiles((store,), "vcz")
+        if kind == "vcf":
+            return SourceFiles((FORMATS / f"{name}.vcf.gz",), "vcf")
         if kind == "bgen":
             return SourceFiles((FORMATS / f"{name}.bgen",), "bgen", FORMATS / f"{name}.sample")
         return SourceFiles((FORMATS / name,), kind)
@@ -65,7 +67,7 @@ def assert_equal_stores(ours: GenotypeStore, plink: GenotypeStore, kind: str) ->
     for name in ("genotypes", "genotype_counts", "chunk_crc32c", *TABLES):
         np.testing.assert_array_equal(stored(ours, name), stored(plink, name), err_msg=name)
     assert ours.samples.individual.tolist() == plink.samples.individual.tolist()
-    if kind != "vcz":  # a VCF has no FID, no sex and no PAR1
+    if kind not in ("vcf", "vcz"):  # a VCF has no FID, no sex and no PAR1
         assert (
             canonical_chromosomes(ours.variants).tolist()
             == canonical_chromosomes(plink.variants).tolist()
@@ -131,6 +133,28 @@ def test_the_self_test_reads_independently(kind, files_of):
             assert ours.raw_values(variant, people) == bed.raw_values(variant, people)
 
 
+def test_a_bcf_is_read_as_the_vcf(files_of):
+    vcf = files_of("odd", "vcf")
+    sources = [open_source(f) for f in (vcf, replace(vcf, paths=(FORMATS / "odd.bcf",)))]
+    np.testing.assert_array_equal(*map(genotypes, sources))
+    assert sources[0].variants.identifier.tolist() == sources[1].variants.identifier.tolist()
+    assert sources[0].samples.individual.tolist() == sources[1].samples.individual.tolist()
+
+
+def test_a_deletion_that_reaches_into_a_region_is_not_read_for_it(tmp_path):
+    """`region` queries of htslib give every record that overlaps."""
+    source = open_source(SourceFiles((FORMATS / "deletion.vcf.gz",), "vcf"))
+    whole = genotypes(source)
+    for first in range(len(whole)):
+        part = np.empty((len(whole) - first, whole.shape[1]), dtype=np.uint8)
+        source.read_into(part, np.arange(first, len(whole)), np.arange(3))
+        np.testing.assert_array_equal(part, whole[first:])
+    assert source.variants.identifier.tolist() == ["long", "a", "b", "c", "again"]
+    assert [source.raw_values(row, np.arange(3)) for row in range(5)] == [
+        [3, 2, 0], [0, 3, 2], [2, 2, 2], [3, 0, 3], [0, 0, 1],
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("pattern", ["chr{1..2}", "all.list"])
 def test_filesets_of_several_chromosomes_are_joined(pattern, tmp_path):
     for number in (1, 2):
@@ -174,7 +198,7 @@ def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
     ("name", "kind", "remark"),
     [("odd", "pfile", "dosages are not used"), ("base_n43_m61", "pfile", ""),
      ("odd", "bgen", "hard-call-threshold 0.1"), ("odd", "vcz", "dosages are not used"),
-     ("base_n43_m61", "vcz", "")],
+     ("base_n43_m61", "vcz", ""), ("odd", "vcf", "dosages are not used")],
 )  # fmt: skip
 def test_the_store_remarks_that_dosages_are_not_used(name, kind, remark, files_of, tmp_path):
     store = run(files_of(name, kind), tmp_path / "g.zarr")
@@ -200,14 +224,15 @@ def test_another_rule_of_hard_calls_gives_others(fault, value, monkeypatch):
 # ---- Refusals ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["pfile", "vcz"])
+@pytest.mark.parametrize("kind", ["pfile", "vcf", "vcz"])
 def test_variants_of_several_alleles_are_refused_by_name(kind, files_of):
     with pytest.raises(InputError, match=r"rs2 has more than two alleles .got 1 such"):
         open_source(files_of("several", kind))
 
 
 @pytest.mark.parametrize(
-    ("kind", "ending"), [("pfile", ".pgen"), ("pfile", ".pvar.zst"), ("bgen", ".bgen")]
+    ("kind", "ending"),
+    [("pfile", ".pgen"), ("pfile", ".pvar.zst"), ("bgen", ".bgen"), ("vcf", ".vcf.gz")],
 )
 @pytest.mark.parametrize("kept", [0, 11, 0.5])
 def test_truncated_files_are_refused_in_one_line(kind, ending, kept, files_of, tmp_path):
@@ -235,16 +260,31 @@ def test_a_vcz_store_without_an_array_or_with_an_unknown_allele_is_refused(files
         open_source(files)
 
 
-def test_without_pgenlib_its_extra_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pgenlib", None)
-    with pytest.raises(UsageError, match=r"pip install 'primo-scale\[pgen\]'"):
-        open_source(SourceFiles((FORMATS / "odd",), "pfile"))
+@pytest.mark.parametrize(
+    ("library", "kind", "extra"), [("pgenlib", "pfile", "pgen"), ("cyvcf2", "vcf", "vcf")]
+)
+def test_without_its_library_the_extra_is_named(library, kind, extra, files_of, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(UsageError, match=rf"pip install 'primo-scale\[{extra}\]'"):
+        open_source(files_of("odd", kind))
+
+
+def test_a_vcf_without_an_index_or_with_that_of_another_file_is_refused(tmp_path):
+    moved = shutil.copy(FORMATS / "odd.vcf.gz", tmp_path)
+    with pytest.raises(InputError, match=r"odd.vcf.gz: has no index"):
+        open_source(SourceFiles((Path(moved),), "vcf"))
+    shutil.copy(FORMATS / "base_n43_m61.vcf.gz.csi", f"{moved}.csi")
+    with pytest.raises(InputError, match=r"its index is that of another file"):
+        open_source(SourceFiles((Path(moved),), "vcf"))
 
 
 @pytest.mark.parametrize(
     ("kind", "ending"),
-    [("bgen", ".bgen"), ("bgen", ".sample"), ("pfile", ".pgen"), ("pfile", ".pvar")],
-)
+    [
+        ("bgen", ".bgen"), ("bgen", ".sample"), ("pfile", ".pgen"), ("pfile", ".pvar"),
+        ("vcf", ".vcf.gz"),
+    ],
+)  # fmt: skip
 def test_damaged_files_are_read_or_refused_in_one_line(kind, ending, files_of, tmp_path):
     """Of 150 damaged files, some are read: the damage is in a name or a probability."""
     for path in FORMATS.glob("odd.*"):

@@ -37,7 +37,7 @@ def test_a_list_holds_paths_and_patterns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "no genotypes are given. Give one of --bfile, --pfile, --bgen, --vcz"),
+        ({}, "no genotypes are given. Give one of --bfile, --pfile, --bgen, --vcf, --vcz"),
         ({"bfile": []}, "no genotypes are given"),
         ({"bfile": "a", "pfile": "b"}, "--bfile and --pfile: exclude each other"),
         ({"pfile": "a", "sample": "s"}, "--sample and --bgen-order: are for --bgen"),

@@ -1,10 +1,10 @@
 """Write the fixtures of this folder with plink2 and bio2zarr.
 
-Run as ``python make_formats.py`` where plink2 v2.00a3.5 is installed, with bio2zarr 0.2.1, cyvcf2
-and pysam in the environment. ``reference`` fixtures hold the genotypes of
-``tests/reference/data/edge/plink_made``, ``odd``, ``several`` and ``imputed`` those of the VCF
-files here, which were written by hand, and ``probabilities`` every pair of 8-bit probabilities, and
-16-bit ones near the thresholds.
+Run as ``python make_formats.py`` where plink2 v2.00a3.5 and bcftools are installed, with bio2zarr
+0.2.1, cyvcf2 and pysam in the environment. ``reference`` fixtures hold the genotypes of
+``tests/reference/data/edge/plink_made``; ``odd``, ``several``, ``imputed`` and ``deletion`` hold
+those of the VCF files here, which were written by hand; and ``probabilities`` holds every pair of
+8-bit probabilities, and 16-bit ones near the thresholds.
 """
 
 from __future__ import annotations
@@ -29,16 +29,32 @@ def plink2(*words: object) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def write_vcz(vcf: Path, name: str) -> None:
-    """Convert a VCF with bio2zarr, and keep the store as a zip file."""
+def write_vcf(vcf: Path) -> Path:
+    """Compress and index a VCF here, and return the compressed file."""
     import pysam
+
+    compressed = HERE / f"{vcf.name}.gz"
+    pysam.tabix_compress(str(vcf), str(compressed), force=True)
+    pysam.tabix_index(str(compressed), preset="vcf", force=True, csi=True)
+    return compressed
+
+
+def write_bcf(vcf: Path) -> None:
+    """Write the BCF of a VCF beside it, and index it."""
+    path = vcf.with_suffix(".bcf")
+    subprocess.run(["bcftools", "view", "-Ob", "-o", path, vcf], check=True)
+    subprocess.run(["bcftools", "index", "-f", path], check=True)
+
+
+def write_vcz(vcf: Path, name: str) -> None:
+    """Convert a compressed VCF with bio2zarr, and keep the store as a zip file."""
     from bio2zarr import vcf as converter
 
-    pysam.tabix_index(str(vcf), preset="vcf", force=True, keep_original=True)
-    store = vcf.with_name(f"{name}.vcz")
-    converter.convert([f"{vcf}.gz"], store, variants_chunk_size=20, samples_chunk_size=16)
+    store = HERE / f"{name}.vcz"
+    converter.convert([vcf], store, variants_chunk_size=20, samples_chunk_size=16)
     shutil.make_archive(str(HERE / name), "zip", store)
     (HERE / f"{name}.zip").rename(HERE / f"{name}.vcz.zip")
+    shutil.rmtree(store)
 
 
 def bgen_variant(
@@ -97,7 +113,7 @@ def main() -> None:
             version = "bgen-1.3" if bits == 16 else "bgen-1.2"
             plink2(*source, "--export", version, f"bits={bits}", "ref-first", "--out", HERE / name)
             plink2(*source, "--export", "vcf", "id-paste=iid", "--out", Path(scratch) / name)
-            write_vcz(Path(scratch) / f"{name}.vcf", name)
+            write_vcz(write_vcf(Path(scratch) / f"{name}.vcf"), name)
         odd = ("--vcf", HERE / "odd.vcf", "dosage=DS", "--vcf-half-call", "missing")
         plink2(*odd, "--make-pgen", "--out", HERE / "odd")
         plink2("--pfile", HERE / "odd", "--make-bed", "--out", HERE / "odd")
@@ -107,8 +123,9 @@ def main() -> None:
         imputed = ("--vcf", HERE / "imputed.vcf", "dosage=GP-force", "--make-pgen")
         plink2(*imputed, "--out", HERE / "imputed")
         for name in ("odd", "several", "imputed"):
-            shutil.copy(HERE / f"{name}.vcf", scratch)
-            write_vcz(Path(scratch) / f"{name}.vcf", name)
+            write_vcz(write_vcf(HERE / f"{name}.vcf"), name)
+    write_vcf(HERE / "deletion.vcf")
+    write_bcf(HERE / "odd.vcf")
     write_probabilities(HERE / "probabilities.bgen")
     plink2(
         "--bgen", HERE / "probabilities.bgen", "ref-first", "--make-bed",

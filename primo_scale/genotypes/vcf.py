@@ -1,0 +1,353 @@
+"""VCF and BCF files that are compressed by bgzip and indexed, read by cyvcf2.
+
+The ALT allele is counted, by the rules of `vcf_genotypes`. An interrupted file or one that its
+index does not describe is found by the number of records that the index states.
+"""
+
+from __future__ import annotations
+
+import gzip
+import queue
+import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.tables import (
+    NO_FAMILY,
+    UNKNOWN_SEX,
+    Index,
+    SampleTable,
+    VariantTable,
+    refuse_multiallelic,
+    string_column,
+)
+from primo_scale.genotypes.vcf_genotypes import (
+    MOST_PLOIDY,
+    UNUSED_DOSAGES,
+    code_of_alleles,
+    count_copies,
+    read_dosages,
+    units_of_fields,
+)
+from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
+from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.storage.files import refuse_special_file
+
+if TYPE_CHECKING:
+    from cyvcf2 import VCF, Variant
+
+_INDICES = (".csi", ".tbi")
+_DOSAGE_FIELDS = ("DS", "GP")
+_BCF = b"BCF\x02\x02"
+_FIXED_COLUMNS = 9  # before the people
+# The fixed bytes of a block, and the header of the empty one.
+_BGZF, _BGZF_FIELD, _BLOCK_HEADER = b"\x1f\x8b\x08\x04", b"\x06\0BC\x02\0", 18
+_LARGEST_BLOCK = 1 << 16
+_LAST_BLOCK = _BGZF + bytes(5) + b"\xff" + _BGZF_FIELD + b"\x1b\0"
+_MOST_SKIPPED = 2_000  # records, before the index is used
+_FIRST = np.zeros(1, dtype=np.intp)
+
+
+class _Cursor:
+    """Reader of a file and its place in it; it moves forward without a look at the index."""
+
+    def __init__(self, path: Path, variants: VariantTable) -> None:
+        self._path, self._variants, self._reader = path, variants, _open_reader(path)
+        self._records: Iterator[Variant] = iter(())
+        self._next = self._stop = 0  # rows: of the next record, and after the last one
+
+    def record(self, row: int) -> Variant:
+        """Return the record of a row of the table.
+
+        Raises
+        ------
+        InputError
+            The record is missing, or has another position than in the table.
+        """
+        if not self._next <= row < min(self._stop, self._next + _MOST_SKIPPED):
+            self._seek(row)
+        record = next(islice(self._records, row - self._next, None), None)
+        position = self._variants.position[row]
+        if record is None or position != record.POS:
+            where = f"{self._variants.chromosome[row]}:{position}"
+            raise _damaged(self._path, f"no record of variant {row + 1} at {where}")
+        self._next = row + 1
+        return record
+
+    def _seek(self, row: int) -> None:
+        """Go to the first record with the chromosome and the position of a row."""
+        name, position = self._variants.chromosome[row], self._variants.position[row]
+        rows = np.flatnonzero(self._variants.chromosome == name)
+        positions = self._variants.position[rows]
+        self._next, self._stop = int(rows[np.searchsorted(positions, position)]), rows[-1] + 1
+        overlapping = self._reader(f"{name}:{position}-{positions[-1]}")
+        # Without the deletions that reach into the region
+        self._records = (record for record in overlapping if position <= record.POS)
+
+
+@dataclass(frozen=True)
+class VcfFile:
+    """Hard calls of a VCF or BCF file: a `GenotypeSource`."""
+
+    where: Path
+    index: Path
+    samples: SampleTable
+    variants: VariantTable
+    dosage_field: str | None = None  # DS or GP, or None if the header has neither
+    odd_positions: int = 0
+    variant_major: bool = True
+    # A cursor belongs to one thread at a time, and opening one reads the header.
+    _idle: queue.SimpleQueue[_Cursor] = field(default_factory=queue.SimpleQueue)
+
+    @property
+    def remark(self) -> str:
+        """Line about dosages, if there are any."""
+        return "" if self.dosage_field is None else UNUSED_DOSAGES
+
+    def files(self) -> list[Path]:
+        """Return the file and its index."""
+        return [self.where, self.index]
+
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield the file and its estimated bytes: records differ in length."""
+        yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
+
+    def read_ahead(self, variants: Index) -> None:
+        """Do nothing: parsing takes longer than reading."""
+
+    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+        """Read one record after the other."""
+        copies = np.empty((1, len(samples)), dtype=np.int8)
+        for row, record in self._records(variants):
+            self._count(self._alleles(record), samples, copies)
+            pack_copies(copies, result[row : row + 1])
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read the alleles of each genotype, and count those that are ALT."""
+        return [code_of_alleles(called) for called in self._called(variant, samples)[0]]
+
+    def _called(self, variant: int, samples: Index) -> tuple[list[list[int]], Variant]:
+        """Return the alleles of people at one variant as cyvcf2 lists them, and the record."""
+        ((_, record),) = self._records(np.array([variant]))
+        genotypes = record.genotypes
+        return [genotypes[person][:-1] for person in samples.tolist()], record
+
+    def _records(self, variants: Index) -> Iterator[tuple[int, Variant]]:
+        """Yield the place in `variants` and the record of each."""
+        with self._cursor() as cursor:
+            for place, row in enumerate(variants.tolist()):
+                yield place, cursor.record(row)
+
+    def _alleles(self, record: Variant) -> npt.NDArray[np.int8]:
+        """Return the alleles of everybody, shape (1, n, ploidy)."""
+        called = None if "GT" not in record.FORMAT else record.genotype.array()
+        if called is None or called.shape[1] > MOST_PLOIDY + 1:
+            raise InputError(
+                "has no genotypes (GT) of one or two copies",
+                where=f"{self.where}, {record.CHROM}:{record.POS}",
+                remedy="Leave the variant out (bcftools view)",
+            )
+        return np.ascontiguousarray(called[None, :, :-1], dtype=np.int8)
+
+    def _count(
+        self, alleles: npt.NDArray[np.int8], samples: Index, copies: npt.NDArray[np.int8]
+    ) -> None:
+        if not count_copies(alleles, _FIRST, samples, copies):
+            raise InputError("a genotype has an allele that its variant lacks", where=self.where)
+
+    @contextmanager
+    def _cursor(self) -> Iterator[_Cursor]:
+        """Lend a cursor to the calling thread."""
+        try:
+            cursor = self._idle.get_nowait()
+        except queue.Empty:
+            cursor = _Cursor(self.where, self.variants)
+        yield cursor
+        self._idle.put(cursor)
+
+
+class VcfDosages(VcfFile):
+    """Dosages of a VCF or BCF file: a `GenotypeSource`."""
+
+    @property
+    def remark(self) -> str:
+        """Empty: no dosage is left out."""
+        return ""
+
+    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
+        """Read one record after the other."""
+        copies = np.empty((1, len(samples)), dtype=np.int8)
+        for row, record in self._records(variants):
+            alleles = self._alleles(record)
+            self._count(alleles, samples, copies)
+            fields, found = self._fields(record)[None], result[row : row + 1]
+            if not read_dosages(fields, alleles, _FIRST, samples, copies, found):
+                raise InputError("a dosage is not between 0 and 2", where=self.where)
+
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Round the dosages of one variant by the definition."""
+        called, record = self._called(variant, samples)
+        pairs = zip(called, self._fields(record)[samples].tolist(), strict=True)
+        return [nearest_byte(units_of_fields(alleles, numbers)) for alleles, numbers in pairs]
+
+    def _fields(self, record: Variant) -> npt.NDArray[np.float32]:
+        """Return DS or GP of everybody, shape (n, numbers of a genotype)."""
+        found = record.format(self.dosage_field)
+        if found is None:  # this variant has called genotypes alone
+            return np.full((len(self.samples), 1), np.nan, dtype=np.float32)
+        return np.asarray(found, dtype=np.float32)
+
+
+def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
+    """Read the people and variants of a file.
+
+    Raises
+    ------
+    InputError
+        The file or its index is missing or damaged, or a variant has more than two alleles; or the
+        file has no dosages, which are to be read.
+    UsageError
+        cyvcf2 is not installed.
+    """
+    index = _index_of(path)
+    header = _header(path)
+    names = string_column(header[-1].split("\t")[_FIXED_COLUMNS:])
+    people = SampleTable(
+        string_column([NO_FAMILY] * len(names)),
+        names,
+        np.full(len(names), UNKNOWN_SEX, dtype=np.int8),
+    )
+    described = [line for line in header if line.startswith("##FORMAT")]
+    dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
+    if dosages is None and files.packing is DOSAGES:
+        raise InputError(
+            "has no dosages: its header describes neither DS nor GP",
+            where=path,
+            remedy="Leave --dosages out",
+        )
+    variants = _variants(_open_reader(path), path)
+    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
+    kind = VcfDosages if files.packing is DOSAGES else VcfFile
+    return kind(path, index, people, variants, dosages)
+
+
+def _variants(reader: VCF, path: Path) -> VariantTable:
+    """Read the table of variants, for which htslib parses the genotypes of one person alone."""
+    reader.set_samples(reader.samples[:1])
+    rows: list[tuple[Any, ...]] = []
+    with warnings.catch_warnings():
+        # The header may describe chromosomes that have no records.
+        warnings.filterwarnings("ignore", "no intervals found", UserWarning)
+        for name in reader.seqnames:
+            rows += (
+                (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
+                for each in reader(name)
+            )
+    if len(rows) != reader.num_records:
+        raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
+    if not rows:
+        raise InputError("has no variants", where=path)
+    chromosome, identifier, position, alternate, reference = zip(*rows, strict=True)
+    return VariantTable(
+        chromosome=string_column(chromosome),
+        identifier=string_column(identifier),
+        centimorgan=np.zeros(len(rows)),
+        position=np.array(position, dtype=np.int64),
+        allele1=string_column(alternate),
+        allele2=string_column(reference),
+    )
+
+
+def _index_of(path: Path) -> Path:
+    refuse_special_file(path)
+    if not path.exists():
+        raise InputError("no such file", where=path, remedy="Check the path")
+    for suffix in _INDICES:
+        index = path.with_name(path.name + suffix)
+        if index.exists():
+            return index
+    raise InputError(
+        "has no index",
+        where=path,
+        value=" and ".join(f"no {path.name}{suffix}" for suffix in _INDICES),
+        remedy="Compress it with bgzip if it is not, and run bcftools index",
+    )
+
+
+def _check_blocks(path: Path) -> None:
+    """Refuse a file that is not a sequence of whole bgzip blocks with the empty one at its end.
+
+    Source: the SAM specification, section 4.1. cyvcf2 raises a bare Exception for such files.
+    """
+    with path.open("rb") as file:
+        size, start, block = path.stat().st_size, 0, b""
+        while start < size:
+            file.seek(start)
+            block = file.read(_BLOCK_HEADER)
+            if block[:4] != _BGZF or block[10:16] != _BGZF_FIELD:
+                break
+            start += int.from_bytes(block[16:], "little") + 1
+        if start != size or block != _LAST_BLOCK:
+            raise InputError(
+                "is not compressed by bgzip, or is truncated or damaged",
+                where=path,
+                value=f"no block at byte {start}",
+                limit=f"{size} bytes",
+                remedy="Compress the VCF with bgzip, and index it with bcftools index",
+            )
+
+
+def _header(path: Path) -> list[str]:
+    """Return the lines of the header, whose last one names the people."""
+    _check_blocks(path)
+    try:
+        with gzip.open(path, "rb") as file:
+            magic = file.read(len(_BCF) + 4)
+            if magic.startswith(_BCF):
+                text = file.read(int.from_bytes(magic[-4:], "little")).rstrip(b"\0").splitlines()
+            else:
+                file.seek(0)
+                text = list(takewhile(lambda line: line.startswith(b"#"), file))
+            file.read(_LARGEST_BLOCK)  # to the checksum of the last block of the header
+        lines = [line.decode().rstrip("\r\n") for line in text]
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read: {error}", where=path) from error
+    names = lines[-1].split("\t") if lines else []
+    if len(names) <= _FIXED_COLUMNS or names[0] != "#CHROM" or len(set(names)) < len(names):
+        raise InputError(
+            "has no header of a VCF with the names of people, each once",
+            where=path,
+            remedy="Check the file with bcftools view --header-only",
+        )
+    return lines
+
+
+def _open_reader(path: Path) -> VCF:
+    try:
+        from cyvcf2 import VCF
+    except ImportError as error:
+        raise UsageError(
+            "cyvcf2 is not installed, and VCF files need it",
+            where="--vcf",
+            remedy="pip install 'primo-scale[vcf]', or convert with plink2 --make-pgen",
+        ) from error
+    return VCF(str(path))
+
+
+def _damaged(path: Path, what: str) -> InputError:
+    return InputError(
+        f"is damaged, or its index is that of another file: {what}",
+        where=path,
+        remedy="Index it again (bcftools index -f), or make it anew",
+    )

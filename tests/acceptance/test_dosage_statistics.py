@@ -194,6 +194,16 @@ def test_statistics_of_dosages_are_exact_sums(kernel, cohort, tmp_path):
         np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x @ x.T)
 
 
+@pytest.mark.slow
+def test_worker_processes_have_the_sums_of_threads(cohort, tmp_path):
+    options = (*BUDGET, *cohort.frequencies, "--row-norm", 8, *BLOCKS)
+    digests = {
+        cohort.sum("dosages", tmp_path / f"{number}", *options, *workers)
+        for number, workers in enumerate([(), ("--workers", 2)])
+    }
+    assert len(digests) == 1
+
+
 def test_clipped_records_of_dosages_are_within_the_bounds(cohort, tmp_path):
     """The trace of X'X is at most n N_x, and is that of rows that were clipped just to it."""
     work = tmp_path / "work"

@@ -97,27 +97,32 @@ def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, variants, rows
     assert planned.accuracy.r_squared == pytest.approx(rows[N, 1, 5.0].r2, rel=1e-3)
 
 
+def words_of(variants, *options):
+    inputs = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
+    return [str(word) for word in (*inputs, "--people", 1000, "--epsilon", 1, *options)]
+
+
 def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
-    words = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
-    words += [
-        "--people",
-        "1000",
-        "--phenotypes",
-        "1,2",
-        "--epsilon",
-        "1",
-        "--out",
-        tmp_path / "out",
-    ]
-    found = CliRunner().invoke(main, [str(word) for word in words])
+    words = words_of(variants, "--phenotypes", "1,2", "--out", tmp_path / "out")
+    found = CliRunner().invoke(main, words)
     assert found.exit_code == 0, found.stderr
     assert len(found.stdout.splitlines()) == 4
     records = json.loads((tmp_path / "out" / "forecast.json").read_text())
     assert [record["phenotypes"] for record in records] == [1, 2]
     assert (tmp_path / "out" / "forecast.tsv").read_text().startswith("people\tphenotypes\t")
-    again = CliRunner().invoke(main, [str(word) for word in words])
+    again = CliRunner().invoke(main, words)
     assert again.exit_code == 3
     assert "exists already" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_command_prints_what_reaches_a_target(few):
+    words = words_of(few, "--phenotypes", "10", "--target", "80%")
+    header, row = CliRunner().invoke(main, words).stdout.splitlines()
+    assert header.split()[-6:] == ["epsilon", "for", "people", "for", "phenotypes", "for"]
+    (found,) = ps.forecast(request(few, people=1000, phenotypes=10, epsilon=1.0, target="80%"))
+    reached = f"{found.target_epsilon:.3g}", found.target_people, found.target_phenotypes
+    assert row.split()[-3:] == ["-" if each is None else str(each) for each in reached]
 
 
 @pytest.mark.slow

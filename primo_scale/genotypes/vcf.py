@@ -149,7 +149,7 @@ class VcfFile:
             for place, row in enumerate(variants.tolist()):
                 yield place, cursor.record(row)
 
-    def _alleles(self, record: Variant) -> npt.NDArray[np.int8]:
+    def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
         called = None if "GT" not in record.FORMAT else record.genotype.array()
         if called is None or called.shape[1] > MOST_PLOIDY + 1:
@@ -158,10 +158,10 @@ class VcfFile:
                 where=f"{self.where}, {record.CHROM}:{record.POS}",
                 remedy="Leave the variant out (bcftools view)",
             )
-        return np.ascontiguousarray(called[None, :, :-1], dtype=np.int8)
+        return np.ascontiguousarray(called[None, :, :-1])
 
     def _count(
-        self, alleles: npt.NDArray[np.int8], samples: Index, copies: npt.NDArray[np.int8]
+        self, alleles: npt.NDArray[np.int16], samples: Index, copies: npt.NDArray[np.int8]
     ) -> None:
         if not count_copies(alleles, _FIRST, samples, copies):
             raise InputError("a genotype has an allele that its variant lacks", where=self.where)

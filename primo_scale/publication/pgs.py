@@ -10,6 +10,7 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from primo_scale.errors import InputError
@@ -27,6 +28,7 @@ from primo_scale.publication.weights import (
 from primo_scale.publication.wording import stamp_of
 
 PGS_SUFFIX = ".txt.gz"
+_WRITERS = 2  # threads: one makes text while the other compresses
 _COLUMNS = ("rsID", "chr_name", "chr_position", "effect_allele", "other_allele", "effect_weight")
 _HEADER = """\
 ###PGS CATALOG SCORING FILE - see https://www.pgscatalog.org/downloads/#dl_ftp_scoring for additional information
@@ -96,11 +98,16 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
     directory.mkdir()
     prefixes = list(map(pgs_row_prefix, variant_rows(weights.variants)))
     stems = pgs_file_stems(weights.phenotypes)
-    files = zip(weights.phenotypes, stems, case_shares(document), weights.per_allele.T, strict=True)
-    for name, stem, share, column in files:
-        header = pgs_header(name, stem, share, document)
-        rows = pgs_rows(prefixes, map(weight_in_text, column.tolist()), share)
-        write_gzip(directory / f"{stem}{PGS_SUFFIX}", (header, rows))
+    shares = case_shares(document)
+
+    def write(number: int) -> None:
+        header = pgs_header(weights.phenotypes[number], stems[number], shares[number], document)
+        column = weights.per_allele[:, number].tolist()
+        rows = pgs_rows(prefixes, map(weight_in_text, column), shares[number])
+        write_gzip(directory / f"{stems[number]}{PGS_SUFFIX}", (header, rows))
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(write, range(len(stems))))
 
 
 def pgs_rows(prefixes: Sequence[str], weights: Iterable[str], share: float | None) -> str:

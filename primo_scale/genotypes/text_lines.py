@@ -28,6 +28,28 @@ def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
     InputError
         The file is missing, is a directory, cannot be read, or cannot be decompressed.
     """
+    for line, content, comma_separated in numbered_lines(path):
+        cells = cells_of(content, comma_separated=comma_separated)
+        if cells:
+            yield line, cells
+
+
+def cells_of(content: bytes, *, comma_separated: bool) -> list[bytes]:
+    """Return the cells of a line; none if it is blank."""
+    if comma_separated:
+        cells = [cell.strip().strip(b'"') for cell in content.split(b",")]
+        return cells if any(cells) else []
+    return content.split()  # only at ASCII whitespace, which includes CR
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield line number, content, and whether commas separate the cells, of every line.
+
+    Raises
+    ------
+    InputError
+        As of `table_lines`.
+    """
     opener = gzip.open if path.suffix == ".gz" else open
     comma_separated: bool | None = None
     try:
@@ -35,14 +57,11 @@ def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
             for line, content in enumerate(file, start=1):
                 if line == 1:
                     content = content.removeprefix(codecs.BOM_UTF8)
-                # bytes.split() splits only at ASCII whitespace, which includes CR.
-                cells = content.split()
-                if cells and comma_separated is None and not cells[0].startswith(_COMMENT):
-                    comma_separated = b"," in cells[0]
-                if cells and comma_separated:
-                    cells = [cell.strip().strip(b'"') for cell in content.split(b",")]
-                if any(cells):
-                    yield line, cells
+                if comma_separated is None:
+                    word = content.split(None, 1)[:1]
+                    if word and not word[0].startswith(_COMMENT):
+                        comma_separated = b"," in word[0]
+                yield line, content, bool(comma_separated)
     except FileNotFoundError as error:
         raise InputError("no such file", where=path, remedy="Check the path") from error
     except IsADirectoryError as error:

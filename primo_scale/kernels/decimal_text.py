@@ -1,0 +1,91 @@
+"""Decimal numbers in the lines of a text table, for the spellings that are exact to convert.
+
+A number of at most 2^53 without its decimal point, times or divided by a power of ten up to 10^22,
+is a quotient or product of two exact floats, and so is rounded once, as Python's `float` rounds
+(Clinger, "How to read floating point numbers accurately", PLDI 1990). Every other cell is left to
+the caller.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from primo_scale.kernels.compiling import compiled
+
+_POWERS = np.array([10.0**exponent for exponent in range(23)])
+_LARGEST, _MOST_DIGITS = 1 << 53, 18
+_MINUS, _PLUS, _POINT, _ZERO, _NINE = b"-+.09"
+_SPACE, _TAB, _RETURN = b" \t\r"
+
+
+@compiled
+def _is_blank(byte: Any) -> Any:
+    return byte == _SPACE or _TAB <= byte <= _RETURN
+
+
+@compiled
+def _number(text: Any, start: Any, stop: Any) -> Any:
+    """Return the number in a cell, or an infinity if it is none of the spellings."""
+    negative = text[start] == _MINUS
+    at = start + (negative or text[start] == _PLUS)
+    mantissa, digits, point = np.int64(0), 0, -1
+    while at < stop and digits < _MOST_DIGITS:
+        byte = text[at]
+        if _ZERO <= byte <= _NINE:
+            mantissa, digits = 10 * mantissa + np.int64(byte - _ZERO), digits + 1
+        elif byte == _POINT and point < 0:
+            point = digits
+        else:
+            break
+        at += 1
+    decimals = digits - point if point >= 0 else 0
+    if at < stop or digits == 0 or mantissa > _LARGEST:
+        return np.inf
+    value = np.float64(mantissa) / _POWERS[decimals]
+    return -value if negative else value
+
+
+@compiled
+def _is_missing(text: Any, start: Any, stop: Any) -> Any:
+    """Return whether a cell is NA, in any case."""
+    return stop - start == 2 and text[start] | 32 == 110 and text[start + 1] | 32 == 97
+
+
+@compiled
+def read_decimals(text: Any, places: Any, row: Any) -> Any:
+    """Write cells of a line, separated by blanks, to a row; nan where a cell is NA.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        Line of a table, whose bytes are ASCII or UTF-8.
+    places : ndarray of int64, shape (columns,)
+        Place in `row` of each column of the table, or -1 if it is not read.
+    row : ndarray of float64
+        Numbers that are read.
+
+    Returns
+    -------
+    bool
+        False if the line has another number of columns, or a cell that is read and is neither NA
+        nor a plain decimal number. What was written to `row` then means nothing.
+    """
+    column, at, length = 0, 0, len(text)
+    while True:
+        while at < length and _is_blank(text[at]):
+            at += 1
+        if at == length:
+            return column == len(places)
+        start = at
+        while at < length and not _is_blank(text[at]):
+            at += 1
+        if column == len(places):
+            return False
+        if places[column] >= 0:
+            value = np.nan if _is_missing(text, start, at) else _number(text, start, at)
+            if value == np.inf:
+                return False
+            row[places[column]] = value
+        column += 1

@@ -66,6 +66,18 @@ def test_the_same_request_is_paid_once_and_another_anew(tmp_path, raw):
     assert pay(tmp_path, raw)[0].sha256() == first.sha256()
 
 
+def test_noise_that_is_lost_is_paid_again_and_drawn_anew(tmp_path, raw):
+    """What was drawn may have been seen; the same key cannot come back."""
+    open_budget(tmp_path, 5.0)
+    seen, receipt = pay(tmp_path, raw)
+    digest = seen.sha256()
+    noise_store(tmp_path).directory.rename(tmp_path / "elsewhere")
+    other, again = pay(tmp_path, raw)
+    assert "is lost: paid again" in again.summary
+    assert again.charge.id != receipt.charge.id and other.sha256() != digest
+    assert len(charges_of(tmp_path)) == 2
+
+
 def test_statistics_of_another_draw_are_refused(tmp_path, raw):
     open_budget(tmp_path, 5.0)
     store, charge = noise_store(tmp_path), charge_for(tmp_path, raw)

@@ -33,12 +33,11 @@ from primo_scale.genotypes.bgen_genotypes import (
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import REF_FIRST, SourceFiles
 from primo_scale.genotypes.tables import (
-    NO_FAMILY,
-    UNKNOWN_SEX,
     Index,
     SampleTable,
     VariantTable,
     open_lines,
+    people_with_ids,
     read_people_table,
     refuse_multiallelic,
     string_column,
@@ -263,8 +262,7 @@ def _read_header(descriptor: int, path: Path) -> _Header:
             name, place = _text(content, place, "<H")
             names.append(name)
         ids = string_column(names)
-        none = string_column([NO_FAMILY] * n_samples)
-        samples = SampleTable(none, ids, np.full(n_samples, UNKNOWN_SEX, dtype=np.int8))
+        samples = people_with_ids(ids)
     return _Header(4 + offset, n_variants, n_samples, compression, samples)
 
 

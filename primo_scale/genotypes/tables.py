@@ -242,6 +242,12 @@ def string_column(values: Sequence[str]) -> StringColumn:
     return column
 
 
+def people_with_ids(individual: StringColumn) -> SampleTable:
+    """Return the table of people of whom a file has the sample IDs alone."""
+    family = string_column([NO_FAMILY] * len(individual))
+    return SampleTable(family, individual, np.full(len(individual), UNKNOWN_SEX, dtype=np.int8))
+
+
 def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.bool_]:
     """Return the mask of the strings that are among `values`."""
     inside = map(frozenset(values).__contains__, column.tolist())

@@ -48,7 +48,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
     Raises
     ------
     InputError
-        As of `table_lines`.
+        The file is missing, is a directory, cannot be read, or cannot be decompressed.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     comma_separated: bool | None = None

@@ -24,11 +24,10 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import (
-    NO_FAMILY,
-    UNKNOWN_SEX,
     Index,
     SampleTable,
     VariantTable,
+    people_with_ids,
     refuse_multiallelic,
     string_column,
 )
@@ -223,11 +222,7 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     index = _index_of(path)
     header = _header(path)
     names = string_column(header[-1].split("\t")[_FIXED_COLUMNS:])
-    people = SampleTable(
-        string_column([NO_FAMILY] * len(names)),
-        names,
-        np.full(len(names), UNKNOWN_SEX, dtype=np.int8),
-    )
+    people = people_with_ids(names)
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:

@@ -18,12 +18,11 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import (
-    NO_FAMILY,
-    UNKNOWN_SEX,
     Index,
     SampleTable,
     StringColumn,
     VariantTable,
+    people_with_ids,
     refuse_multiallelic,
     string_column,
 )
@@ -164,11 +163,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     variants = _variants(arrays, path)
     refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
     names = _texts(arrays["sample_id"], path)
-    people = SampleTable(
-        string_column([NO_FAMILY] * len(names)),
-        names,
-        np.full(len(names), UNKNOWN_SEX, dtype=np.int8),
-    )
+    people = people_with_ids(names)
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
         return VcfZarrDosages(path, genotypes, people, variants, dosages)

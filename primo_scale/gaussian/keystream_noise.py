@@ -29,7 +29,6 @@ from primo_scale.gaussian.normal_attempts import (
     UNDECIDED,
     WORDS_PER_ATTEMPT,
     Scale,
-    bin_table,
     decide,
     decide_from_prefixes,
 )
@@ -133,9 +132,7 @@ def _accepted(key: bytes, scale: Scale, start: int, count: int) -> Integers:
     attempt_bytes = 8 * WORDS_PER_ATTEMPT
     stream = keystream(key, start * attempt_bytes // _BLOCK_BYTES, count * attempt_bytes)
     words = np.frombuffer(stream, dtype="<u8").reshape(count, WORDS_PER_ATTEMPT)
-    table = bin_table()
-    multiplier, shift = np.uint64(scale.multiplier), np.uint64(scale.shift)
-    values, verdicts = decide_from_prefixes(words, table.prefixes, table.guide, multiplier, shift)
+    values, verdicts = decide_from_prefixes(words, scale)
     accepted = verdicts == ACCEPTED
     for i in np.flatnonzero(verdicts == UNDECIDED):
         block = _EXTENSIONS_FROM + _EXTENSION_STRIDE * (start + int(i))

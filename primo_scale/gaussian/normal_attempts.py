@@ -21,10 +21,12 @@ from decimal import Context, Decimal
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from numpy import uint64 as u64
+
+from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 
 WORDS_PER_ATTEMPT = 3
 EXTENSION_BYTES = 48  # further bytes of each uniform number
@@ -127,7 +129,7 @@ def decide(words: tuple[int, int, int], extension: bytes, scale: Scale) -> int |
     return -magnitude if words[0] & 1 else magnitude
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _high_product(a: Any, b: Any) -> Any:
     """Return the upper 64 bits of the 128-bit product."""
     low32 = u64(0xFFFFFFFF)
@@ -138,13 +140,13 @@ def _high_product(a: Any, b: Any) -> Any:
     return a1 * b1 + (middle >> u64(32)) + (other >> u64(32))
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _exponent(bin_: Any, offset: Any) -> Any:
     """Return ``2^64 a`` exactly for an offset of at most 16 bits, in units of 2^-16."""
     return (offset * ((bin_ << u64(17)) + offset)) << u64(19)
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _kept(bin_: Any, offset: Any, third: Any) -> Any:
     """Return the verdict by ``a - a^2/2 < 1 - exp(-a) < a`` and the leading bits."""
     above = _exponent(bin_, (offset >> u64(48)) + u64(1))
@@ -157,20 +159,26 @@ def _kept(bin_: Any, offset: Any, third: Any) -> Any:
     return UNDECIDED
 
 
-@numba.njit(nogil=True, cache=True, boundscheck=False)  # type: ignore[untyped-decorator]
 def decide_from_prefixes(
-    words: Any, prefixes: Any, guide: Any, multiplier: Any, shift: Any
-) -> tuple[Any, Any]:
+    words: npt.NDArray[u64], scale: Scale
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
     """Evaluate attempts by their leading 64 bits, where these suffice.
 
-    `words` are those of `decide` (uint64, shape (attempts, 3)), `prefixes` and `guide` attributes
-    of `BinTable`, `multiplier` and `shift` attributes of `Scale` as uint64. The result is the drawn
-    value where the verdict is ACCEPTED (int64, shape (attempts,)), and the verdicts REJECTED,
-    ACCEPTED or UNDECIDED (uint8, shape (attempts,)).
+    `words` are those of `decide`, shape (attempts, 3). The result is the drawn value where the
+    verdict is ACCEPTED, shape (attempts,), and the verdicts REJECTED, ACCEPTED or UNDECIDED.
     """
+    values = np.empty(len(words), dtype=np.int64)
+    verdicts = np.empty(len(words), dtype=np.uint8)
+    table = bin_table()
+    multiplier, shift = u64(scale.multiplier), u64(scale.shift)
+    _decide(words, table.prefixes, table.guide, (multiplier, shift), values, verdicts)
+    return values, verdicts
+
+
+@compiled
+def _decide(words: Any, prefixes: Any, guide: Any, scale: Any, values: Any, verdicts: Any) -> None:
+    multiplier, shift = scale
     one = u64(1)
-    values = np.empty(words.shape[0], dtype=np.int64)
-    verdicts = np.empty(words.shape[0], dtype=np.uint8)
     for i in range(words.shape[0]):
         first, offset, third = words[i, 0] >> one, words[i, 1], words[i, 2]
         found = guide[first >> u64(63 - _GUIDE_BITS)]
@@ -189,4 +197,3 @@ def decide_from_prefixes(
         at_threshold = first == prefixes[found] and found > 0
         values[i] = -magnitude if words[i, 0] & one else magnitude
         verdicts[i] = UNDECIDED if at_threshold or may_carry else verdict
-    return values, verdicts

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
+from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 
 RAW_SLAB_BYTES = 4 << 20
@@ -33,11 +34,6 @@ _HASH_BUFFER_BYTES = 1 << 20
 _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
 _SAMPLE_MAJOR, _VARIANT_MAJOR = 0, 1
-
-
-_pread = numba.types.ExternalFunction(
-    "pread", numba.int64(numba.int32, numba.types.voidptr, numba.uint64, numba.int64)
-)
 
 
 @dataclass(frozen=True)
@@ -176,7 +172,14 @@ class GrowingDigest:
         return self._digest.hexdigest()
 
 
-@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator]
+@emitted("int64")
+def _pread(builder: Builder, descriptor: Value, target: Value, size: Value, offset: Value) -> Value:
+    kinds = [I32, I8.as_pointer(), I64, I64]
+    arguments = [builder.trunc(descriptor, I32), pointer(builder, target, I8), size, offset]
+    return builder.call(function(builder, "pread", kinds, I64), arguments)
+
+
+@compiled
 def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
     """Fill the rows of `out` from the file up to the first failure, and return their number.
 
@@ -184,7 +187,7 @@ def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
     2 KiB at a time spend most of their time waiting for the lock.
     """
     for row in range(out.shape[0]):
-        if _pread(descriptor, out[row].ctypes, out.shape[1], offsets[row]) != out.shape[1]:
+        if _pread(descriptor, out[row].ctypes.data, out.shape[1], offsets[row]) != out.shape[1]:
             return row
     return out.shape[0]
 

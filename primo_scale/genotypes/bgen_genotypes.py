@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units, nearest_byte
+from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.packed import code_of_copies
 
 _THRESHOLD = UNITS // 10
@@ -132,7 +132,7 @@ def _dosages(
     return -1
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased: Any) -> Any:
     """Return the expected copies times 2^bits - 1, or -1 for impossible probabilities.
 
@@ -146,7 +146,7 @@ def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased:
     return one + two if phased and count > 1 else 2 * one + two
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _value(probabilities: Any, place: Any, bits: Any, most: Any) -> Any:
     """Return the number of `bits` bits that begins at bit `place`."""
     first = place >> 3

@@ -1,4 +1,4 @@
-"""Compiled and BLAS kernels on plain arrays, without files, Dask or options."""
+"""Compiled and BLAS kernels on plain arrays, without data files, Dask or options."""
 
 from __future__ import annotations
 

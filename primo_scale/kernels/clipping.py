@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 
 _FRACTION_BITS = 31
 
@@ -82,7 +83,7 @@ def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
     return clipped
 
 
-@compiled
+@inlined
 def _scaled(entry: Any, multiplier: Any) -> Any:
     # A shift rounds down, so applying it to the magnitude rounds toward zero.
     magnitude = (abs(np.int64(entry)) * multiplier) >> _FRACTION_BITS

@@ -1,31 +1,112 @@
-"""Compilation of the functions of this package, and the processor features that they may use."""
+"""Kernels: functions that Numba compiles, called with arrays, numbers and tuples of them.
+
+The object code of a kernel, for each combination of argument types, is kept on the disk
+(`object_code`), and Numba is imported only to compile. A kernel releases the interpreter lock and
+allocates no memory. The functions that it calls are *inlined*.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
-import numba
+import numpy as np
 from llvmlite import binding
+
+from primo_scale.kernels.object_code import DiskCache
+
+_compiling = threading.Lock()
+_SIZE = ctypes.c_ssize_t
+_MOST = 1 << 63
 
 
 def compiled(function: Any, *, reorders: bool = False) -> Any:
-    """Compile a function with Numba at its first call, with a disk cache and without the GIL.
+    """Return the kernel of a function.
 
     If it `reorders`, sums of floats are in the order in which the processor adds fastest, and their
     last bits depend on the processor.
-
-    The disk cache is renewed if the function's own file changes. After a change of `emitting`
-    alone, touch `product_amx` and `product_avx512`.
     """
-    flags = {"reassoc", "contract"} if reorders else False
-    return numba.njit(nogil=True, cache=True, boundscheck=False, fastmath=flags)(function)
+    return functools.wraps(function)(_Kernel(function, reorders))
+
+
+class _Kernel:
+    def __init__(self, function: Callable[..., Any], reorders: bool) -> None:
+        self._function, self._reorders = function, reorders
+        self._versions: dict[str, Callable[[list[Any]], Any]] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        words: list[Any] = []
+        types = ",".join([_flatten(argument, words) for argument in arguments])
+        version = self._versions.get(types)
+        if version is None:
+            if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
+                return self._function(*arguments)
+            version = self._versions[types] = self._load(types, arguments)
+        return version(words)
+
+    def _load(self, types: str, arguments: tuple[Any, ...]) -> Callable[[list[Any]], Any]:
+        """Return the version for these types of arguments, compiled unless the disk has it."""
+        name = f"{self._function.__module__}.{self._function.__qualname__}({types})"
+        cache = DiskCache(Path(self._function.__code__.co_filename))
+        with _compiling:
+            found = cache.read(name)
+            if found is None:
+                # Importing Numba takes as long as the rest of a small job.
+                from primo_scale.kernels.numba_compiler import compile_for
+
+                found = compile_for(self._function, arguments, reorders=self._reorders)
+                cache.write(name, found)
+        return found.function(list(_slots(arguments)))
+
+
+def _flatten(argument: Any, words: list[Any]) -> str:
+    """Append the words of an argument, and return a name of its type.
+
+    Numba passes the items of a tuple one by one, and an array as owner, parent, size, bytes of an
+    item, address, shape and strides (`numba.core.datamodel.models.ArrayModel`). Without an owner,
+    memory is not counted.
+    """
+    if isinstance(argument, np.ndarray):
+        flags = argument.flags
+        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
+        address = argument.__array_interface__["data"][0]
+        words += (0, 0, argument.size, argument.itemsize, address)
+        words += argument.shape + argument.strides
+        access = "" if flags.writeable else " read-only"
+        return f"{argument.dtype.str}[{argument.ndim}]{layout}{access}"
+    if isinstance(argument, tuple):
+        return (
+            f"{type(argument).__name__}({','.join([_flatten(item, words) for item in argument])})"
+        )
+    if type(argument) is int and not -_MOST <= argument < _MOST:
+        raise OverflowError(f"{argument} does not fit in 64 bits")
+    words.append(argument.item() if isinstance(argument, np.generic) else argument)
+    return type(argument).__name__
+
+
+def _slots(arguments: Iterable[Any]) -> Iterator[Any]:
+    """Yield the C type of every word of the arguments."""
+    for argument in arguments:
+        if isinstance(argument, np.ndarray):
+            yield from [_SIZE] * (5 + 2 * argument.ndim)
+        elif isinstance(argument, tuple):
+            yield from _slots(argument)
+        else:
+            yield np.ctypeslib.as_ctypes_type(np.result_type(argument))
 
 
 def host_features() -> frozenset[str]:
     """Return the processor features that Numba may use, by LLVM's names."""
-    config = numba.config
-    if config.DISABLE_JIT or config.CPU_NAME or config.CPU_FEATURES or not config.ENABLE_AVX:
-        return frozenset()  # the user disables compilation or selects another processor
+    settings = os.environ.get
+    if settings("NUMBA_CPU_NAME") or settings("NUMBA_CPU_FEATURES"):
+        return frozenset()  # the user selects another processor
+    if settings("NUMBA_DISABLE_JIT", "0") != "0" or settings("NUMBA_ENABLE_AVX", "1") == "0":
+        return frozenset()
     try:
         features = binding.get_host_cpu_features()
     except RuntimeError:  # LLVM cannot query this kind of processor

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 
 _POWERS = np.array([10.0**exponent for exponent in range(23)])
 _LARGEST, _MOST_DIGITS = 1 << 53, 18
@@ -20,12 +21,12 @@ _MINUS, _PLUS, _POINT, _ZERO, _NINE = b"-+.09"
 _SPACE, _TAB, _RETURN = b" \t\r"
 
 
-@compiled
+@inlined
 def _is_blank(byte: Any) -> Any:
     return byte == _SPACE or _TAB <= byte <= _RETURN
 
 
-@compiled
+@inlined
 def _number(text: Any, start: Any, stop: Any) -> Any:
     """Return the number in a cell, or an infinity if it is none of the spellings."""
     negative = text[start] == _MINUS
@@ -47,7 +48,7 @@ def _number(text: Any, start: Any, stop: Any) -> Any:
     return -value if negative else value
 
 
-@compiled
+@inlined
 def _is_missing(text: Any, start: Any, stop: Any) -> Any:
     """Return whether a cell is NA, in any case."""
     return stop - start == 2 and text[start] | 32 == 110 and text[start + 1] | 32 == 97

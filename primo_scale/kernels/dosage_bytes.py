@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.packed import read_only
 from primo_scale.kernels.products import spread_rows
 
@@ -105,7 +105,7 @@ def nearest_byte(units: int) -> int:
     return min(range(MISSING_BYTE), key=lambda t: (abs(UNITS * t - STEPS * units), abs(t - STEPS)))
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def byte_of_units(units: Any) -> Any:
     """Return the byte of a dosage in units of 1/16384 of a copy, or of a missing one (negative).
 
@@ -116,7 +116,7 @@ def byte_of_units(units: Any) -> Any:
     return np.uint8(step if units >= 0 else MISSING_BYTE)
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _code(byte: Any, k: Any, m: Any, missing: Any) -> Any:
     step = i32(i32(i32(i32(byte) * k + _HALF) * _RECIPROCAL) >> _SHIFT)
     return i32(step - m) if byte != MISSING_BYTE else missing

@@ -1,18 +1,18 @@
-"""Emission of LLVM instructions into functions that Numba compiles.
+"""Emission of LLVM instructions into kernels.
 
-The module serves instructions that Numba does not offer: `product_avx512` and `product_amx` each
-use those of one kind of processor. Addresses are integers, since Numba has no pointers.
+The module serves what Numba does not offer: `product_avx512` and `product_amx` use instructions of
+one kind of processor, and `genotypes.bed` calls libc. Addresses are integers, since Numba has no
+pointers.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
+
+from primo_scale.kernels.inlining import EMITTERS, Emitter
 
 LANES = 16
 VECTOR_BYTES = 64
@@ -24,25 +24,16 @@ Builder = Any  # llvmlite has no types
 Value = Any
 
 
-def emitted(result: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that makes a function of a builder callable from compiled functions.
+def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a function of a builder callable from kernels of its module.
 
     The function gets the builder, and integers for addresses and counts. It emits instructions, and
-    returns a value of the type `result`.
+    returns a value of the type `result`, by Numba's name.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
-        """Return an intrinsic of Numba, whose arguments are integers, that emits instructions."""
-
-        @functools.wraps(emit)
-        def typed(_context: Any, *arguments: Any) -> Any:
-            def generate(context: Any, builder: Builder, _signature: Any, values: Any) -> Value:
-                value = emit(builder, *values)
-                return context.get_dummy_value() if value is None else value
-
-            return result(*[types.intp] * len(arguments)), generate
-
-        return intrinsic(typed)
+        EMITTERS.append(Emitter(emit, result))
+        return emit
 
     return decorate
 

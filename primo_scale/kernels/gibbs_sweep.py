@@ -36,13 +36,18 @@ class Chain(NamedTuple):
     means: Float64  # sum of the conditional means of the effects over sweeps, shape (variants,)
 
 
+def information(maps: EffectMaps, precisions: Float64) -> Float64:
+    """Return the diagonal of ``M' diag(p) M`` of all blocks, shape (variants,)."""
+    squares = np.empty(maps.variants[-1])
+    _information(maps, precisions, squares)
+    return squares
+
+
 _compiled = partial(compiled, reorders=True)
 
 
 @_compiled
-def information(maps: EffectMaps, precisions: Float64) -> Float64:
-    """Return the diagonal of ``M' diag(p) M`` of all blocks, shape (variants,)."""
-    squares = np.zeros(maps.variants[-1])
+def _information(maps: EffectMaps, precisions: Float64, squares: Float64) -> None:
     for block in range(len(maps.starts)):
         first, width = (
             maps.coordinates[block],
@@ -54,7 +59,6 @@ def information(maps: EffectMaps, precisions: Float64) -> Float64:
             for j in range(width):
                 total += maps.entries[row + j] ** 2 * precisions[first + j]
             squares[variant] = total
-    return squares
 
 
 @_compiled
@@ -65,8 +69,8 @@ def sweep(
     chain: Chain,
     draws: Float64,
     prior: tuple[float, float],
-) -> tuple[int, float]:
-    """Draw every effect once, and return the number of effects and the sum of their squares.
+) -> None:
+    """Draw every effect once.
 
     Parameters
     ----------
@@ -84,7 +88,6 @@ def sweep(
     """
     probability, variance = prior
     log_odds = np.log(probability / (1 - probability))
-    count, squares = 0, 0.0
     for block in range(len(maps.starts)):
         first, width = (
             maps.coordinates[block],
@@ -104,8 +107,6 @@ def sweep(
             after = 0.0
             if draws[0, variant] < share:
                 after = mean + draws[1, variant] / np.sqrt(precision)
-                count += 1
-                squares += after * after
             change = before - after
             if change != 0:
                 chain.effects[variant] = after
@@ -113,4 +114,3 @@ def sweep(
                     chain.residual[first + j] += (
                         change * maps.entries[row + j] * precisions[first + j]
                     )
-    return count, squares

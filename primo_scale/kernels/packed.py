@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.products import spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
@@ -86,7 +86,8 @@ def add_squared_norms(
     most = _LARGEST_SHORT // max(1, int(squares.max(initial=0)))
     words = _as_words(packed)
     sums = np.zeros((32, words.shape[1]), dtype=np.uint64)
-    _add_squares(words, squares.astype(np.uint64), most, sums)
+    short = np.zeros((8, _WORDS_PER_PASS), dtype=np.uint64)
+    _add_squares(words, squares.astype(np.uint64), most, short, sums)
     norms += sums.view(np.int64).T.ravel()[: len(norms)]
 
 
@@ -110,7 +111,10 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
             result[:, -1] &= (1 << 2 * (len(keep) % GENOTYPES_PER_BYTE)) - 1
         return result
     result = np.empty((len(packed), width), dtype=np.uint8)
-    _repack(packed, keep, result)
+    # Four consecutive samples are one byte or parts of two bytes, and are moved together.
+    of_four, *others = keep[: len(keep) // 4 * 4].reshape(-1, 4).T
+    runs = np.logical_and.reduce([other == of_four + k for k, other in enumerate(others, start=1)])
+    _repack(packed, *_places(keep), runs, result)
     return result
 
 
@@ -120,8 +124,15 @@ def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedG
     `columns` are the positions of the requested variants, below ``4 * width``.
     """
     result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
-    _transpose(packed, columns, result)
+    _transpose(packed, *_places(columns), result)
     return result
+
+
+def _places(
+    positions: npt.NDArray[np.intp],
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    """Return the byte of every position, and the place of its lowest bit in the byte."""
+    return positions >> 2, ((positions & 3) << 1).astype(np.uint32)
 
 
 def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
@@ -185,11 +196,10 @@ def _decode_words(packed: Any, table: Any, words: Any) -> None:
 
 
 @compiled
-def _add_squares(words: Any, squares: Any, most: Any, sums: Any) -> None:
-    # Every eighth field of a word is added at a time, in 16 bits each, which hold the squares of
-    # `most` variants. The exclusive or is that of _decode_words. All words have 64 bits, because
-    # Numba widens narrower words to them, at a third of the speed.
-    short = np.zeros((8, _WORDS_PER_PASS), dtype=np.uint64)
+def _add_squares(words: Any, squares: Any, most: Any, short: Any, sums: Any) -> None:
+    # Every eighth field of a word is added at a time, in 16 bits each of `short`, which hold the
+    # squares of `most` variants. The exclusive or is that of _decode_words. All words have 64 bits,
+    # because Numba widens narrower words to them, at a third of the speed.
     for first in range(0, words.shape[1], _WORDS_PER_PASS):
         last = min(first + _WORDS_PER_PASS, words.shape[1])
         for start in range(0, words.shape[0], most):
@@ -244,7 +254,7 @@ def _count(words: Any, n_samples: Any, counts: Any) -> None:
         counts[v, 3] = hom2
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _ones(flags: Any) -> Any:
     """Return the number of bits set in a word with bits only in even positions."""
     pairs = (flags + (flags >> np.uint64(2))) & np.uint64(0x3333333333333333)
@@ -269,41 +279,30 @@ def _pack(copies: Any, result: Any) -> None:
             result[v, n // 4] = np.uint8(byte)
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _code(copies: Any) -> Any:
     """Return the raw value of 0, 1 or 2 copies of A1, or of a missing genotype (negative)."""
     return u32((copies <= 0) | (u32((copies >= 0) & (copies < 2)) << u32(1)))
 
 
 @compiled
-def _repack(packed: Any, keep: Any, result: Any) -> None:
-    whole = keep.shape[0] // 4
-    source = keep >> 2
-    shifts = ((keep & 3) << 1).astype(np.uint32)
-    # Four consecutive samples are one byte or parts of two bytes, and are moved together.
-    run = np.empty(whole, dtype=np.bool_)
-    for b in range(whole):
-        run[b] = (
-            keep[4 * b + 1] == keep[4 * b] + 1
-            and keep[4 * b + 2] == keep[4 * b] + 2
-            and keep[4 * b + 3] == keep[4 * b] + 3
-        )
+def _repack(packed: Any, source: Any, shifts: Any, runs: Any, result: Any) -> None:
+    whole, rest = source.shape[0] // 4, source.shape[0] % 4
     for v in range(packed.shape[0]):
         row = packed[v]
         for b in range(whole):
             k = 4 * b
-            if run[b]:
+            if runs[b]:
                 # source[k + 3] is the byte of the run's last sample: the next one, or the same.
                 pair = u32(row[source[k]]) | u32(row[source[k + 3]]) << u32(8)
                 result[v, b] = np.uint8(pair >> shifts[k])
             else:
                 result[v, b] = _gather(row, source, shifts, k, 4)
-        if 4 * whole < keep.shape[0]:
-            rest = keep.shape[0] - 4 * whole
+        if rest:
             result[v, whole] = _gather(row, source, shifts, 4 * whole, rest)
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _gather(row: Any, source: Any, shifts: Any, start: Any, count: Any) -> Any:
     byte = u32(0)
     for k in range(count):
@@ -313,13 +312,11 @@ def _gather(row: Any, source: Any, shifts: Any, start: Any, count: Any) -> Any:
 
 
 @compiled
-def _transpose(packed: Any, columns: Any, result: Any) -> None:
-    source = columns >> 2
-    shifts = ((columns & 3) << 1).astype(np.uint32)
+def _transpose(packed: Any, source: Any, shifts: Any, result: Any) -> None:
     for sample in range(packed.shape[0]):
         row = packed[sample]
         bits = u32(2 * (sample & 3))
-        for v in range(columns.shape[0]):
+        for v in range(source.shape[0]):
             value = (u32(row[source[v]]) >> shifts[v]) & u32(3)
             result[v, sample >> 2] |= np.uint8(value << bits)
 

@@ -12,7 +12,6 @@ import math
 import sys
 from typing import Any
 
-import numba
 import numpy as np
 from llvmlite import ir
 
@@ -31,6 +30,7 @@ from primo_scale.kernels.emitting import (
     pointer,
     word,
 )
+from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.products import (
     Int8,
     Int32,
@@ -140,7 +140,7 @@ def _last_block(codes: Int8) -> Int8:
     return block
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _address(codes: Any, last: Any, block: Any) -> Any:
     """Return the address of a block of 32 rows."""
     if (block + 1) * _BLOCK_ROWS > codes.shape[0]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 
 from primo_scale.kernels.compiling import compiled, host_features
 from primo_scale.kernels.emitting import (
@@ -76,7 +75,8 @@ class Vnni(ArraySums):
         right = whole_vectors(right, _RIGHT_ROWS)
         left = right if same else whole_vectors(left)
         unsigned = spread_rows(-(-len(left) // _LEFT_ROWS) * _LEFT_ROWS, left.shape[1])
-        _add_byte_products(total, left, unsigned, right, same)
+        surplus, sums = (np.empty(size, dtype=np.int32) for size in (len(right), _SUMS))
+        _add_byte_products(total, left, (unsigned, surplus, sums), right, same)
 
     def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
         """Return the memory of the unsigned left operand and copies of both operands.
@@ -87,18 +87,18 @@ class Vnni(ArraySums):
 
 
 @compiled
-def _add_byte_products(total: Any, left: Any, unsigned: Any, right: Any, same: Any) -> None:
+def _add_byte_products(total: Any, left: Any, memory: Any, right: Any, same: Any) -> None:
     """Add ``left @ right.T`` for operands of the same layout, which are zero after the last person.
 
     ``vpdpbusd`` requires one unsigned operand: it gets ``left + 128``, and ``128 sum(right)`` is
-    subtracted from the result. All arithmetic is modulo 2^32.
+    subtracted from the result. All arithmetic is modulo 2^32. `memory` is for ``left + 128``, for
+    ``sum(right)`` and for the sums of a tile.
     """
+    unsigned, surplus, sums = memory
     stride = right.strides[0]
     for i in range(left.shape[0]):
         source, target = left.ctypes.data + i * stride, unsigned.ctypes.data + i * stride
         _store_unsigned(source, target, left.shape[1] // VECTOR_BYTES)
-    sums = np.empty(_SUMS, dtype=np.int32)
-    surplus = np.empty(right.shape[0], dtype=np.int32)
     for first in range(0, left.shape[1], _RUN):
         steps = min(_RUN, left.shape[1] - first) // VECTOR_BYTES
         for j in range(right.shape[0]):
@@ -164,7 +164,7 @@ def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value)
     loop(builder, steps, VECTOR_BYTES, 0, step)
 
 
-@emitted(types.int32)
+@emitted("int32")
 def _code_sum(builder: Builder, codes: Value, steps: Value) -> Value:
     """Return the int32 sum of ``64 * steps`` int8 values at an address."""
     multiply = function(builder, _MULTIPLY, [V16] * 3)

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.interruption import check
+from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, projected, shrunk
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.storage.tiles import in_threads
-
-if TYPE_CHECKING:
-    from primo_scale.kernels.gibbs_sweep import EffectMaps
 
 # Sweeps before and while the means are taken, and those before pi and the variance are drawn.
 _DISCARDED, _KEPT, _FIXED = 100, 200, 5
@@ -98,8 +95,6 @@ def point_normal_effects(
 
 
 def _maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
-    from primo_scale.kernels.gibbs_sweep import EffectMaps  # loads Numba
-
     return EffectMaps(
         entries=np.concatenate([matrix.ravel() for matrix in matrices]),
         starts=np.cumsum([0, *(matrix.size for matrix in matrices[:-1])]),
@@ -112,8 +107,6 @@ def _sampled(
     maps: EffectMaps, column: Column, effect_variance: float
 ) -> tuple[Float64, Float64, Float64]:
     """Return the posterior means of the effects, and of ``h - M beta`` with its variance."""
-    from primo_scale.kernels.gibbs_sweep import Chain, information, sweep  # loads Numba
-
     rng = np.random.Generator(np.random.Philox(key=column.number))
     precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
     informations = information(maps, precisions)
@@ -124,12 +117,13 @@ def _sampled(
     for number in range(_DISCARDED + _KEPT):
         check()
         draws = np.stack([rng.random(n_variants), rng.standard_normal(n_variants)])
-        count, sum_of_squares = sweep(
-            maps, precisions, informations, chain, draws, (share, variance)
-        )
+        sweep(maps, precisions, informations, chain, draws, (share, variance))
         if number >= _FIXED:
+            count = np.count_nonzero(chain.effects)
             share = float(np.clip(rng.beta(1 + count, 1 + n_variants - count), _LEAST_SHARE, 0.999))
-            variance = (start + sum_of_squares) / float(rng.chisquare(1 + count))
+            variance = (start + float(chain.effects @ chain.effects)) / float(
+                rng.chisquare(1 + count)
+            )
         if number == _DISCARDED - 1:
             chain.means[:] = 0
         if number >= _DISCARDED:

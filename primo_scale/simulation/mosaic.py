@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.write_fileset import GenotypeSlab
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.packed import MISSING, packed_width
 from primo_scale.machine import usable_cpus
 
@@ -102,6 +102,15 @@ class _SlabVariants(NamedTuple):
     starts: npt.NDArray[np.bool_]
 
 
+class _ScoredPeople(NamedTuple):
+    """Present segment of each person: its member, its end, a genotype of it, and the stream."""
+
+    member: npt.NDArray[np.int32]
+    reached: npt.NDArray[np.int64]
+    genotype: npt.NDArray[np.uint8]
+    stream: npt.NDArray[np.uint64]
+
+
 def genotype_slabs(
     mosaic: Mosaic,
     n_people: int,
@@ -137,7 +146,13 @@ def score_people(
     def score(first: int) -> None:
         few = people[first : first + step]
         found = np.zeros((n_scores, len(few)))
-        _add_scores(panel, ends, scale, _person_streams(mosaic.seed, few), scores, found)
+        people_now = _ScoredPeople(
+            np.zeros(len(few), np.int32),
+            np.zeros(len(few), np.int64),
+            np.empty(len(few), np.uint8),
+            _person_streams(mosaic.seed, few),
+        )
+        _add_scores(panel, ends, scale, people_now, scores, found)
         sums[first : first + step] = found.T
 
     with ThreadPoolExecutor(usable_cpus()) as threads:
@@ -211,21 +226,21 @@ def _start_people(mosaic: Mosaic, people: range) -> _PeopleState:
     return _PeopleState(nowhere, nowhere.copy(), next_missing, streams, missing_streams)
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _mixed(state: Any) -> Any:
     state = (state ^ (state >> np.uint64(30))) * _MIX_1
     state = (state ^ (state >> np.uint64(27))) * _MIX_2
     return state ^ (state >> np.uint64(31))
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _run_length(bits: Any, scale: Any) -> Any:
     """Turn 64 random bits into a geometric length of at least 1."""
     uniform = (np.float64(bits >> np.uint64(11)) + 0.5) * 2.0**-53
     return np.int32(min(math.log(uniform) * scale, _LONGEST_RUN)) + 1
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@inlined
 def _new_segment(stream: Any, n_members: Any, scale: Any) -> Any:
     """Draw a panel member and a length; return them with the advanced stream."""
     first = stream + _WEYL
@@ -277,16 +292,15 @@ def _fill(codes: Any, slab: Any, scales: Any, people: Any, packed: Any) -> None:
 
 @compiled
 def _add_scores(
-    panel: Any, chromosome_ends: Any, scale: Any, streams: Any, scores: Any, sums: Any
+    panel: Any, chromosome_ends: Any, scale: Any, people: Any, scores: Any, sums: Any
 ) -> None:
     """Add the scores of people, shape (scores, people), with segments drawn exactly as in `_fill`.
 
     People are the inner loop, so that their sums and genotypes of one variant stay in the cache.
     """
     codes, panel_row = panel
+    member, reached, genotypes, streams = people
     n_members, n_people, entry = codes.shape[1], streams.size, 0
-    member, reached = np.zeros(n_people, np.int32), np.zeros(n_people, np.int64)
-    genotypes = np.empty(n_people, np.uint8)
     for end in chromosome_ends:
         variant = np.int64(-1)
         while variant < end - 1:

@@ -130,7 +130,7 @@ def completed(trial: Trial, prefix: Path, digest: str) -> None:
 AIMS: dict[str, Callable[[Trial], object]] = {
     "anywhere": lambda trial: True,
     "imports": lambda trial: True,
-    "compilation": lambda trial: any((trial.directory / "numba").rglob("*.nb?")),
+    "compilation": lambda trial: any((trial.directory / "numba").rglob("*.kernel")),
     "charge": lambda trial: trial.ledger.exists(),
     "draw": lambda trial: (trial.work / "private_statistics").exists(),
     "publication": lambda trial: trial.staging() or trial.release.exists(),

@@ -115,11 +115,8 @@ def test_big_integers_decide_as_real_numbers_do(words, extension, sigma):
 
 
 def run_kernel(words, sigma):
-    table, scale = bin_table(), Scale.of(sigma)
     words = np.array(words, dtype=np.uint64).reshape(-1, 3)
-    return decide_from_prefixes(
-        words, table.prefixes, table.guide, np.uint64(scale.multiplier), np.uint64(scale.shift)
-    )
+    return decide_from_prefixes(words, Scale.of(sigma))
 
 
 def disagreements(words, sigma):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
-import pytest
 
 from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance
@@ -33,9 +32,7 @@ def test_the_sampler_has_the_posterior_mean_of_all_models():
     chain, sweeps = Chain(h * precisions, np.zeros(6), np.zeros(6)), 40_000
     for _ in range(sweeps):
         draws = np.stack([rng.random(6), rng.standard_normal(6)])
-        count, squares = sweep(maps, precisions, informations, chain, draws, (share, variance))
-    assert count == np.count_nonzero(chain.effects)
-    assert squares == pytest.approx((chain.effects**2).sum())
+        sweep(maps, precisions, informations, chain, draws, (share, variance))
     np.testing.assert_allclose(
         chain.residual, (h - M @ chain.effects) * precisions, rtol=1e-4, atol=1e-4
     )

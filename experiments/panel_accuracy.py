@@ -12,6 +12,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from primo_scale.cli.simulate import main as simulate
 from primo_scale.privacy.accuracy import Forecast
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
-_FEW = 10  # phenotypes of the releases without noise, and evaluated ones of those with more
+_FEW = 20  # phenotypes of the releases without noise, and evaluated ones of those with more
 _SINGLE = 5  # releases of one phenotype for each epsilon and panel
 
 
@@ -38,17 +39,19 @@ class Setting:
     phenotypes: int
     first: int  # number of the first phenotype
     panel: str  # ``none`` for variants; components of the ``panel``, or of mosaics of it
+    draw: int = 1  # of the noise, on the same statistics
 
 
 @dataclass(frozen=True)
 class Row:
-    """Accuracy of one release in fresh people, means over its first ten phenotypes."""
+    """Accuracy of one release in fresh people, means over its first twenty phenotypes."""
 
     people: int
     epsilon: float
     phenotypes: int
     first: int
     panel: str
+    draw: int
     r2: float
     r2_error: float
     slope: float
@@ -146,9 +149,11 @@ def measured(files: Files, setting: Setting) -> Row:
 
 def _release(files: Files, setting: Setting, people: int) -> Forecast | None:
     """Make the release of a setting in place of the last one, and return its forecast."""
-    work, release, ledger = (files.out / name for name in ("work", "release", "ledger"))
-    for path in (work, release, files.out / "evaluation"):
+    names = ("accumulated", "work", "release", "ledger")
+    accumulated, work, release, ledger = (files.out / name for name in names)
+    for path in (*((accumulated,) if setting.draw == 1 else ()), work, release):
         shutil.rmtree(path, ignore_errors=True)
+    shutil.rmtree(files.out / "evaluation", ignore_errors=True)
     ledger.unlink(missing_ok=True)
     budget: dict[str, Any] = {"non_private": True}
     if np.isfinite(setting.epsilon):
@@ -157,7 +162,7 @@ def _release(files: Files, setting: Setting, people: int) -> Forecast | None:
         genotypes=files.out / "genotypes.zarr",
         outcomes=_outcomes(files, setting),
         privacy=ps.Privacy(**budget),
-        work_dir=work,
+        work_dir=accumulated,
         model=ps.Model(
             ref_freq=files.frequencies,
             ld_panel=files.panel_of(setting.panel),
@@ -167,7 +172,9 @@ def _release(files: Files, setting: Setting, people: int) -> Forecast | None:
         accept_noise=True,
     )
     forecast = ps.plan(accumulation).accuracy
-    ps.accumulate(accumulation)
+    if not accumulated.exists():
+        ps.accumulate(accumulation)
+    shutil.copytree(accumulated, work)  # a work directory makes one draw of a release
     ps.finalize(
         ps.FinalizeRequest(work_dir=work, out=release, ledger=ledger, accept_noise=True, **budget)
     )
@@ -184,15 +191,16 @@ def _outcomes(files: Files, setting: Setting) -> ps.OutcomeTables:
 
 
 def settings(
-    epsilons: tuple[float, ...], phenotypes: tuple[int, ...], panels: tuple[str, ...]
+    epsilons: tuple[float, ...], phenotypes: tuple[int, ...], panels: tuple[str, ...], draws: int
 ) -> Iterator[Setting]:
-    """Yield the setting of every release."""
+    """Yield the setting of every release, those on the same statistics one after the other."""
     yield Setting(float("inf"), _FEW, 1, "none")
     for panel in panels:
         for epsilon in epsilons:
             for count in phenotypes:
-                for first in range(1, 1 + _SINGLE) if count == 1 else (1,):
-                    yield Setting(epsilon, count, first, panel)
+                firsts = range(1, 1 + _SINGLE) if count == 1 else range(1, 1 + _FEW, count)
+                for first, draw in product(firsts, range(1, 1 + draws)):
+                    yield Setting(epsilon, count, first, panel, draw)
 
 
 @click.command()
@@ -204,6 +212,7 @@ def settings(
 @click.option("--causal-fraction", default=0.1, show_default=True)
 @click.option("--epsilon", "epsilons", multiple=True, default=(5.0, 1.0), show_default=True)
 @click.option("--phenotypes", multiple=True, default=(1, 10, 100), show_default=True)
+@click.option("--draws", default=1, show_default=True, help="Draws of the noise.")
 @click.option("--seed", default=11, show_default=True, help="Of the people; uses three seeds.")
 @click.option("--effects-seed", default=5, show_default=True)
 @click.option(
@@ -221,6 +230,7 @@ def main(
     epsilons: tuple[float, ...],
     phenotypes: tuple[int, ...],
     panels: tuple[str, ...],
+    draws: int,
     variants: int | None,
     **people: Any,
 ) -> None:
@@ -236,7 +246,7 @@ def main(
         ps.ingest(ps.GenotypeFiles(files.cohort), store)
     table = out / "panel_accuracy.csv"
     done = settings_done(table, Row, Setting)
-    for setting in settings(epsilons, phenotypes, panels):
+    for setting in settings(epsilons, phenotypes, panels, draws):
         if tuple(map(str, astuple(setting))) in done:
             continue
         row = measured(files, setting)

@@ -5,6 +5,7 @@ from __future__ import annotations
 KERNELS = {
     "amx": "primo_scale.kernels.product_amx:Amx",
     "vnni": "primo_scale.kernels.product_avx512:Vnni",
+    "avx2": "primo_scale.kernels.product_avx2:Avx2",
     "torch": "primo_scale.kernels.product_torch:Torch",
     "cuda": "primo_scale.kernels.product_torch:Cuda",
     "float32": "primo_scale.kernels.product_blas:Float32",
@@ -12,7 +13,7 @@ KERNELS = {
 }
 """Class of every kernel (`kernels.products.ProductKernel`), imported when the kernel is chosen."""
 
-FASTEST_FIRST = ("amx", "vnni", "float32")
+FASTEST_FIRST = ("amx", "vnni", "avx2", "float32")
 """Kernels that are chosen automatically: the first that the machine can run."""
 
 AUTOMATIC = "auto"

@@ -17,8 +17,9 @@ from primo_scale.kernels.inlining import EMITTERS, Emitter
 LANES = 16
 VECTOR_BYTES = 64
 
-I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 V16 = ir.VectorType(I32, LANES)
+ZERO = ir.Constant(V16, [0] * LANES)
 
 Builder = Any  # llvmlite has no types
 Value = Any
@@ -42,10 +43,13 @@ def loop(
     builder: Builder,
     steps: Value,
     step_bytes: int,
-    n_totals: int,
+    zeros: list[Value],
     step: Callable[[Value, list[Value]], list[Value]],
 ) -> list[Value]:
-    """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals."""
+    """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals.
+
+    `zeros` are the totals before the first iteration, and the last totals are returned.
+    """
     before, again, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
     )  # fmt: skip
@@ -53,9 +57,9 @@ def loop(
     builder.position_at_end(again)
     count = builder.phi(I64)
     count.add_incoming(word(0), before)
-    totals = [builder.phi(V16) for _ in range(n_totals)]
-    for total in totals:
-        total.add_incoming(ir.Constant(V16, [0] * LANES), before)
+    totals = [builder.phi(zero.type) for zero in zeros]
+    for total, zero in zip(totals, zeros, strict=True):
+        total.add_incoming(zero, before)
     advanced = step(builder.mul(count, word(step_bytes)), totals)
     done = builder.add(count, word(1))
     count.add_incoming(done, again)
@@ -66,10 +70,12 @@ def loop(
     return advanced
 
 
-def load(builder: Builder, base: Value, stride: Value, row: int, offset: Value) -> Value:
+def load(
+    builder: Builder, base: Value, stride: Value, row: int, offset: Value, kind: Any = V16
+) -> Value:
     """Emit a load of the vector at byte `offset` of a row."""
     address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
-    return builder.load(pointer(builder, address, V16), align=1)
+    return builder.load(pointer(builder, address, kind), align=1)
 
 
 def pointer(builder: Builder, address: Value, kind: Any) -> Value:

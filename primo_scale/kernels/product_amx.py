@@ -248,7 +248,7 @@ def _add_block(builder: Builder, left: Value, right: Value, steps: Value, sums: 
 
     for number, tile in enumerate(_SUMS):
         _move(builder, "tileloadd64", tile, sums, number)
-    loop(builder, steps, _STEP_BYTES, 0, step)
+    loop(builder, steps, _STEP_BYTES, [], step)
     for number, tile in enumerate(_SUMS):
         _move(builder, "tilestored64", tile, sums, number)
 

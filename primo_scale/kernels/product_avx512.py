@@ -18,6 +18,7 @@ from primo_scale.kernels.emitting import (
     LANES,
     V16,
     VECTOR_BYTES,
+    ZERO,
     Builder,
     Value,
     emitted,
@@ -47,7 +48,6 @@ _PANEL_ROWS = 120
 _LEFT_ROWS, _RIGHT_ROWS = 6, 4
 _SUMS = 32  # int32 values that a tile writes: 6 x 4 sums, rounded up to whole vectors
 _MULTIPLY = "llvm.x86.avx512.vpdpbusd.512"
-_ZERO = ir.Constant(V16, [0] * LANES)
 _QUARTERS = range(0, LANES, 4)
 # Lanes of two vectors, numbered 0-15 and 16-31, that each round of `_transposed_sum` selects.
 _ROUNDS = [
@@ -145,7 +145,7 @@ def _tile(
         ]
 
     _store_lane_sums(
-        builder, loop(builder, steps, VECTOR_BYTES, _LEFT_ROWS * _RIGHT_ROWS, step), sums
+        builder, loop(builder, steps, VECTOR_BYTES, [ZERO] * (_LEFT_ROWS * _RIGHT_ROWS), step), sums
     )
 
 
@@ -161,7 +161,7 @@ def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value)
         builder.store(biased, memory, align=1)
         return []
 
-    loop(builder, steps, VECTOR_BYTES, 0, step)
+    loop(builder, steps, VECTOR_BYTES, [], step)
 
 
 @emitted("int32")
@@ -176,12 +176,12 @@ def _code_sum(builder: Builder, codes: Value, steps: Value) -> Value:
         values = load(builder, codes, word(0), 0, offset)
         return [builder.call(multiply, [totals[0], ones, values])]
 
-    return builder.call(add_lanes, loop(builder, steps, VECTOR_BYTES, 1, step))
+    return builder.call(add_lanes, loop(builder, steps, VECTOR_BYTES, [ZERO], step))
 
 
 def _store_lane_sums(builder: Builder, totals: list[Value], address: Value) -> None:
     """Add the lanes of each vector, and store the sums consecutively as int32."""
-    padded = totals + [_ZERO] * (-len(totals) % LANES)
+    padded = totals + [ZERO] * (-len(totals) % LANES)
     for start in range(0, len(padded), LANES):
         sums = _transposed_sum(builder, padded[start : start + LANES])
         target = builder.add(address, word(4 * start))

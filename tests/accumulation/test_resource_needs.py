@@ -16,7 +16,7 @@ from primo_scale.errors import ResourceError
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.storage.block_matrices import BlockLayout
 
-KERNELS = ("amx", "vnni", "torch", "float32", "float64")
+KERNELS = ("amx", "vnni", "avx2", "torch", "float32", "float64")
 
 
 def workload(n=100_000, *, sizes=(4096,), q=200, kernel="vnni", code=127):

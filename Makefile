@@ -82,7 +82,7 @@ test-fast: setup-test
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)" $(FAST)
 
 # All others but the trials: they start services, kill processes, set clocks or repeat many draws.
-# Those that measure memory or wait for silence run one at a time.
+# Those that set the clock of the machine run one at a time.
 test-rest: setup-dev other-environments
 	$(BIN)/python -m pytest $(PARALLEL) -m "not ($(QUICK)) and not alone and not trials"
 	$(BIN)/python -m pytest -m alone

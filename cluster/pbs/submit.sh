@@ -13,7 +13,7 @@ cd "$PBS_O_WORKDIR" || exit 2
 umask 077
 exec >> "primo-scale-command.$PBS_JOBID.out" 2>&1
 # Ten minutes before the end: time to stop in order.
-timeout --signal=TERM $((48 * 3600 - 600)) bash -c "exec $COMMAND"
+timeout --foreground --signal=TERM $((48 * 3600 - 600)) bash -c "exec $COMMAND"
 code=$?
 # 124: timeout sent the signal, after which the command ended in order with exit code 5.
 if [ "$code" -eq 5 ] || [ "$code" -eq 124 ]; then

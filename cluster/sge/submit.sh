@@ -12,8 +12,9 @@ set -u
 # prints goes to a private file instead.
 umask 077
 exec >> "primo-scale-command.$JOB_ID.out" 2>&1
-# Ten minutes before the end: time to stop in order.
-timeout --signal=TERM $((48 * 3600 - 600)) "$@"
+# Ten minutes before the end: time to stop in order. Without --foreground, timeout leaves the process group of
+# the job, and Grid Engine would not end the command with the job.
+timeout --foreground --signal=TERM $((48 * 3600 - 600)) "$@"
 code=$?
 # 124: timeout sent the signal. Grid Engine queues a job that ends with 99 again.
 if [ "$code" -eq 5 ] || [ "$code" -eq 124 ]; then

@@ -17,7 +17,7 @@ from small_cohort import outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = 20_000, 80_000

@@ -1,4 +1,4 @@
-"""Fixtures: a SLURM of one node, and a cohort with its statistics from a run on this machine."""
+"""Fixtures: job queues of one node, and a cohort with its statistics from a run on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from command_io import digest_in
 from presence import missing
 from processes import ROOT, command_of, free_ports, run
-from slurm_runs import Cohort, Slurm
+from queue_runs import Cohort, GridEngine, Slurm
 
 HERE = Path(__file__).parent
 PANEL = ROOT / "demo" / "1000g_eur343_chr22"
@@ -34,6 +34,33 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         patch.setenv("SLURM_CONF", str(directory / "slurm.conf"))
         yield Slurm()
         subprocess.run([HERE / "stop-slurm.sh", directory], check=True)
+
+
+@pytest.fixture(scope="module")
+def grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngine]:
+    """Provide the commands of a Grid Engine of one host that only the tests use."""
+    if not Path("/usr/lib/gridengine/sge_qmaster").exists() or shutil.which("qsub") is None:
+        missing("Grid Engine")
+    if os.geteuid() != 0:
+        missing("the right to start Grid Engine (root)")
+    directory = tmp_path_factory.mktemp("grid_engine")
+    ports = list(map(str, free_ports(2)))
+    environment = {
+        "SGE_ROOT": str(directory),
+        "SGE_CELL": "default",
+        "SGE_QMASTER_PORT": ports[0],
+        "SGE_EXECD_PORT": ports[1],
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        try:
+            subprocess.run(
+                [HERE / "start-grid-engine.sh", directory, *ports], check=True, capture_output=True
+            )
+            yield GridEngine()
+        finally:
+            subprocess.run([HERE / "stop-grid-engine.sh", directory], check=True)
 
 
 @pytest.fixture(scope="session")

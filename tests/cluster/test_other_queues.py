@@ -1,6 +1,6 @@
 """PBS, LSF and SGE through emulated commands: a lost job is replaced.
 
-Only real queues can show that they accept the scripts.
+Only real queues can show that they accept the scripts; `test_grid_engine` has one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from slurm_runs import wait_for
+from queue_runs import wait_for
 
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from slurm_runs import LIMIT_SECONDS, ROOT, Cohort, Run, Slurm, gated_command, wait_for
+from queue_runs import LIMIT_SECONDS, ROOT, Cohort, Run, Slurm, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -1,4 +1,4 @@
-"""Helpers that start, watch and disturb runs on a SLURM of one node."""
+"""Helpers that start, watch and disturb runs on a job queue of one node."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 from command_io import digest_in, table_options
 
@@ -17,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 600
 PRELOAD = Path(__file__).with_name("gated_tasks.py")
 PROFILE = """\
-kind = "slurm"
+kind = "{kind}"
 [jobs]
 maximum = 1
 cores = 2
@@ -73,6 +74,25 @@ class Slurm:
 
 
 @dataclass(frozen=True)
+class GridEngine:
+    """Commands of the Grid Engine in the environment."""
+
+    def call(self, *words: object) -> str:
+        """Return the output of a command."""
+        asked = list(map(str, words))
+        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+
+    def jobs(self, name: str = "primo-scale") -> list[str]:
+        """Return the numbers of the jobs of a name, waiting or running."""
+        listing = ElementTree.fromstring(self.call("qstat", "-xml"))
+        return [
+            str(job.findtext("JB_job_number"))
+            for job in listing.iter("job_list")
+            if job.findtext("JB_name") == name
+        ]
+
+
+@dataclass(frozen=True)
 class Cohort:
     """Inputs of a run, and the digest of its statistics."""
 
@@ -93,7 +113,7 @@ class Cohort:
 
 @dataclass(frozen=True)
 class Command:
-    """Command for SLURM whose tasks wait at a gate after the first few (`gated_tasks`)."""
+    """Command for a job queue whose tasks wait at a gate after the first few (`gated_tasks`)."""
 
     words: tuple[str, ...]
     gate: Path
@@ -104,7 +124,7 @@ class Command:
         return self.log.read_text() if self.log.exists() else ""
 
     def lives(self) -> set[str]:
-        """Return JOB.RESTART of every job with a task that reached the gate."""
+        """Return JOB.START of every job with a task that reached the gate."""
         return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
 
     def open_gate(self) -> None:
@@ -113,12 +133,13 @@ class Command:
 
 
 def gated_command(
-    directory: Path, command: str, arguments: Sequence[object], *, jobs: str = "", workers: str = ""
+    directory: Path, command: str, arguments: Sequence[object], **profile_parts: str
 ) -> Command:
-    """Return a command with its own profile; `jobs` and `workers` are added to the tables."""
-    gate, profile = directory / "gate", directory / "slurm.toml"
+    """Return a command with its own profile: `kind`, and lines of the tables `jobs`, `workers`."""
+    gate, profile = directory / "gate", directory / "profile.toml"
     gate.mkdir()
-    profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, jobs=jobs, workers=workers))
+    parts = {"kind": "slurm", "jobs": "", "workers": "", **profile_parts}
+    profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, **parts))
     words = [sys.executable, "-m", f"pipelines.{command}", "--cluster", profile, *arguments]
     return Command(tuple(map(str, words)), gate, directory / "said")
 

@@ -46,21 +46,22 @@ class _Kernel:
         if version is None:
             if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
                 return self._function(*arguments)
-            version = self._versions[types] = self._load(types, arguments)
+            with _compiling:  # other threads wait for this version, and load no second one
+                version = self._versions.get(types) or self._load(types, arguments)
+                self._versions[types] = version
         return version(words)
 
     def _load(self, types: str, arguments: tuple[Any, ...]) -> Callable[[list[Any]], Any]:
         """Return the version for these types of arguments, compiled unless the disk has it."""
         name = f"{self._function.__module__}.{self._function.__qualname__}({types})"
         cache = DiskCache(Path(self._function.__code__.co_filename))
-        with _compiling:
-            found = cache.read(name)
-            if found is None:
-                # Importing Numba takes as long as the rest of a small job.
-                from primo_scale.kernels.numba_compiler import compile_for
+        found = cache.read(name)
+        if found is None:
+            # Importing Numba takes as long as the rest of a small job.
+            from primo_scale.kernels.numba_compiler import compile_for
 
-                found = compile_for(self._function, arguments, reorders=self._reorders)
-                cache.write(name, found)
+            found = compile_for(self._function, arguments, reorders=self._reorders)
+            cache.write(name, found)
         return found.function(list(_slots(arguments)))
 
 
@@ -77,8 +78,8 @@ def _flatten(argument: Any, words: list[Any]) -> str:
         address = argument.__array_interface__["data"][0]
         words += (0, 0, argument.size, argument.itemsize, address)
         words += argument.shape + argument.strides
-        access = "" if flags.writeable else " read-only"
-        return f"{argument.dtype.str}[{argument.ndim}]{layout}{access}"
+        kind = f"{argument.dtype.str}[{argument.ndim}]{layout}"
+        return kind + " read-only" * (not flags.writeable) + " unaligned" * (not flags.aligned)
     if isinstance(argument, tuple):
         return (
             f"{type(argument).__name__}({','.join([_flatten(item, words) for item in argument])})"

@@ -29,6 +29,8 @@ RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "bool": ctypes.c_bool, "int6
 """Kinds of results that an object may return, by Numba's names of their types."""
 
 _RETURNED = 0
+# On the code of a function.
+_WITHOUT_EFFECT = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")
 _DIGEST_BYTES = 32
 _READABLE_BY_ALL = 0o644
 _loading = threading.Lock()
@@ -135,7 +137,11 @@ def _folders(source: Path) -> list[Path]:
 @functools.cache
 def _processor() -> str:
     """Return this processor, and the settings by which Numba compiles for it."""
-    settings = sorted(item for item in os.environ.items() if item[0].startswith("NUMBA_"))
+    settings = sorted(
+        item
+        for item in os.environ.items()
+        if item[0].startswith("NUMBA_") and item[0] not in _WITHOUT_EFFECT
+    )
     return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()} {settings}"
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
+from primo_scale.cluster.dask_settings import WORKER_ENVIRONMENT
 from primo_scale.kernels import numba_compiler, object_code
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, emitted, function, pointer, word
@@ -92,6 +94,23 @@ def test_arrays_of_any_layout_are_passed(layout: str, dtype: type, compilations)
 def test_the_cache_serves_what_was_compiled(compilations) -> None:
     assert [dot_of_fresh_kernel() for _ in range(3)] == [12, 12, 12]
     assert compilations == ["dot"]
+
+
+def test_one_version_is_compiled_for_all_threads(compilations) -> None:
+    kernel = compiled(dot)
+    with ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(lambda _: kernel(LEFT, 3, RIGHT), range(16))) == [12] * 16
+    assert compilations == ["dot"]
+
+
+def test_unaligned_arrays_are_passed(compilations) -> None:
+    memory = np.zeros(3 * 8 + 1, dtype=np.uint8)
+    unaligned = memory[1:].view(np.float64)
+    unaligned[:] = LEFT
+    assert not unaligned.flags.aligned
+    kernel = compiled(dot)
+    assert kernel(LEFT, 3, RIGHT) == kernel(unaligned, 3, RIGHT) == 12
+    assert compilations == ["dot", "dot"]
 
 
 def test_integers_keep_all_bits_and_their_sign(compilations) -> None:
@@ -208,7 +227,8 @@ def test_other_threads_run_while_a_kernel_runs(compilations) -> None:
     assert bytes(target) == b"S"
 
 
-def test_a_second_process_does_not_import_numba(tmp_path: Path) -> None:
+def test_a_worker_process_does_not_import_numba(tmp_path: Path) -> None:
+    """Workers have settings for threads that the command does not have."""
     program = (
         "import sys; import numpy as np; from primo_scale.kernels.packed import decode;"
         "packed = np.full((2, 1), 0b11_10_00_01, np.uint8); table = np.arange(8, dtype=np.int8);"
@@ -217,8 +237,10 @@ def test_a_second_process_does_not_import_numba(tmp_path: Path) -> None:
     command = [sys.executable, "-c", program]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
     printed = [
-        subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True).stdout
-        for _ in range(2)
+        subprocess.run(
+            command, cwd=ROOT, env=environment | more, capture_output=True, text=True
+        ).stdout
+        for more in ({}, WORKER_ENVIRONMENT)
     ]
     expected = "[[1, 0, 2, 3], [5, 4, 6, 7]]"
     assert printed == [f"{expected} True\n", f"{expected} False\n"]

@@ -149,11 +149,12 @@ def measured(files: Files, setting: Setting) -> Row:
 
 def _release(files: Files, setting: Setting, people: int) -> Forecast | None:
     """Make the release of a setting in place of the last one, and return its forecast."""
-    names = ("accumulated", "work", "release", "ledger")
-    accumulated, work, release, ledger = (files.out / name for name in names)
-    for path in (*((accumulated,) if setting.draw == 1 else ()), work, release):
+    work, release, ledger = (files.out / name for name in ("work", "release", "ledger"))
+    same = "_".join(str(part) for part in astuple(setting)[:-1])  # all but the draw
+    accumulated = files.out / f"accumulated_{same}"
+    others = set(files.out.glob("accumulated_*")) - {accumulated}
+    for path in (*others, work, release, files.out / "evaluation"):
         shutil.rmtree(path, ignore_errors=True)
-    shutil.rmtree(files.out / "evaluation", ignore_errors=True)
     ledger.unlink(missing_ok=True)
     budget: dict[str, Any] = {"non_private": True}
     if np.isfinite(setting.epsilon):

@@ -2,7 +2,7 @@
 
 The object code of a kernel, for each combination of argument types, is kept on the disk
 (`object_code`), and Numba is imported only to compile. A kernel releases the interpreter lock and
-allocates no memory. The functions that it calls are *inlined*.
+allocates no memory. The functions that it calls must be decorated with `inlined` or `emitted`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from llvmlite import binding
 
-from primo_scale.kernels.object_code import DiskCache
+from primo_scale.kernels.object_code import NUMBA_SETTINGS, DiskCache
 
 _compiling = threading.Lock()
 _SIZE = ctypes.c_ssize_t
@@ -38,6 +38,7 @@ class _Kernel:
     def __init__(self, function: Callable[..., Any], reorders: bool) -> None:
         self._function, self._reorders = function, reorders
         self._versions: dict[str, Callable[[list[Any]], Any]] = {}
+        self._cache = DiskCache(Path(function.__code__.co_filename))
 
     def __call__(self, *arguments: Any) -> Any:
         words: list[Any] = []
@@ -54,14 +55,13 @@ class _Kernel:
     def _load(self, types: str, arguments: tuple[Any, ...]) -> Callable[[list[Any]], Any]:
         """Return the version for these types of arguments, compiled unless the disk has it."""
         name = f"{self._function.__module__}.{self._function.__qualname__}({types})"
-        cache = DiskCache(Path(self._function.__code__.co_filename))
-        found = cache.read(name)
+        found = self._cache.read(name)
         if found is None:
             # Importing Numba takes as long as the rest of a small job.
             from primo_scale.kernels.numba_compiler import compile_for
 
             found = compile_for(self._function, arguments, reorders=self._reorders)
-            cache.write(name, found)
+            self._cache.write(name, found)
         return found.function(list(_slots(arguments)))
 
 
@@ -70,7 +70,7 @@ def _flatten(argument: Any, words: list[Any]) -> str:
 
     Numba passes the items of a tuple one by one, and an array as owner, parent, size, bytes of an
     item, address, shape and strides (`numba.core.datamodel.models.ArrayModel`). Without an owner,
-    memory is not counted.
+    Numba counts no references.
     """
     if isinstance(argument, np.ndarray):
         flags = argument.flags
@@ -106,6 +106,8 @@ def host_features() -> frozenset[str]:
     settings = os.environ.get
     if settings("NUMBA_CPU_NAME") or settings("NUMBA_CPU_FEATURES"):
         return frozenset()  # the user selects another processor
+    if NUMBA_SETTINGS.exists():
+        return frozenset()  # it may select one
     if settings("NUMBA_DISABLE_JIT", "0") != "0" or settings("NUMBA_ENABLE_AVX", "1") == "0":
         return frozenset()
     try:

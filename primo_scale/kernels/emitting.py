@@ -34,9 +34,13 @@ def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
 
     def decorate(emit: Callable[..., Any]) -> Any:
         EMITTERS.append(Emitter(emit, result))
-        return emit
+        return _nothing
 
     return decorate
+
+
+def _nothing(*_arguments: int) -> None:
+    """Stand for emitted instructions where Numba does not compile (``NUMBA_DISABLE_JIT``)."""
 
 
 def loop(

@@ -26,8 +26,8 @@ def compile_for(
     Raises
     ------
     TypeError
-        The function needs a part of Numba or Python while it runs, as if it allocates an array, or
-        its result is of no kind that object code may return.
+        The function needs a part of Numba or Python while it runs, for example because it allocates
+        an array, or its result is of no kind that object code may return.
     """
     while INLINED:
         register_jitable(boundscheck=False, _nrt=False)(INLINED.pop())
@@ -50,7 +50,10 @@ def compile_for(
     result = str(made.signature.return_type)
     if result not in RESULTS or any(name.startswith(_OF_NUMBA) for name in needed):
         raise TypeError(f"{function.__qualname__} returns {result} and needs {needed}")
-    return ObjectCode(made.fndesc.llvm_func_name, result, code)
+    # Another process does not have Numba's vector mathematics, nor this one's large global arrays.
+    portable = not made.library.has_dynamic_globals
+    portable &= not any(name.startswith("__svml") for name in needed)
+    return ObjectCode(made.fndesc.llvm_func_name, result, code, portable)
 
 
 def _register(emitter: Emitter) -> None:

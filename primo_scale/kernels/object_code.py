@@ -28,8 +28,11 @@ from llvmlite import binding
 RESULTS: dict[str, Any] = {"none": ctypes.c_void_p, "bool": ctypes.c_bool, "int64": ctypes.c_int64}
 """Kinds of results that an object may return, by Numba's names of their types."""
 
+NUMBA_SETTINGS = Path(".numba_config.yaml")
+"""File in the working directory with settings of Numba."""
+
 _RETURNED = 0
-# On the code of a function.
+# Settings that do not change the generated code.
 _WITHOUT_EFFECT = ("NUMBA_CACHE_DIR", "NUMBA_NUM_THREADS")
 _DIGEST_BYTES = 32
 _READABLE_BY_ALL = 0o644
@@ -43,6 +46,7 @@ class ObjectCode:
     symbol: str
     result: str  # a key of RESULTS
     code: bytes
+    portable: bool = True  # whether another process may load it
 
     def function(self, slots: Sequence[Any]) -> Callable[[list[Any]], Any]:
         """Load the code into this process, and return the function.
@@ -86,11 +90,12 @@ class DiskCache:
 
     def __init__(self, source: Path) -> None:
         self._source = source
-        self._folders = _folders(source)
+        # At once, because the files may change while this process runs what it imported.
+        self._stamp = _sources(source.parent) + _sources(Path(__file__).parent)
 
     def read(self, name: str) -> ObjectCode | None:
         """Return the code of a function, unless it is absent, outdated or damaged."""
-        for folder in self._folders:
+        for folder in _folders(self._source):
             with suppress(OSError):
                 content = (folder / self._file(name)).read_bytes()
                 digest, rest = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
@@ -101,8 +106,10 @@ class DiskCache:
 
     def write(self, name: str, made: ObjectCode) -> None:
         """Keep the code of a function, in the first folder that can be written."""
+        if not made.portable:
+            return
         rest = b"\n".join([made.symbol.encode(), made.result.encode(), made.code])
-        for folder in self._folders:
+        for folder in _folders(self._source):
             temporary = folder / f"{secrets.token_hex(8)}.tmp"
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -115,13 +122,13 @@ class DiskCache:
                     temporary.unlink()
 
     def _file(self, name: str) -> str:
-        key = hashlib.blake2b(f"{self._source} {name} {_processor()}".encode(), digest_size=8)
+        made_for = f"{self._source} {name} {_processor()} {_versions()}"
+        key = hashlib.blake2b(made_for.encode(), digest_size=8)
         return f"{name.partition('(')[0]}-{key.hexdigest()}.kernel"
 
     def _digest(self, name: str, rest: bytes) -> bytes:
         hashed = hashlib.blake2b(name.encode(), digest_size=_DIGEST_BYTES)
-        for part in (_sources(self._source.parent), _sources(Path(__file__).parent), rest):
-            hashed.update(part)
+        hashed.update(self._stamp + rest)
         return hashed.digest()
 
 
@@ -130,8 +137,8 @@ def _folders(source: Path) -> list[Path]:
     named = os.environ.get("NUMBA_CACHE_DIR")
     if named:
         return [Path(named)]
-    users = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return [source.parent / "__pycache__", users / "primo_scale"]
+    users = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    return [source.parent / "__pycache__", Path(users) / "primo_scale"]
 
 
 @functools.cache
@@ -142,13 +149,19 @@ def _processor() -> str:
         for item in os.environ.items()
         if item[0].startswith("NUMBA_") and item[0] not in _WITHOUT_EFFECT
     )
+    settings += [("", NUMBA_SETTINGS.read_text())] if NUMBA_SETTINGS.exists() else []
     return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()} {settings}"
 
 
 @functools.cache
+def _versions() -> list[str]:
+    return [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
+
+
+@functools.cache
 def _sources(folder: Path) -> bytes:
-    """Return a digest of the modules in a folder and of Numba's version."""
-    hashed = hashlib.blake2b(importlib.metadata.version("numba").encode())
+    """Return a digest of the modules in a folder."""
+    hashed = hashlib.blake2b()
     for path in sorted(folder.glob("*.py")):
         hashed.update(path.read_bytes())
     return hashed.digest()

@@ -103,7 +103,7 @@ class _SlabVariants(NamedTuple):
 
 
 class _ScoredPeople(NamedTuple):
-    """Present segment of each person: its member, its end, a genotype of it, and the stream."""
+    """Current segment of each person: its member, its end, a genotype of it, and the stream."""
 
     member: npt.NDArray[np.int32]
     reached: npt.NDArray[np.int64]

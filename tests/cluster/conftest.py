@@ -55,9 +55,7 @@ def grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngine
         for name, value in environment.items():
             patch.setenv(name, value)
         try:
-            subprocess.run(
-                [HERE / "start-grid-engine.sh", directory, *ports], check=True, capture_output=True
-            )
+            subprocess.run([HERE / "start-grid-engine.sh", directory, *ports], check=True)
             yield GridEngine()
         finally:
             subprocess.run([HERE / "stop-grid-engine.sh", directory], check=True)

@@ -20,7 +20,7 @@ def dask_setup(worker: object) -> None:
     """Hold every task at the gate; Dask calls this when the worker starts."""
     run, gate = tasks.run_task, Path(os.environ["PRIMO_TEST_GATE"])
     job = os.environ.get("SLURM_JOB_ID")
-    if job is None:  # Grid Engine, whose RESTARTED stays 0 after qmod -rj; a start is a session
+    if job is None:  # Grid Engine, whose RESTARTED stays 0 after qmod -rj; every start is a session
         life = f"{os.environ['JOB_ID']}.{os.getsid(0)}"
     else:
         life = f"{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"

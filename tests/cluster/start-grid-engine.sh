@@ -49,7 +49,9 @@ qconf -sq | sed "s|^qname .*|qname all.q|; s|^hostlist .*|hostlist $host|; s|^lo
   s|^slots .*|slots 8|; s|^rerun .*|rerun TRUE|; s|^pe_list .*|pe_list smp|" > "$dir/all.q"
 qconf -Aq "$dir/all.q" > /dev/null
 /usr/lib/gridengine/sge_execd
-for _ in $(seq 100); do
-  qstat -f | grep -q 'all.q@.* lx-amd64 *$' && exit 0
+for _ in $(seq 600); do
+  qstat -f | grep -q 'all.q@.* lx-[a-z0-9]* *$' && exit 0
   sleep 0.1
 done
+echo "Grid Engine did not come up; see $dir/spool" >&2
+exit 1

@@ -17,7 +17,7 @@ from numba.core.errors import TypingError
 
 from primo_scale.cluster.dask_settings import WORKER_ENVIRONMENT
 from primo_scale.kernels import numba_compiler, object_code
-from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.compiling import compiled, host_features
 from primo_scale.kernels.emitting import I8, I32, I64, emitted, function, pointer, word
 from primo_scale.kernels.inlining import inlined
 
@@ -188,6 +188,40 @@ def test_a_function_that_allocates_or_returns_an_array_is_refused(compilations) 
     for refused in (allocates, returns_the_array):
         with pytest.raises((TypingError, TypeError)):
             compiled(refused)(LEFT)
+
+
+LARGE = np.arange(200_000, dtype=np.int64)
+
+
+def test_code_with_an_address_of_this_process_is_not_kept(compilations) -> None:
+    def number(i):
+        return LARGE[i]
+
+    assert compiled(number)(7) == compiled(number)(7) == 7
+    assert compilations == ["number", "number"]
+
+
+def test_without_compilation_a_bed_file_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.bed").write_bytes(b"\x6c\x1b\x01" + bytes(range(8)))
+    program = (
+        "import sys; from pathlib import Path; import numpy as np;"
+        "from primo_scale.genotypes.bed import open_bed;"
+        "bed = open_bed(Path(sys.argv[1]), 7, 4);"
+        "print(bed.read(np.arange(4), np.arange(7)).ravel().tolist())"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "a.bed"], cwd=ROOT, capture_output=True,
+        text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    assert printed.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]\n", printed.stderr
+
+
+def test_settings_of_numba_in_a_file_select_no_instructions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(".numba_config.yaml").write_text("enable_avx: 0")
+    assert host_features() == frozenset()
 
 
 def test_an_error_in_a_kernel_is_raised(compilations) -> None:

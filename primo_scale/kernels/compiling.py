@@ -47,7 +47,7 @@ class _Kernel:
         if version is None:
             if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
                 return self._function(*arguments)
-            with _compiling:  # other threads wait for this version, and load no second one
+            with _compiling:  # threads load one version, one after the other
                 version = self._versions.get(types) or self._load(types, arguments)
                 self._versions[types] = version
         return version(words)
@@ -57,7 +57,7 @@ class _Kernel:
         name = f"{self._function.__module__}.{self._function.__qualname__}({types})"
         found = self._cache.read(name)
         if found is None:
-            # Importing Numba takes as long as the rest of a small job.
+            # Importing Numba takes long, and most processes need not compile.
             from primo_scale.kernels.numba_compiler import compile_for
 
             found = compile_for(self._function, arguments, reorders=self._reorders)
@@ -104,10 +104,8 @@ def _slots(arguments: Iterable[Any]) -> Iterator[Any]:
 def host_features() -> frozenset[str]:
     """Return the processor features that Numba may use, by LLVM's names."""
     settings = os.environ.get
-    if settings("NUMBA_CPU_NAME") or settings("NUMBA_CPU_FEATURES"):
-        return frozenset()  # the user selects another processor
-    if NUMBA_SETTINGS.exists():
-        return frozenset()  # it may select one
+    if settings("NUMBA_CPU_NAME") or settings("NUMBA_CPU_FEATURES") or NUMBA_SETTINGS.exists():
+        return frozenset()  # the user selects another processor, or may do so in the file
     if settings("NUMBA_DISABLE_JIT", "0") != "0" or settings("NUMBA_ENABLE_AVX", "1") == "0":
         return frozenset()
     try:

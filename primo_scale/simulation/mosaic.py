@@ -144,7 +144,7 @@ def score_people(
     step = max(_LEAST_SCORED, _CACHED_SUMS // max(1, n_scores))
 
     def score(first: int) -> None:
-        """Sum the scores of the people from one position on, with a state that stays in the cache."""
+        """Sum the scores of some people, whose state stays in the cache."""
         few = people[first : first + step]
         found = np.zeros((n_scores, len(few)))
         people_now = _ScoredPeople(

@@ -116,7 +116,8 @@ def make_plan(cell: Cell, population: Population) -> Plan:
     dense = replace(bounds, block_norms=None)
     unit, recipe = Promise(1.0, 1e-6), Recipe()
     scales = [calibrate(b, unit, recipe, split=_split(sizes, b)).scales for b in (dense, bounds)]
-    if max(scales[1].gram) >= max(scales[0].gram):
+    whole, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
+    if blocks >= whole:
         bounds = dense
 
     def cross_sigma_at(norm: int) -> float:

@@ -239,8 +239,8 @@ _method_options = under(
     click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
-        help="Shrinkage of noisy weights, where the method allows a choice (default: known-noise, "
-        "or point-normal with LD components).",
+        help="Shrinkage of noisy weights, where the method allows a choice (default: "
+        "effect-variances, or point-normal with LD components).",
     ),
 )
 

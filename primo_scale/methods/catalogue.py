@@ -55,7 +55,7 @@ class Method:
     def takes_public_scores(self) -> bool:
         """Whether public scores can be the prior mean of the effects."""
         one_target = not (self.gram_per_phenotype or self.projects_phenotypes)
-        return one_target and self.estimator is ESTIMATORS["known-noise"]
+        return one_target and self.estimator.fits_variances
 
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
         """Return the description of the noisy measurements.
@@ -90,7 +90,7 @@ GAMMA_METHOD = "ada-ssp-budget"
 _REUSE_COV_GAUSS = Method(
     name="reuse-cov-gauss",
     privacy=_EVERY_UNIT,
-    estimator=ESTIMATORS["known-noise"],
+    estimator=ESTIMATORS["effect-variances"],
     summary="one noisy X'X for all phenotypes, weights for known noise",
 )
 _REUSE_COV_PROJ_Y = Method(
@@ -118,7 +118,7 @@ _TABLE = (
     Method(
         name="sub-samp-reuse-cov",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=ESTIMATORS["known-noise"],
+        estimator=ESTIMATORS["effect-variances"],
         summary="X'X of a secret subsample: less to compute, never less noise",
         subsamples=True,
     ),

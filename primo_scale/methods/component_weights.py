@@ -28,6 +28,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
+from primo_scale.methods.effect_variances import moments_of
 from primo_scale.methods.estimators import EffectPrior, Estimator
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, fit_effects
 from primo_scale.methods.map_blocks import map_blocks
@@ -316,7 +317,7 @@ def _score_sums(
         rows = slice(panel.boundaries[number], panel.boundaries[number + 1])
         effects = _on_components(block.real, block.squared_norms, public.effects[rows])
         blend, target = block.blend, block.target
-        responses, noise = blend.gram @ effects, len(target) * block.target_sigma**2
+        responses = blend.gram @ effects
         signal_of_prior = float(((block.gram**2) / block.squared_norms).sum())  # tr(S L S) / t
         return ScoreSums(
             gram=effects.T @ responses,
@@ -324,10 +325,10 @@ def _score_sums(
             even_gram=effects.T @ (blend.expected[:, None] * effects),
             products=effects.T @ effects,
             cross=effects.T @ target,
-            cross_variance=noise,
-            signal=(target**2).sum(axis=0) - noise,
-            trace=float(blend.gram.trace()),
-            squared_trace=signal_of_prior,
+            moments=replace(
+                moments_of(blend.gram, 0.0, target, block.target_sigma),
+                squared_trace=signal_of_prior,
+            ),
             response_gram=responses.T @ responses,
             response_trace=signal_of_prior,
         )

@@ -93,6 +93,8 @@ class Estimator:
         Description of the treatment of small and negative eigenvalues.
     is_choice : bool
         Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
+    fits_variances : bool
+        Whether it estimates the variances of the effects of variants.
     fits_effects : bool
         Whether it estimates the variances and factors of the effects, for which it needs LD
         components. Its `rule` takes their coordinates instead of a spectrum.
@@ -109,6 +111,7 @@ class Estimator:
     numbers: Callable[[EstimatorInputs], dict[str, float]] = _none
     floor: str = _FLOOR
     is_choice: bool = False
+    fits_variances: bool = False
     fits_effects: bool = False
     samples_effects: bool = False
     needs_every_spectrum: bool = False
@@ -134,6 +137,16 @@ _TABLE = (
         _prior_variances,
         floor=_BLENDED,
         is_choice=True,
+    ),
+    Estimator(
+        "effect-variances",
+        "primo_scale.methods.rules:known_noise",
+        "posterior mean for known noise, with the effect variance of each phenotype estimated from "
+        "the noisy statistics",
+        _prior_variances,
+        floor=_BLENDED,
+        is_choice=True,
+        fits_variances=True,
     ),
     Estimator(
         "genetic-factors",

@@ -23,6 +23,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.methods.adjustment import Adjustment
+from primo_scale.methods.effect_variances import EffectMoments, moments_of, squared_noise
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.map_blocks import map_blocks
 from primo_scale.methods.shrinkage import Float64, noise_edge
@@ -74,10 +75,7 @@ class ScoreSums:
     even_gram: Float64  # B'B times the mean eigenvalue of S: `gram` without LD, shape (m, m)
     products: Float64  # B'B, shape (m, m)
     cross: Float64  # B'G, shape (m, l)
-    cross_variance: Float64  # sum over variants of the variance of the noise in G, shape (l,)
-    signal: Float64  # unbiased estimate of ||G||^2 without the noise of the release, shape (l,)
-    trace: float  # tr S
-    squared_trace: float  # unbiased estimate of tr S^2
+    moments: EffectMoments
     response_gram: Float64  # unbiased estimate of B'M S B, shape (m, m)
     response_trace: float  # unbiased estimate of tr(M S)
 
@@ -104,9 +102,9 @@ def fit_scores(
         response_gram = sums.response_gram[pairs]
         if (gram.diagonal() < _LEAST_SIGMAS * np.sqrt(gram_variance)).any():
             gram, gram_variance = sums.even_gram[pairs], np.zeros(len(own))
-            response_gram = gram * sums.trace / n_columns
+            response_gram = gram * sums.moments.trace / n_columns
         basis = _independent_combinations(gram, gram_variance)
-        noise_in_target = sums.cross_variance[phenotype] / n_columns
+        noise_in_target = sums.moments.noise[phenotype] / n_columns
         noise = basis.T @ sums.products[pairs] @ basis * noise_in_target
         noise += prior.residual_variance[phenotype] * np.eye(len(noise))
         slope = basis @ shrunk_slopes(basis.T @ sums.cross[own, phenotype], _CAUTION * noise)
@@ -179,25 +177,21 @@ def _block_sums(adjustment: Adjustment, block: int, effects: Float64) -> ScoreSu
     """Return the terms of one LD block, whose scores have `effects` of shape (d_b, m)."""
     adjusted, size = adjustment.block(block), len(effects)
     noisy, _ = adjustment.gram(adjusted, block, 0)
-    sigma, target_variance = adjustment.gram_sigma(block), adjusted.target_sigma**2
-    products, responses, trace = effects.T @ effects, noisy @ effects, float(noisy.trace())
+    sigma = adjustment.gram_sigma(block)
+    products, responses = effects.T @ effects, noisy @ effects
     gram = effects.T @ responses
-    squared_noise = sigma**2 * (size + 1) / 2  # expected square of the noise matrix, times I
-    squared_trace = float((noisy**2).sum()) - size * squared_noise
-    kept, level = kept_share(noisy, sigma), trace / size
+    moments = moments_of(noisy, sigma, adjusted.target, adjusted.target_sigma)
+    kept, level = kept_share(noisy, sigma), moments.trace / size
     return ScoreSums(
         gram=gram,
         gram_variance=(sigma * products.diagonal()) ** 2,
         even_gram=level * products,
         products=products,
         cross=effects.T @ adjusted.target,
-        cross_variance=size * target_variance,
-        signal=(adjusted.target**2).sum(axis=0) - size * target_variance,
-        trace=trace,
-        squared_trace=squared_trace,
-        response_gram=kept * (responses.T @ responses - squared_noise * products)
+        moments=moments,
+        response_gram=kept * (responses.T @ responses - squared_noise(size, sigma) * products)
         + (1 - kept) * level * gram,
-        response_trace=kept * squared_trace + (1 - kept) * level * trace,
+        response_trace=kept * moments.squared_trace + (1 - kept) * level * moments.trace,
     )
 
 
@@ -211,10 +205,9 @@ def kept_share(noisy: Float64, sigma: float) -> float:
 
 def _effect_variance(sums: ScoreSums, prior: EffectPrior) -> Float64:
     """Return the larger of the prior's effect variance and its estimate by moments, shape (l,)."""
-    if sums.squared_trace <= 0:
+    if sums.moments.squared_trace <= 0:
         return prior.effect_variance
-    moment = (sums.signal - prior.residual_variance * sums.trace) / sums.squared_trace
-    return np.maximum(prior.effect_variance, moment)
+    return np.maximum(prior.effect_variance, sums.moments.estimates(prior.residual_variance))
 
 
 def _independent_combinations(gram: Float64, gram_variance: Float64) -> Float64:

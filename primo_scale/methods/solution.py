@@ -26,6 +26,7 @@ import numpy as np
 from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.catalogue import Method
 from primo_scale.methods.component_weights import PanelComponents, solve_components
+from primo_scale.methods.effect_variances import effect_moments, fitted_prior
 from primo_scale.methods.estimators import EffectPrior, Estimator, EstimatorInputs
 from primo_scale.methods.map_blocks import map_blocks
 from primo_scale.methods.projection import (
@@ -126,6 +127,8 @@ def solve_statistics(
         statistics.smallest_eigenvalue(), inputs.scales.smallest_eigenvalue, inputs.delta
     )
     prior, scores = inputs.prior, None
+    if estimator.fits_variances:
+        prior = fitted_prior(effect_moments(adjustment), prior)
     if inputs.scores is not None:
         sums = variant_sums(adjustment, inputs.scores)
         scores = fit_scores(sums, inputs.scores, prior, statistics.layout.n_variants)

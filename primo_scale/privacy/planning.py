@@ -26,10 +26,9 @@ PRIOR_HERITABILITY = 0.3
 # reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/reference_figures.md):
 # up to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
 _SMALLEST_SPLIT = 0.7
-# A panel stands in for X'X where this is mostly noise. Measured with LD components of chromosome 22
-# and 20,000 people (docs/maths/planner.md): 5% of R^2 from 0.7 to 1.2 at epsilon 1, and 0.6% more
-# from there to 2, where X'X has 1.4 times the noise.
-_SMALLEST_SPLIT_WITH_PANEL = 1.2
+# Rows that are clipped in every LD block need less noise on X'X, and 5% less on X'Z at 1.2 than at
+# 0.7. Measured on chromosome 22 (docs/maths/planner.md): up to 2.3% of R^2.
+_SMALLEST_SPLIT_BY_BLOCK = 1.2
 # At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
 # (docs/maths/gram.md, Theorem 2).
 LARGEST_SPLIT = 2.0
@@ -137,14 +136,13 @@ def split_for(
     outcome_norm: int,
     adjacency: Adjacency,
     block_norm: int | None,
-    components: bool = False,
 ) -> float:
     """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
     `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
-    largest bound beta_b if rows are also clipped in every block, else None. With LD `components`
-    of a panel t is at least 1.2.
+    largest bound beta_b if rows are also clipped in every block, where t is at least 1.2, else
+    None.
     Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
     "The split and its floor".
     """
@@ -157,7 +155,7 @@ def split_for(
         first_order = optimal_split(norm * weights_norm / 2, cross_weight, adjacency)
     else:
         first_order = optimal_split_by_block(block_norm * weights_norm / 2, cross_weight)
-    floor = _SMALLEST_SPLIT_WITH_PANEL if components else _SMALLEST_SPLIT
+    floor = _SMALLEST_SPLIT if block_norm is None else _SMALLEST_SPLIT_BY_BLOCK
     return min(max(floor, first_order), LARGEST_SPLIT)
 
 

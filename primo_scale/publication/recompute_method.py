@@ -27,6 +27,7 @@ _OF_FITTED_EFFECTS = (
 # Estimators that a user may choose, and the numbers that each states.
 _OPEN: Mapping[str, tuple[str, ...]] = {
     "known-noise": ("effect_variance", "residual_variance"),
+    "effect-variances": ("effect_variance", "residual_variance"),
     "genetic-factors": _OF_FITTED_EFFECTS,
     "point-normal": _OF_FITTED_EFFECTS,
     "ridge-at-noise-norm": ("prior_penalty",),

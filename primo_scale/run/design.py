@@ -212,7 +212,6 @@ class Design:
             outcome_norm=self.bounds.outcome_norm,
             adjacency=self.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
-            components=self.components is not None,
         )
         return calibrate(self.bounds, self.promise(budget), recipe, split=split)
 

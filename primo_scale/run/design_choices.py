@@ -248,16 +248,17 @@ def _best_clip(design: Design, budget: Budget) -> float:
 
 
 def _with_block_norms(design: Design) -> Design:
-    """Add bounds on rows in every LD block, if they need less noise on X'X; a public choice."""
+    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise; a public choice.
+
+    Either way of clipping divides the noise between the two, so that their product decides.
+    """
     if design.layout.n_blocks == 1 or design.privacy is PrivacyUnit.LABEL or design.subsample:
         return design
     norms = block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     unit = Budget(epsilon=1.0, delta=1e-6)  # every scale is in proportion to 1/mu
-    dense, blocks = (
-        max(replace(d, moments=None).mechanism(unit, Recipe()).scales.gram)
-        for d in (design, by_block)
-    )
+    scales = [replace(d, moments=None).mechanism(unit, Recipe()).scales for d in (design, by_block)]
+    dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
 
 

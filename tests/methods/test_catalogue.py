@@ -69,7 +69,7 @@ def test_unknown_and_unsupported_methods_are_refused_with_alternatives():
 
 def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
     gauss = METHODS["reuse-cov-gauss"]
-    assert estimator_for(gauss, None) is ESTIMATORS["known-noise"]
+    assert estimator_for(gauss, None) is ESTIMATORS["effect-variances"]
     for chosen in map(ESTIMATORS.__getitem__, (*SHRINKAGES, "ridge")):
         assert estimator_for(gauss, chosen) is chosen
     with pytest.raises(UsageError, match="no such shrinkage"):
@@ -86,7 +86,7 @@ def test_private_phenotypes_leave_one_choice(privacy, n_phenotypes):
     promise = Promise(5.0, 1 / 5008**2, privacy)
     method, reason = choose_method(promise, sizes(n_phenotypes))
     assert method.name == "reuse-cov-gauss"
-    assert estimator_for(method, None) is ESTIMATORS["known-noise"]
+    assert estimator_for(method, None) is ESTIMATORS["effect-variances"]
     assert "phenotypes are private" in reason
 
 

@@ -16,6 +16,8 @@ from primo_scale.methods.genetic_factors import EffectCovariance
 from primo_scale.methods.public_scores import PublicScores
 from primo_scale.privacy.mechanism import NoiseScales
 
+PRIORS = "known-noise"  # the estimator with the effect variances of the prior
+
 
 def cohort(n=400, d=12, l=3):  # noqa: E741
     X, covariates, Y = integer_cohort(n, d, 1, l, seed=5)
@@ -51,7 +53,7 @@ def test_the_identity_gives_the_weights_of_the_variants():
     )
     maps = [np.eye(5), np.eye(7)]
     with_map = replace(inputs, components=components_of(exact, maps, len(X)))
-    expected, found = solved(exact, inputs).weights, solved(exact, with_map).weights
+    expected, found = (solved(exact, each, estimator=PRIORS).weights for each in (inputs, with_map))
     np.testing.assert_allclose(found.genotypes, expected.genotypes, rtol=1e-8)
     np.testing.assert_allclose(found.fixed, expected.fixed, rtol=1e-8)
 
@@ -227,8 +229,8 @@ def test_public_scores_give_the_same_weights_on_components_as_on_variants():
     inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior)
     inputs = replace(inputs, scores=with_scores(useful))
     components = components_of(exact, [np.eye(5), np.eye(7)], len(X))
-    expected = solved(exact, inputs)
-    found = solved(exact, replace(inputs, components=components))
+    expected = solved(exact, inputs, estimator=PRIORS)
+    found = solved(exact, replace(inputs, components=components), estimator=PRIORS)
     np.testing.assert_allclose(found.scores.slopes, expected.scores.slopes, rtol=1e-6)
     np.testing.assert_allclose(found.scores.left, expected.scores.left, rtol=1e-6)
     np.testing.assert_allclose(found.weights.genotypes, expected.weights.genotypes, rtol=1e-6)

@@ -50,8 +50,10 @@ EXPECTED_PENALTIES = {
 @pytest.mark.parametrize(
     ("name", "estimator"),
     [
-        *((name, None) for name in METHODS),
-        *(("reuse-cov-gauss", rule) for rule in SHRINKAGES_OF_VARIANTS),
+        # Estimated variances of the effects are not the prior's.
+        *((name, None) for name, each in METHODS.items() if not each.estimator.fits_variances),
+        *(("reuse-cov-gauss", r) for r in SHRINKAGES_OF_VARIANTS if r != "effect-variances"),
+        ("sub-samp-reuse-cov", "known-noise"),
     ],
 )
 def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
@@ -242,7 +244,7 @@ def test_ada_ssp_subtracts_the_private_eigenvalue():
 def test_the_solution_reports_the_prior_parameters():
     prior = EffectPrior(np.array([1.0, 3, 2, 2, 2]), np.full(L, 90.0))
     inputs = inputs_for(DENSE, N, prior=prior)
-    assert solved(DENSE, inputs).parameters == {
+    assert solved(DENSE, inputs, estimator="known-noise").parameters == {
         "effect_variance": 2.0,
         "residual_variance": 90.0,
     }

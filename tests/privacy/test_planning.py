@@ -118,14 +118,5 @@ def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm
         for count in (1, 100, 10_000)
     ]
     assert splits == sorted(splits)
-    assert splits[0] == 0.7 or block_norm is not None
+    assert splits[0] == (0.7 if block_norm is None else 1.2)
     assert 1.5 < splits[-1] <= 2
-
-
-def test_components_of_a_panel_leave_more_to_the_cross_products():
-    options = {
-        "outcome_norm": 2 * 1024**2,
-        "adjacency": Adjacency.REPLACE_ONE,
-        "block_norm": None,
-    }
-    assert (split_for(SIZES, **options), split_for(SIZES, **options, components=True)) == (0.7, 1.2)

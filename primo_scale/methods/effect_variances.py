@@ -1,0 +1,108 @@
+"""Variances of the effects on every phenotype, by moments of the noisy statistics.
+
+For S and G adjusted for the fixed columns, normal effects of variance t, residual variance v and
+noise of variance s^2 in G, each column of G has the expected square ::
+
+    E ||G||^2 = t tr S^2 + v tr S + d s^2
+
+The noise in S is taken from ``tr S^2``. The estimate of t is shrunk to the prior's by its standard
+error. On private statistics all of this is post-processing: docs/maths/estimation.md, Theorem 6.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from functools import reduce
+
+import numpy as np
+
+from primo_scale.methods.adjustment import Adjustment
+from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.map_blocks import map_blocks
+from primo_scale.methods.shrinkage import Float64
+
+# Precision of the prior, whose standard deviation is 0.7 times its variance of the effects.
+_PRIOR_PRECISION = 2.0
+# Limits of the estimate, relative to the prior's: heritabilities from 0.003 to 0.9.
+_LEAST, _LARGEST = 0.01, 3.0
+
+
+@dataclass(frozen=True, eq=False)
+class EffectMoments:
+    """Sums over LD blocks."""
+
+    signal: Float64  # unbiased estimate of ||G||^2 without the noise of the release, shape (l,)
+    trace: float  # tr S
+    squared_trace: float  # unbiased estimate of tr S^2
+    noise: Float64  # sum over variants of the variance s^2 of the noise in G, shape (l,)
+    squared_noise: Float64  # sum over variants of s^4, shape (l,)
+    noise_trace: Float64  # sum over blocks of s^2 tr S, shape (l,)
+
+    def __add__(self, other: EffectMoments) -> EffectMoments:
+        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
+        return EffectMoments(*(one + another for one, another in pairs))
+
+    def estimates(self, residual_variance: Float64) -> Float64:
+        """Return the unbiased estimate of each effect variance t, shape (l,)."""
+        return np.asarray((self.signal - residual_variance * self.trace) / self.squared_trace)
+
+    def variances(self, residual_variance: Float64) -> Float64:
+        """Return the variance of `estimates` if there are no effects, shape (l,)."""
+        v = residual_variance
+        sums = v**2 * self.squared_trace + 2 * v * self.noise_trace + self.squared_noise
+        return np.asarray(2 * sums / self.squared_trace**2)
+
+
+def moments_of(
+    noisy: Float64, sigma: float, target: Float64, target_sigma: Float64
+) -> EffectMoments:
+    """Return the moments of one LD block.
+
+    Parameters
+    ----------
+    noisy : ndarray of float64, shape (d, d)
+        S, with noise of standard deviation `sigma` on its diagonal.
+    sigma : float
+        That standard deviation.
+    target, target_sigma : ndarray of float64, shapes (d, l) and (l,)
+        G, and the standard deviation of its noise for each phenotype.
+    """
+    size, variance, trace = len(noisy), target_sigma**2, float(noisy.trace())
+    return EffectMoments(
+        signal=np.einsum("ij,ij->j", target, target) - size * variance,
+        trace=trace,
+        squared_trace=float(np.vdot(noisy, noisy)) - size * squared_noise(size, sigma),
+        noise=size * variance,
+        squared_noise=size * variance**2,
+        noise_trace=variance * trace,
+    )
+
+
+def squared_noise(size: int, sigma: float) -> float:
+    """Return the factor c of ``E[N^2] = c I`` for the noise N in S, of the given size."""
+    return sigma**2 * (size + 1) / 2
+
+
+def fitted_prior(blocks: Iterable[EffectMoments], prior: EffectPrior) -> EffectPrior:
+    """Return the prior with the posterior mean of each phenotype's effect variance."""
+    moments, expected = reduce(operator.add, blocks), prior.effect_variance
+    if moments.squared_trace <= 0:
+        return prior
+    estimates = moments.estimates(prior.residual_variance) / expected
+    precisions = expected**2 / moments.variances(prior.residual_variance)
+    shares = (precisions * estimates + _PRIOR_PRECISION) / (precisions + _PRIOR_PRECISION)
+    return replace(prior, effect_variance=expected * np.clip(shares, _LEAST, _LARGEST))
+
+
+def effect_moments(adjustment: Adjustment) -> list[EffectMoments]:
+    """Return the moments of every LD block of variants."""
+
+    def of_block(block: int) -> EffectMoments:
+        adjusted = adjustment.block(block)
+        noisy, _ = adjustment.gram(adjusted, block, 0)
+        sigma = adjustment.gram_sigma(block)
+        return moments_of(noisy, sigma, adjusted.target, adjusted.target_sigma)
+
+    return map_blocks(of_block, adjustment.statistics.layout.sizes)

@@ -2,7 +2,8 @@
 
 A cohort and fresh people are mosaics of a public panel's genotypes, with phenotypes of several
 genetic architectures. For each architecture, the product's own functions sum the cohort once over
-LD components of a larger panel, pay once, and finalize from the same noise with each estimator.
+LD components of a larger panel, or over the variants of its LD blocks, pay once, and finalize from
+the same noise with each estimator.
 The scores are evaluated in the fresh people, beside a release without noise. Rows that are in the
 table of an earlier run are not made again.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,10 @@ from primo_scale.cli.simulate import main as simulate
 _COHORT_SEED, _FRESH_SEED, _PANEL_SEED, _EFFECTS_SEED, _MIXING_SEED = 11, 12, 13, 5, 6
 _FRESH_PEOPLE, _PANEL_PEOPLE = 6_000, 2_504
 _FACTOR_HERITABILITY, _EVALUATED = 0.95, 20
-ESTIMATORS = ("known-noise", "genetic-factors", "point-normal")
+ESTIMATORS = {
+    "components": ("known-noise", "genetic-factors", "point-normal"),
+    "variants": ("known-noise", "effect-variances"),
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class Setting:
     epsilon: float  # infinite without noise
     phenotypes: int
     first: int
+    columns: str
 
     @property
     def simulated(self) -> int:
@@ -75,6 +81,7 @@ class Row:
     epsilon: float
     phenotypes: int
     first: int
+    columns: str
     estimator: str
     r2: float
     r2_error: float
@@ -156,7 +163,7 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
     model = ps.Model(
         ref_freq=study.frequencies,
         ld_panel=study.out / "large_panel",
-        ld_components=private,
+        ld_components=private and setting.columns == "components",
         genetic_factors=(private and ARCHITECTURES[setting.architecture].factors) or None,
     )
     ps.accumulate(
@@ -170,7 +177,7 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
             accept_noise=True,
         )
     )
-    for estimator in ESTIMATORS if private else (None,):
+    for estimator in ESTIMATORS[setting.columns] if private else (None,):
         shutil.rmtree(release, ignore_errors=True)
         fit = ps.Fit(shrinkage=estimator)
         ps.finalize(
@@ -221,30 +228,35 @@ def _row(study: Study, setting: Setting, estimator: str, release: Path) -> Row:
 @click.option(
     "--architecture", "architectures", multiple=True, type=click.Choice(list(ARCHITECTURES))
 )
-def main(
-    panel: Path,
-    ref_freq: Path,
-    out: Path,
-    people: int,
-    epsilons: tuple[float, ...],
-    phenotypes: tuple[int, ...],
-    architectures: tuple[str, ...],
-) -> None:
+@click.option(
+    "--columns", type=click.Choice(list(ESTIMATORS)), default="components", show_default=True
+)
+def main(panel: Path, ref_freq: Path, out: Path, **grid: Any) -> None:
     """Make every release that is missing in OUT/effect_estimators.csv, and evaluate it."""
     out.mkdir(parents=True, exist_ok=True)
     study, table = Study(panel, ref_freq, out), out / "effect_estimators.csv"
     done = settings_done(table, Row, Setting)
-    for architecture in architectures or ARCHITECTURES:
-        for count in phenotypes:
-            for epsilon in (float("inf"), *epsilons):
-                for first in range(1, 4) if count == 1 else (1,):
-                    setting = Setting(architecture, people, epsilon, count, first)
-                    if tuple(map(str, astuple(setting))) in done:
-                        continue
-                    write_people(study, setting)
-                    rows = list(measured(study, setting))
-                    append_rows(table, rows)
-                    click.echo("\n".join(map(str, rows)))
+    for setting in settings(**grid):
+        if tuple(map(str, astuple(setting))) in done:
+            continue
+        write_people(study, setting)
+        rows = list(measured(study, setting))
+        append_rows(table, rows)
+        click.echo("\n".join(map(str, rows)))
+
+
+def settings(
+    people: int,
+    epsilons: tuple[float, ...],
+    phenotypes: tuple[int, ...],
+    architectures: tuple[str, ...],
+    columns: str,
+) -> Iterator[Setting]:
+    """Yield the setting of every release, without noise first."""
+    for architecture, count in product(architectures or ARCHITECTURES, phenotypes):
+        for epsilon in (float("inf"), *epsilons):
+            for first in range(1, 4) if count == 1 else (1,):
+                yield Setting(architecture, people, epsilon, count, first, columns)
 
 
 if __name__ == "__main__":

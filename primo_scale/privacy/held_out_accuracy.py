@@ -178,7 +178,7 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
     moments = _Moments(n, uu, sums[5] - n * mean_u * mean_r, rr, mean_u, mean_r, sigma, constant)
     lower, upper = _correlation_interval(moments)
     ends = sorted((lower**2, upper**2))
-    slopes = _slope_interval(moments)
+    slopes = _slope_interval(moments, scale)
     accuracy = HeldOutAccuracy(
         r2=min(moments.ur**2 / (uu * rr), 1.0),
         r2_lower=0.0 if lower < 0 < upper else ends[0],
@@ -201,14 +201,10 @@ def _with_liability(
     variance: float,
     prevalence: float,
 ) -> HeldOutAccuracy:
-    """Add what a normal liability implies, from the correlation, its interval and Var(r).
-
-    The share of cases P among the people has P(1 - P) = Var(r), on the side of the prevalence.
-    """
+    """Add what a normal liability implies, from the correlation, its interval and Var(r)."""
     from primo_scale.privacy.liability_scale import area_under_curve, liability_r2
 
-    half_range = math.sqrt(max(0.25 - variance, 0.0))
-    share = 0.5 + math.copysign(half_range, prevalence - 0.5)
+    share = _case_share(variance, prevalence)
 
     def liability(r2: float) -> float:
         return min(liability_r2(r2, share, prevalence), 1.0)
@@ -223,6 +219,12 @@ def _with_liability(
         **dict(zip(("auc", "auc_lower", "auc_upper"), areas, strict=True)),
         **dict(zip(_LIABILITY, map(liability, r2), strict=True)),
     )
+
+
+def _case_share(variance: float, prevalence: float) -> float:
+    """Return the share of cases P with P(1 - P) = Var(r), on the side of the prevalence."""
+    half_range = math.sqrt(max(0.25 - variance, 0.0))
+    return 0.5 + math.copysign(half_range, prevalence - 0.5)
 
 
 def _correlation_interval(m: _Moments) -> tuple[float, float]:
@@ -243,11 +245,11 @@ def _correlation_interval(m: _Moments) -> tuple[float, float]:
     return lower, upper
 
 
-def _slope_interval(m: _Moments) -> tuple[float, float] | None:
+def _slope_interval(m: _Moments, scale: HoldOutScale) -> tuple[float, float] | None:
     """Return Fieller's interval of the slope ur / uu, or None if it is unbounded."""
     z = _QUANTILE**2
     slope = m.ur / m.uu
-    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n  # by sampling
+    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n * _spread(m, scale)  # by sampling
 
     def rejection(b: float) -> float:
         return (m.ur - b * m.uu) ** 2 - z * (residual + m.noise_variance(-b, 1.0, 0.0))
@@ -259,6 +261,17 @@ def _slope_interval(m: _Moments) -> tuple[float, float] | None:
         return None
     root = math.sqrt(max(linear**2 - 4 * square * at[1], 0.0))
     return (-linear - root) / (2 * square), (-linear + root) / (2 * square)
+
+
+def _spread(m: _Moments, scale: HoldOutScale) -> float:
+    """Return the factor on the sampling variance of ``sum u e`` for unequal variances of e."""
+    if scale.prevalence is None:
+        return 1.0
+    from primo_scale.privacy.liability_scale import liability_r2, residual_spread
+
+    share = _case_share(m.rr / m.n * scale.unit**2, scale.prevalence)
+    r2 = liability_r2(min(m.ur**2 / (m.uu * m.rr), 1.0), share, scale.prevalence)
+    return residual_spread(r2, share, scale.prevalence)
 
 
 _LIABILITY = ("liability_r2", "liability_r2_lower", "liability_r2_upper")

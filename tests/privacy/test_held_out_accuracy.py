@@ -106,14 +106,17 @@ def test_numbers_beyond_what_any_sums_can_be_have_a_result():
 
 
 def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascertained=None):
-    """Return how often the intervals of AUC and liability R^2 contain the truth.
+    """Return how often the intervals of AUC, liability R^2 and slope contain the truth.
 
     The score explains `liability` of a normal liability. With `ascertained`, this is the share of
-    cases among the people. `assumed` takes the place of the prevalence that the intervals use.
+    cases among the people, and the slope is another, which is not compared. `assumed` takes the
+    place of the prevalence that the intervals use.
     """
+    bound = 1 - prevalence
+    slope = 4 * math.sqrt(liability) * stats.norm.pdf(stats.norm.isf(prevalence)) / bound
     random = np.random.default_rng(round(1e6 * liability) + people)
     truth = area_under_curve(liability, prevalence)
-    covered = np.zeros(2)
+    covered = np.zeros(3)
     for _ in range(BINARY_DRAWS):
         n = people if ascertained is None else int(1.3 * people * ascertained / prevalence)
         u = random.standard_normal(n)
@@ -124,7 +127,6 @@ def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascer
             cases = round(people * ascertained)
             chosen = [np.flatnonzero(case)[:cases], np.flatnonzero(~case)[: people - cases]]
             u, case = (values[np.concatenate(chosen)] for values in (u, case))
-        bound = 1 - prevalence
         found = held_out_accuracy(
             noisy(random, u / 4, (case - prevalence) / bound, sigma), max(sigma, 1e-9),
             scale(len(u), unit=bound, prevalence=assumed or prevalence),
@@ -132,13 +134,14 @@ def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascer
         covered += [
             found.auc_lower <= truth <= found.auc_upper,
             found.liability_r2_lower <= liability <= found.liability_r2_upper,
+            found.slope_lower is None or found.slope_lower <= slope <= found.slope_upper,
         ]
     return covered / BINARY_DRAWS
 
 
 @pytest.mark.parametrize(
     ("liability", "people", "prevalence", "sigma"),
-    [(0.1, 1000, 0.1, 3), (0.2, 2000, 0.3, 0), (0.05, 4000, 0.05, 3), (0.15, 2000, 0.2, 10)],
+    [(0.1, 1000, 0.1, 3), (0.2, 2000, 0.3, 0), (0.3, 2000, 0.05, 0), (0.15, 2000, 0.2, 10)],
 )
 def test_intervals_of_binary_traits_cover_the_truth(liability, people, prevalence, sigma):
     covered = binary_coverage(liability, people, sigma, prevalence=prevalence)
@@ -146,7 +149,7 @@ def test_intervals_of_binary_traits_cover_the_truth(liability, people, prevalenc
 
 
 def test_chosen_cases_are_corrected_for():
-    covered = binary_coverage(0.1, 1000, 3, prevalence=0.05, ascertained=0.4)
+    covered = binary_coverage(0.1, 1000, 3, prevalence=0.05, ascertained=0.4)[:2]
     assert ((covered >= 0.92) & (covered <= 0.98)).all(), covered
 
 

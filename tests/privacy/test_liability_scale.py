@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.privacy.liability_scale import area_under_curve, liability_r2
+from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
 
 
 @pytest.mark.parametrize("prevalence", [0.01, 0.2, 0.5, 0.9])
@@ -49,3 +49,18 @@ def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
     # Without the correction for ascertainment it would differ.
     uncorrected = liability_r2(r2, prevalence, prevalence)
     assert (abs(uncorrected - explained) > 0.03) == (case_share != prevalence)
+
+
+@pytest.mark.parametrize(("prevalence", "case_share"), [(0.05, 0.05), (0.5, 0.5), (0.1, 0.4)])
+def test_the_spread_of_residuals_is_that_of_simulated_cases(prevalence, case_share):
+    rng = np.random.default_rng(8)
+    people, explained = 2_000_000, 0.3
+    u = rng.normal(size=people)
+    liability = np.sqrt(explained) * u + np.sqrt(1 - explained) * rng.normal(size=people)
+    is_case = liability > stats.norm.isf(prevalence)
+    n_controls = int(is_case.sum() * (1 - case_share) / case_share)
+    chosen = np.concatenate([np.flatnonzero(is_case), np.flatnonzero(~is_case)[:n_controls]])
+    x, y = u[chosen] - u[chosen].mean(), is_case[chosen] - is_case[chosen].mean()
+    e = y - (x @ y) / (x @ x) * x
+    expected = (x**2 @ e**2) / len(x) / (x.var() * e.var())
+    assert residual_spread(explained, case_share, prevalence) == pytest.approx(expected, rel=0.01)

@@ -121,7 +121,7 @@ reproduce-quick: setup-dev
 	$(BIN)/python -m experiments.reproduce all --quick
 
 bench: setup-dev
-	for part in genome headline sweep biobank scaling ingest subsample; do \
+	for part in genome headline sweep scaling ingest subsample; do \
 	  $(BIN)/python -m benchmarks $$part --data bench-run \
 	    --results bench-run/results.json || exit 1; done
 

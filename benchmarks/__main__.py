@@ -19,7 +19,7 @@ from benchmarks.headline import headline
 from benchmarks.ingest import ingest
 from benchmarks.programs import Bench
 from benchmarks.results import record, stored
-from benchmarks.sizes import biobank, scaling, subsample, sweep
+from benchmarks.sizes import scaling, subsample, sweep
 from benchmarks.tables import TABLES, placed, section_text
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -46,7 +46,7 @@ def _add_command(measure: Callable[..., dict[str, object]]) -> None:
         click.echo("\n" + section_text(name, stored(results)[name]))
 
 
-for _measure in (genome, headline, sweep, biobank, scaling, ingest, subsample):
+for _measure in (genome, headline, sweep, scaling, ingest, subsample):
     _add_command(_measure)
 
 

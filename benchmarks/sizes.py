@@ -66,45 +66,6 @@ def fitted_exponent(rows: list[Record], size: str, longer_than: float) -> Record
     return {"exponent": float(np.polyfit(x, y, 1)[0]), "sizes": [row[size] for row in fitted]}
 
 
-@click.option(
-    "--dense",
-    nargs=2,
-    default=(500_000, 10_000),
-    show_default=True,
-    metavar="N D",
-    help="People and variants of the dense cohort.",
-)
-@click.option(
-    "--blocks",
-    nargs=3,
-    default=(100_000, 100_000, 500),
-    show_default=True,
-    metavar="N D W",
-    help="People, variants, and variants of an LD block.",
-)
-@click.option("--phenotypes", default=1_000, show_default=True, help="Of the second dense run.")
-def biobank(
-    bench: Bench, dense: tuple[int, int], blocks: tuple[int, int, int], phenotypes: int
-) -> dict[str, object]:
-    """Measure cohorts of a biobank's size, dense with one and many phenotypes, and in LD blocks."""
-    long = ("--first-counts",)  # a run takes a minute, and its start a second
-    bench = Bench(bench.data, min(bench.repetitions, _SWEEP_REPETITIONS))
-    cohort = simulated(bench.data, *dense)
-    few, many = (
-        bench.ours(f"dense, {words}", cohort, "--phenotypes", count, *long)
-        for count, words in ((1, "1 phenotype"), (phenotypes, f"{phenotypes} phenotypes"))
-    )
-    n, d, width = blocks
-    in_blocks = bench.ours(
-        f"blocks of {width}", simulated(bench.data, n, d), "--ld-blocks", f"window:{width}", *long
-    )
-    return {
-        "rows": [few, many, in_blocks],
-        "cost_of_phenotypes": median(many["seconds"]) / median(few["seconds"]) - 1,
-        "arithmetic_of_phenotypes": 4 * phenotypes / dense[1],
-    }
-
-
 @click.option("--samples", default=100_000, show_default=True)
 @click.option("--variants", default=10_240, show_default=True)
 @click.option("--one-in", default=10, show_default=True, help="People for each one of X'X.")

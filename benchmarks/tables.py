@@ -139,27 +139,6 @@ def _fit(fit: dict[str, Any] | None, letter: str) -> str:
     )
 
 
-def _biobank(measured: Section) -> str:
-    rows = [
-        (
-            row["name"],
-            f"{row['samples']:,}",
-            f"{row['variants']:,}",
-            str(row["blocks"]),
-            *_costs(row),
-        )
-        for row in measured["rows"]
-    ]
-    return "\n\n".join(
-        (
-            _table(("", "n", "d", "blocks", *_COSTS), rows),
-            f"The phenotypes add {measured['cost_of_phenotypes']:.0%} to the time of "
-            f"{measured['rows'][0]['kernel']}; by count of operations 4l/d, "
-            f"{measured['arithmetic_of_phenotypes']:.0%}.",
-        )
-    )
-
-
 def _scaling(measured: Section) -> str:
     rates = {int(cpus): median(found) for cpus, found in measured["kernel_rates"].items()}
     first = median(measured["rows"][0]["seconds"])
@@ -313,7 +292,6 @@ TABLES: dict[str, Callable[[Section], str]] = {
     "genome": _genome,
     "headline": _headline,
     "sweep": _sweep,
-    "biobank": _biobank,
     "scaling": _scaling,
     "ingest": _ingest,
     "subsample": _subsample,

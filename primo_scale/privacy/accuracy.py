@@ -27,8 +27,8 @@ comes from a study of N people, which knows the share ``k = r^2 u / (1 + u)`` of
 in a direction, ``u = (N h2 / d) lambda``, where the squared genetic correlation r^2 is such that
 ``h2 mean(lambda k) = P``. In every formula h2 becomes ``h2 (1 - k)`` (docs/maths/prior-scores.md).
 
-The forecast tends to be too high: it ignores the noise on X'X, and it attributes the whole
-heritability to the variants of the release.
+The forecast tends to be too high: it attributes the whole heritability to the variants of the
+release. What noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
 """
 
 from __future__ import annotations
@@ -245,17 +245,27 @@ def forecast(
     explained = expected_r2(
         sizes, eigenvalues, clip=clip, cross_sigma=cross_sigma, components=components, trait=trait
     )
+    return forecast_of(explained, sizes.n_samples, eigenvalues, n_variants, trait)
+
+
+def forecast_of(
+    explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
+) -> Forecast:
+    """Return the forecast of a release whose scores explain a given share of the variance.
+
+    `eigenvalues` are as in `forecast`, and `n_variants` is the number of variants, not components.
+    """
     shares = eigenvalues / n_variants
     unknown = trait.unknown(shares, eigenvalues, n_variants)
 
     def without_noise(n_samples: float) -> float:
         return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
 
-    fewest, most = 0.0, float(sizes.n_samples)
+    fewest, most = 0.0, float(n_samples)
     for _ in range(60):
         middle = (fewest + most) / 2
         fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
-    return Forecast(most, explained, without_noise(sizes.n_samples))
+    return Forecast(most, explained, without_noise(n_samples))
 
 
 def expected_r2(

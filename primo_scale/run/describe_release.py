@@ -43,7 +43,7 @@ _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "planner of docs/maths/planner.md, for a trait of heritability "
     f"{PRIOR_HERITABILITY:g} and the linkage disequilibrium expected at the variants' positions; "
-    "too high rather than too low, since noise on X'X is left out"
+    "too high rather than too low, since the variants may explain less of the heritability"
 )
 
 

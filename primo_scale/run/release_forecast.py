@@ -16,17 +16,19 @@ from primo_scale.methods.catalogue import (
     method_named,
 )
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
+from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.accuracy import (
     LEAST_USEFUL_R2,
     Forecast,
     Trait,
+    expected_r2,
     expected_r2_sum,
-    forecast,
+    forecast_of,
     spectrum_shape,
 )
 from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, attenuation, variance_left
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.panel_choices import component_shares
 from primo_scale.run.payments import announce_opening
@@ -198,11 +200,30 @@ def forecast_release(
         eigenvalues = spectrum_shape(total, design.n_variants)
     else:
         eigenvalues = design.panel.eigenvalues
-    return forecast(
+    explained = expected_r2(
         design.sizes,
         eigenvalues,
         clip=design.clip,
         cross_sigma=mechanism.scales.phenotype_cross,
         components=component_shares(design),
         trait=trait,
+    )
+    if design.components is None:
+        share = share_with_noisy_gram(_block_noise(design, mechanism, trait), eigenvalues)
+        explained = trait.public_r2 + share * (explained - trait.public_r2)
+    return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
+
+
+def _block_noise(design: Design, mechanism: Mechanism, trait: Trait) -> BlockNoise:
+    """Return the noise of the largest LD block, whose X'X has the most."""
+    scales, sizes, clip = mechanism.scales, design.sizes, design.clip
+    people, unit = design.public_n, sizes.phenotype_scale**2
+    attenuated = attenuation(clip, sizes.n_phenotypes) ** 2 * unit
+    return BlockNoise(
+        size=sizes.largest_block,
+        gram_sigma=max(scales.gram) * people / (design.subsample or people),
+        cross_sigma=scales.phenotype_cross,
+        eigenvalue=people * sizes.variant_variance,
+        effect_variance=trait.heritability * attenuated / design.genotypes.variance,
+        residual_variance=variance_left(clip, sizes.n_phenotypes) * unit,
     )

@@ -156,4 +156,5 @@ def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
         unit=STEPS,
         rescale=np.ones(noisy.cross.shape[1]),
         prior=EffectPrior(noisy.prior.effect_variance, noisy.prior.residual_variance * STEPS**2),
+        n_samples=cohort.n,
     )

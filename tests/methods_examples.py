@@ -104,6 +104,7 @@ def inputs_for(statistics, n_samples, **changes):
         unit=1,
         rescale=np.ones(n_phenotypes),
         prior=EffectPrior(np.full(n_phenotypes, 1.0), np.full(n_phenotypes, 1.0)),
+        n_samples=n_samples,
     )
     return replace(inputs, **changes)
 

@@ -58,6 +58,13 @@ class Adjustment:
         """Coefficients of the rescaled phenotypes in a regression on C alone, shape (f, l)."""
         return self.fixed_inverse @ self.fixed_phenotypes
 
+    def residual_squares(self) -> Float64:
+        """Return the sum of squared residuals of each rescaled phenotype after C, shape (l,)."""
+        phenotypes = slice(self.statistics.layout.n_fixed, None)
+        squares = self.statistics.outcome_gram().diagonal()[phenotypes] * self.rescale**2
+        explained = (self.fixed_coefficients * self.fixed_phenotypes).sum(axis=0)
+        return np.asarray(np.maximum(squares - explained, 0.0))
+
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""
         n_fixed = self.statistics.layout.n_fixed

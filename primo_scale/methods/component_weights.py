@@ -28,7 +28,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
-from primo_scale.methods.effect_variances import moments_of
+from primo_scale.methods.effect_variances import moments_of, within_factor
 from primo_scale.methods.estimators import EffectPrior, Estimator
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, fit_effects
 from primo_scale.methods.map_blocks import map_blocks
@@ -282,10 +282,11 @@ def _phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples:
     f, rescale = adjustment.statistics.layout.n_fixed, adjustment.rescale
     gram = adjustment.statistics.outcome_gram()[f:, f:] * np.outer(rescale, rescale)
     gram -= adjustment.fixed_phenotypes.T @ adjustment.fixed_coefficients
-    measured, expected = gram.diagonal() / n_samples, prior.residual_variance
+    expected = prior.residual_variance
     sigma = adjustment.scales.phenotype_gram * float(rescale.mean()) ** 2
     gram *= kept_share(gram, sigma) / n_samples
-    np.fill_diagonal(gram, np.clip(measured, expected / 2, 2 * expected))
+    measured = adjustment.residual_squares() / n_samples
+    np.fill_diagonal(gram, within_factor(measured, expected))
     values, vectors = scipy.linalg.eigh(gram / expected.mean(), check_finite=False)
     return np.asarray((vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T)
 

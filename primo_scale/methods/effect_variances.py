@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import reduce
 
 import numpy as np
@@ -25,8 +25,10 @@ from primo_scale.methods.shrinkage import Float64
 
 # Precision of the prior, whose standard deviation is 0.7 times its variance of the effects.
 _PRIOR_PRECISION = 2.0
-# Limits of the estimate, relative to the prior's: heritabilities from 0.003 to 0.9.
-_LEAST, _LARGEST = 0.01, 3.0
+# Limits of the estimate, relative to the prior's: heritabilities from 0.015 to 0.9.
+_LEAST, _LARGEST = 0.05, 3.0
+# Factor by which the variance of a phenotype may differ from that of its public bounds.
+_OTHER_VARIANCE = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +87,27 @@ def squared_noise(size: int, sigma: float) -> float:
     return sigma**2 * (size + 1) / 2
 
 
-def fitted_prior(blocks: Iterable[EffectMoments], prior: EffectPrior) -> EffectPrior:
-    """Return the prior with the posterior mean of each phenotype's effect variance."""
+def fitted_prior(
+    blocks: Iterable[EffectMoments], prior: EffectPrior, variances: Float64
+) -> EffectPrior:
+    """Return the prior with the posterior mean of each phenotype's effect variance.
+
+    `variances` are the noisy ones of the phenotypes, shape (l,). They take the place of the prior's
+    residual variances, within a factor of 2.
+    """
     moments, expected = reduce(operator.add, blocks), prior.effect_variance
     if moments.squared_trace <= 0:
         return prior
-    estimates = moments.estimates(prior.residual_variance) / expected
-    precisions = expected**2 / moments.variances(prior.residual_variance)
+    residual = within_factor(variances, prior.residual_variance)
+    estimates = moments.estimates(residual) / expected
+    precisions = expected**2 / moments.variances(residual)
     shares = (precisions * estimates + _PRIOR_PRECISION) / (precisions + _PRIOR_PRECISION)
-    return replace(prior, effect_variance=expected * np.clip(shares, _LEAST, _LARGEST))
+    return EffectPrior(expected * np.clip(shares, _LEAST, _LARGEST), residual)
+
+
+def within_factor(variances: Float64, expected: Float64) -> Float64:
+    """Return noisy variances of phenotypes, limited to between half and twice the expected ones."""
+    return np.clip(variances, expected / _OTHER_VARIANCE, expected * _OTHER_VARIANCE)
 
 
 def effect_moments(adjustment: Adjustment) -> list[EffectMoments]:

@@ -72,6 +72,7 @@ class SolveInputs:
     unit: int  # lattice steps per unit of the genotype coding
     rescale: Float64  # noisy factor on each phenotype that corrects for missing values, shape (l,)
     prior: EffectPrior
+    n_samples: float  # number of people, noisy where it is private
     # Penalty of ``ridge``, in squared lattice units; None for any other estimator.
     penalty: float | None = None
     components: PanelComponents | None = None  # that take the place of the variants, or None
@@ -128,7 +129,8 @@ def solve_statistics(
     )
     prior, scores = inputs.prior, None
     if estimator.fits_variances:
-        prior = fitted_prior(effect_moments(adjustment), prior)
+        variances = adjustment.residual_squares() / inputs.n_samples
+        prior = fitted_prior(effect_moments(adjustment), prior, variances)
     if inputs.scores is not None:
         sums = variant_sums(adjustment, inputs.scores)
         scores = fit_scores(sums, inputs.scores, prior, statistics.layout.n_variants)

@@ -27,7 +27,7 @@ class MarginalEffects:
 
 
 def marginal_effects(
-    statistics: BlockMatrices, inputs: SolveInputs, variances: Float64, n_samples: float
+    statistics: BlockMatrices, inputs: SolveInputs, variances: Float64
 ) -> MarginalEffects:
     """Return the marginal effects in lattice units, attenuated by clipping.
 
@@ -36,11 +36,9 @@ def marginal_effects(
     statistics : BlockMatrices
         Private statistics, or exact ones for a release stamped NOT PRIVATE.
     inputs : SolveInputs
-        Noise in the statistics and the correction for missing phenotypes.
+        Noise in the statistics, the correction for missing phenotypes and the number of people.
     variances : ndarray of float64, shape (d,)
         Public variance of each coded variant.
-    n_samples : float
-        Number of people n, noisy where it is private.
     """
     adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
     layout = statistics.layout
@@ -52,19 +50,11 @@ def marginal_effects(
         scores[rows] = adjusted.target
         leverage[rows] = (adjusted.projection**2).sum(axis=1)
         risk += adjusted.fixed_risk * layout.size(block) / layout.n_variants
-    sampling = np.outer(variances, _residual_squares(adjustment))
+    sampling = np.outer(variances, adjustment.residual_squares())
     cross, fixed_phenotype = _noise_variances(adjustment, np.maximum(risk, 0.0))
     errors = np.sqrt(sampling + cross + np.outer(leverage, fixed_phenotype))
-    people = (n_samples * variances)[:, None]
+    people = (inputs.n_samples * variances)[:, None]
     return MarginalEffects(scores / people, errors / people)
-
-
-def _residual_squares(adjustment: Adjustment) -> Float64:
-    """Return the sum of squared residuals of each rescaled phenotype after C, shape (l,)."""
-    phenotypes = slice(adjustment.statistics.layout.n_fixed, None)
-    squares = adjustment.statistics.outcome_gram().diagonal()[phenotypes] * adjustment.rescale**2
-    explained = (adjustment.fixed_coefficients * adjustment.fixed_phenotypes).sum(axis=0)
-    return np.asarray(np.maximum(squares - explained, 0.0))
 
 
 def _noise_variances(adjustment: Adjustment, risk: Float64) -> tuple[Float64, Float64]:

@@ -68,6 +68,7 @@ def solve_release(
         unit=unit,
         rescale=rescale,
         prior=_prior(design, rescale, response),
+        n_samples=n_samples,
         penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
         components=_components(design, work_dir, n_samples),
         scores=None if chosen.priors is None else chosen.priors.scores,
@@ -75,7 +76,7 @@ def solve_release(
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     marginal = None
     if sumstats:
-        marginal = marginal_effects(matrices, inputs, design.genotypes.variances, n_samples)
+        marginal = marginal_effects(matrices, inputs, design.genotypes.variances)
     return Solved(chosen, solution, response, marginal)
 
 

@@ -63,7 +63,7 @@ def test_estimates_and_the_prior_are_weighed_by_their_precisions(share):
     moments = simulated(6, share * EFFECT)
     precision = EFFECT**2 / float(moments.variances(residual)[0])
     assert 1 < precision < 10  # neither is negligible
-    fitted = fitted_prior([moments], EffectPrior(np.full(N_PHENOTYPES, EFFECT), residual))
+    fitted = fitted_prior([moments], EffectPrior(np.full(N_PHENOTYPES, EFFECT), residual), residual)
     mean = float(fitted.effect_variance.mean()) / EFFECT
     assert abs(mean - (precision * share + 2) / (precision + 2)) < 0.1
 
@@ -72,12 +72,16 @@ def test_without_information_the_prior_remains_and_estimates_are_limited():
     prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), np.full(N_PHENOTYPES, RESIDUAL))
     one = simulated(7, EFFECT)
     lost = replace(one, squared_noise=np.full(N_PHENOTYPES, 1e30))
-    np.testing.assert_allclose(fitted_prior([lost], prior).effect_variance, EFFECT, rtol=1e-6)
+    np.testing.assert_allclose(
+        fitted_prior([lost], prior, prior.residual_variance).effect_variance, EFFECT, rtol=1e-6
+    )
     empty = replace(one, squared_trace=-1.0)
-    assert fitted_prior([empty], prior) is prior
-    for signal, limit in ((1e30, 3.0), (-1e30, 0.01)):
+    assert fitted_prior([empty], prior, prior.residual_variance) is prior
+    for signal, limit in ((1e30, 3.0), (-1e30, 0.05)):
         far = replace(one, signal=np.full(N_PHENOTYPES, signal))
-        np.testing.assert_allclose(fitted_prior([far], prior).effect_variance, limit * EFFECT)
+        np.testing.assert_allclose(
+            fitted_prior([far], prior, prior.residual_variance).effect_variance, limit * EFFECT
+        )
 
 
 def test_weights_are_those_of_known_noise_with_the_fitted_variances():
@@ -95,3 +99,14 @@ def test_weights_are_those_of_known_noise_with_the_fitted_variances():
     fitted_few, fitted_many = solution.weights.genotypes.T
     assert fitted_few @ fitted_few < few @ few and fitted_many @ fitted_many > many @ many
     assert fitted != prior.effect_variance.mean()
+
+
+def test_the_phenotypes_variance_is_theirs_and_not_that_of_their_bounds():
+    """With twice the variance in the public bounds, the sampling of people would hide effects."""
+    moments, true = simulated(9, EFFECT), np.full(N_PHENOTYPES, RESIDUAL)
+    for stated, measured in ((2 * RESIDUAL, RESIDUAL), (RESIDUAL / 2, RESIDUAL)):
+        prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), np.full(N_PHENOTYPES, stated))
+        found = fitted_prior([moments], prior, np.full(N_PHENOTYPES, measured))
+        np.testing.assert_allclose(found.residual_variance, true)
+    far = fitted_prior([moments], prior, np.full(N_PHENOTYPES, 1e9))
+    np.testing.assert_allclose(far.residual_variance, RESIDUAL)  # twice the stated one

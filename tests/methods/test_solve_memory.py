@@ -115,4 +115,5 @@ def inputs_of(layout, copies):
         unit=1,
         rescale=np.ones(n_phenotypes),
         prior=EffectPrior(np.ones(n_phenotypes), np.ones(n_phenotypes)),
+        n_samples=10_000,
     )

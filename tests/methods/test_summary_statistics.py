@@ -91,7 +91,7 @@ def published(cohort, rng, *, noise, n=N):
     statistics = with_noise(cohort.statistics, scales, rng)
     rescale = missing_rescale(OBSERVED * n, n)
     inputs = inputs_for(statistics, n, scales=scales, rescale=rescale)
-    found = marginal_effects(statistics, inputs, cohort.genotypes.variances, n)
+    found = marginal_effects(statistics, inputs, cohort.genotypes.variances)
     response = clip_response(CLIP, (None, None), OBSERVED)
     return effects_per_allele(found, cohort.genotypes, cohort.outcomes, response)
 
@@ -143,7 +143,7 @@ def test_exact_statistics_give_the_regression_on_each_variant():
     Y = X[:, :2] * 5 + fixed[:, :2] * 3 + rng.integers(-200, 200, (n, 2))
     statistics = without_grams(X, np.hstack([fixed, Y]))
     variances = rng.uniform(100, 300, d)
-    found = marginal_effects(statistics, inputs_for(statistics, n), variances, n)
+    found = marginal_effects(statistics, inputs_for(statistics, n), variances)
     residual = Y - fixed @ np.linalg.lstsq(fixed, Y, rcond=None)[0]
     np.testing.assert_allclose(found.effect, X.T @ residual / (n * variances)[:, None], atol=1e-9)
     error = np.sqrt((residual**2).sum(axis=0) / variances[:, None]) / n

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiers import thinned
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The packages of docs/report.md, and what these import.
@@ -49,7 +50,7 @@ def run_blocked(program: str, *allowed: str, release: Path) -> subprocess.Comple
     return subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("private", thinned([True, False], every=2))
 def test_a_release_is_verified_with_few_packages(pristine, private):
     result = run_blocked(VERIFY, release=pristine[private])
     assert result.stderr == ""
@@ -58,6 +59,7 @@ def test_a_release_is_verified_with_few_packages(pristine, private):
     assert [line for line in lines if not line.startswith("True ")] == []
 
 
+@pytest.mark.slow
 def test_the_command_needs_click_besides(pristine):
     result = run_blocked(COMMAND, "click", release=pristine[True])
     assert (result.returncode, result.stderr) == (0, "")

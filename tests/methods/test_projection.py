@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from tiers import thinned
 
 from primo_scale.methods.projection import (
     ball_multiplier,
@@ -70,9 +69,7 @@ def descend(X, G, radius, steps=20000):
     return X.T @ Z
 
 
-@pytest.mark.parametrize(
-    ("n", "d", "l"), thinned([(6, 3, 2), (3, 5, 2), (4, 1, 1), (2, 3, 7), (5, 4, 1)], every=3)
-)
+@pytest.mark.parametrize(("n", "d", "l"), [(6, 3, 2), (2, 3, 7)])
 @pytest.mark.parametrize("radius", [0.05, 0.7, 100.0])
 def test_projected_gradient_descent_finds_the_same_point(n, d, l, radius):  # noqa: E741
     rng = np.random.default_rng(n * 100 + d * 10 + l)

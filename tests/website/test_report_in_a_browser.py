@@ -111,7 +111,6 @@ def test_the_report_looks_as_accepted(report, tmp_path):
     """A line more moves what follows, and differs five times as much as the limit."""
     from matplotlib import image
 
-    page = report
     accepted = Path(__file__).with_name("report-light.png")
     now = seen(report, tmp_path)
     if os.environ.get("ACCEPT_SCREENSHOTS"):

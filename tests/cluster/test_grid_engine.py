@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from queue_runs import LIMIT_SECONDS, ROOT, Cohort, GridEngine, Run, gated_command, wait_for
+from queue_runs import LIMIT_SECONDS, ROOT, Cohort, GridEngine, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -17,27 +18,27 @@ python = "{python}"
 """
 
 
-def kill(grid_engine: GridEngine, jobs: list[str]) -> None:
-    grid_engine.call("qdel", *jobs)
-
-
-def reschedule(grid_engine: GridEngine, jobs: list[str]) -> None:
-    grid_engine.call("qmod", "-rj", *jobs)
-
-
-def test_a_run_survives_killed_and_rescheduled_jobs(
+def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
     grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
 ) -> None:
-    arguments = cohort.accumulate_options(tmp_path / "work")
+    out = tmp_path / "release"
+    places = ["--out", out, "--ledger", tmp_path / "ledger.sqlite"]
+    options = ["--bfile", cohort.prefix, *cohort.tables(), *places]
     jobs = JOBS.format(python=sys.executable)
-    command = gated_command(tmp_path, "accumulate", arguments, kind="sge", jobs=jobs)
-    with Run(command) as run:
-        run.wait_for_new_life(set(), "first task")
-        for strike in (kill, reschedule):
-            before = command.lives()
-            strike(grid_engine, grid_engine.jobs())
-            run.wait_for_new_life(before, f"task after {strike.__name__}")
-        assert run.finish() == cohort.digest
+    command = gated_command(tmp_path, "gwas_release", options, kind="sge", jobs=jobs)
+    job = grid_engine.call(
+        "qsub", "-terse", "-V", "-v", f"PYTHONPATH={ROOT}", "-wd", tmp_path, SUBMIT, *command.words
+    ).strip()  # fmt: skip
+    command = replace(command, log=tmp_path / f"primo-scale-command.{job}.out")
+    wait_for(command.lives, "first task", command.said)
+    before = command.lives()
+    grid_engine.call("qmod", "-rj", job)
+    wait_for(lambda: command.lives() - before, "task of the second start", command.said)
+    command.open_gate()
+    wait_for(lambda: not grid_engine.jobs("primo-scale-command"), "end of the job", command.said)
+    assert f"statistics sha256: {cohort.digest}" in (tmp_path / "release.work/run.log").read_text()
+    verify = [sys.executable, "-m", "pipelines.verify", str(out)]
+    assert subprocess.run(verify, cwd=ROOT, check=False).returncode == 0
     wait_for(lambda: not grid_engine.jobs(), "end of all jobs")
 
 

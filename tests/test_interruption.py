@@ -114,12 +114,13 @@ main()
     [
         # No instruction of Python runs in the main thread, as in a large decomposition.
         ("os.kill(os.getpid(), signal.SIGTERM); ctypes.CDLL(None).sleep(600)", 5, "interrupted"),
-        ("os.kill(os.getpid(), signal.SIGINT); __import__('time').sleep(600)", 5, "interrupted"),
-        ("import numpy; from primo_scale.methods.eigenvectors import eigenvectors; "
-         "x = numpy.random.default_rng(0).normal(size=(4000, 4000)); x += x.T; "
-         "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x, 1); "
-         "interruption.GRACE_SECONDS = 600",
-         5, "interrupted"),
+        pytest.param(
+            "import numpy; from primo_scale.methods.eigenvectors import eigenvectors; "
+            "x = numpy.random.default_rng(0).normal(size=(4000, 4000)); x += x.T; "
+            "os.kill(os.getpid(), signal.SIGTERM); eigenvectors(x, 1); "
+            "interruption.GRACE_SECONDS = 600",
+            5, "interrupted", marks=pytest.mark.slow,
+        ),
         ("with interruption.deferred():\n        "
          "os.kill(os.getpid(), signal.SIGTERM); __import__('time').sleep(3); print('paid')",
          5, "paid"),

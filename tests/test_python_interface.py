@@ -89,6 +89,7 @@ def test_the_example_of_the_readme_releases_and_leaves_the_process_alone(in_fold
     assert "--epsilon 5.0" in log and log.splitlines()[-1].endswith("done")
 
 
+@pytest.mark.slow
 def test_the_stages_make_the_release_of_the_whole(in_folder) -> None:
     """Without noise the weights of both ways are the same bytes."""
     tables = ps.OutcomeTables("demo-run/train.pheno.tsv", "demo-run/train.pheno-bounds.tsv")
@@ -152,6 +153,7 @@ def test_every_option_of_a_request_has_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names)
 
 
+@pytest.mark.slow
 def test_public_names_are_imported_when_they_are_used() -> None:
     code = (
         "import sys, primo_scale; heavy = {'numpy', 'dask', 'pandas', 'attrs'} & set(sys.modules); "

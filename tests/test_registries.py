@@ -246,6 +246,7 @@ def test_a_weights_file_is_described_and_documented(name: str) -> None:
     assert f"| `{name}" in (ROOT / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_toy_weights_file_is_written_listed_and_verified(
     cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

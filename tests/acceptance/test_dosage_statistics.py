@@ -14,7 +14,6 @@ import zarr
 from filesets import write_fileset_of
 from pgenlib import PgenWriter
 from small_cohort import command, refused
-from tiers import thinned
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation.task_memory import Workload, read_bytes, worker_bytes
@@ -26,8 +25,6 @@ from primo_scale.genotypes.copying import copy_genotypes
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, PACKINGS, copies_of_hard_calls
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.kernels import KERNELS
-from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.dosage_bytes import UNITS, nearest_byte
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE
@@ -124,14 +121,13 @@ def cohort(tmp_path_factory):
 OPTIONS = {
     "not private": ("--non-private",),
     "clipped records": (*BUDGET, "--row-norm", 8, *BLOCKS),
-    "one block": (*BUDGET, "--row-norm", 8),
-    "label": (*BUDGET, "--privacy", "label", *BLOCKS),
     "feature": (*BUDGET, "--privacy", "feature", *BLOCKS),
     "subsample": (*BUDGET, "--subsample", 300),
 }
 
 
-@pytest.mark.parametrize("name", thinned(OPTIONS, every=4))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPTIONS)
 def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint.random, "SystemRandom", lambda: random.Random(1))
     options = (*OPTIONS[name], *cohort.frequencies)
@@ -177,12 +173,9 @@ def codes_of(cohort, design):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("kernel", thinned(["auto", *sorted(KERNELS.keys() - {"cuda"})], every=9))
-def test_statistics_of_dosages_are_exact_sums(kernel, cohort, tmp_path):
-    if kernel != "auto" and not kernel_named(kernel, 127).is_available():
-        pytest.skip(f"this machine cannot run {kernel}")
+def test_statistics_of_dosages_are_exact_sums(cohort, tmp_path):
     work = tmp_path / "work"
-    cohort.sum("dosages", work, "--non-private", *cohort.frequencies, *BLOCKS, "--kernel", kernel)
+    cohort.sum("dosages", work, "--non-private", *cohort.frequencies, *BLOCKS)
     design, statistics = (
         load_design(work / "design.json"),
         zarr.open_group(work / "statistics.zarr"),
@@ -218,6 +211,7 @@ def test_clipped_records_of_dosages_are_within_the_bounds(cohort, tmp_path):
     assert 0.9 * trace < np.minimum(norms, design.row_norm).sum() >= trace
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
     """The copy is verified by its checksums; the tasks that are missing are computed there."""
     options = (*BUDGET, *cohort.frequencies, *BLOCKS)
@@ -231,6 +225,7 @@ def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
                        on_progress=lambda done, total: None)  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_path):
     """The held-out people are scored, and files of the same people are read with --dosages."""
     out, prefix = tmp_path / "release", cohort.folder / "dosages"

@@ -12,6 +12,7 @@ import pytest
 import zarr
 from click.testing import CliRunner
 from small_cohort import refused
+from tiers import thinned
 
 from primo_scale.cli import accumulate, release, simulate, verify
 from primo_scale.genotypes.ld_components import open_components
@@ -166,6 +167,7 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     assert run(verify.main, out).exit_code == 0
 
 
+@pytest.mark.slow
 def test_the_same_command_finds_the_release(cohort):
     again = cohort.release()
     assert again.exit_code == 0, again.stderr
@@ -174,13 +176,16 @@ def test_the_same_command_finds_the_release(cohort):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        (("--row-norm", 20), ("--row-norm", "--no-ld-components")),
-        (("--shrinkage", "sure"), ("known-noise", "--no-ld-components")),
-        (("--method", "naive"), ("naive", "--no-ld-components")),
-        (("--sumstats",), ("--sumstats", "--no-ld-components")),
-        (("--no-ld-components", "--genetic-factors", 2), ("--genetic-factors", "--ld-panel")),
-    ],
+    thinned(
+        [
+            (("--row-norm", 20), ("--row-norm", "--no-ld-components")),
+            (("--shrinkage", "sure"), ("known-noise", "--no-ld-components")),
+            (("--method", "naive"), ("naive", "--no-ld-components")),
+            (("--sumstats",), ("--sumstats", "--no-ld-components")),
+            (("--no-ld-components", "--genetic-factors", 2), ("--genetic-factors", "--ld-panel")),
+        ],
+        every=3,
+    ),
 )
 def test_options_that_need_variants_are_refused(cohort, options, words):
     refused(cohort.release(*options, out="other"), 2, *words)
@@ -197,6 +202,7 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
     refused(found, 3, "other_panel: has people with the IID of somebody in the cohort")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "privacy",
     [
@@ -216,6 +222,7 @@ def test_every_privacy_unit_has_components(cohort, privacy):
     assert run(verify.main, out).exit_code == 0
 
 
+@pytest.mark.slow
 def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
     found = cohort.release(
         "--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart"
@@ -243,6 +250,7 @@ def test_without_a_budget_the_panel_gives_blocks_alone(cohort):
     assert "SHA-256" in design.ld_blocks
 
 
+@pytest.mark.slow
 def test_without_components_the_variants_are_summed_in_blocks_of_the_panel(cohort):
     other = "--ledger", cohort.folder / "other-ledger"
     found = cohort.release("--no-ld-components", *other, out="variants")

@@ -150,6 +150,7 @@ def test_a_statement_from_before_there_were_public_scores_verifies(folder, tmp_p
     assert estimation_problems(document) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", ["swapped", "other strand", "minus ten times", "by position"])
 def test_notation_and_unit_of_a_score_do_not_matter(folder, with_prior, tmp_path, change):
     def changed(table):
@@ -192,6 +193,7 @@ def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
     assert abs(other["slope"]) < 0.6 < own["slope"]
 
 
+@pytest.mark.slow
 def test_a_release_without_noise_builds_on_scores_too(folder, tmp_path):
     prior = ("--prior-weights", folder / "public-release")
     result = run(folder, "small", tmp_path / "out", "--non-private", *prior, budget=())

@@ -21,6 +21,7 @@ from acceptance_inputs import (
     shrinkage,
     squared,
 )
+from tiers import thinned
 
 Int64 = npt.NDArray[np.int64]
 
@@ -36,7 +37,6 @@ CASES = {
     "add-remove": (
         "regenie", 3, 150, "window:40", ("--adjacency", "add-remove", "--nominal-n", "1000")
     ),
-    "1000g": ("1000g", 0, 700, "window:333", ()),
     "regenie": ("regenie", 2, 311, None, ()),
     "regenie-binary": ("regenie-binary", 0, 45, "window:7", ()),
 }  # fmt: skip
@@ -55,7 +55,14 @@ class Cohort:
     statistics: zarr.Group
 
 
-@pytest.fixture(scope="module", params=CASES, ids=str)
+# The quick tier has every privacy unit, always with blocks; the slow cases are larger.
+@pytest.fixture(
+    scope="module",
+    params=[
+        *thinned(["regenie-binary", "hapmap3", "label", "regenie", "feature"], every=2),
+        "add-remove",
+    ],
+)
 def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
     name, left_out, n_variants, blocks, options = CASES[request.param]
     inputs: RealSet = real_sets[name]

@@ -76,7 +76,7 @@ def one_block(path, row_group=12):
     return X, partials_of(path / "p", X, Z, (0, 30), row_group=row_group, tile=9)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
     tile=st.integers(3, 45),
@@ -202,6 +202,7 @@ def test_changed_statistics_and_another_layout_are_refused(tmp_path):
             open_raw_statistics(tmp_path / "s", partials.plan.layout, 20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tile", [96, 128])
 def test_memory_is_as_predicted_and_does_not_depend_on_d(tmp_path, tile):
     """Peak of Python's and numpy's allocations; a whole matrix alone takes 3 and 16 MB."""

@@ -94,6 +94,7 @@ def killed(times: int) -> list[Exception]:
     return [KilledWorker("key", None, 3) for _ in range(times)]
 
 
+@pytest.mark.slow
 def test_fifty_thousand_tasks_run_in_batches_with_few_in_flight() -> None:
     cluster = FakeCluster()
     done = stream(cluster, 50_000)

@@ -1,6 +1,6 @@
 """The audit passes sound mechanisms and detects every planted bug.
 
-An audit fails a sound mechanism with probability at most 1e-8. This file audits fewer than 60 sound
+An audit fails a sound mechanism with probability at most 1e-8. This file audits fewer than 30 sound
 mechanisms, so it fails sound code with probability below 1e-6. The numbers of runs are such that
 the expected bound exceeds its limit by at least six standard deviations, so that a planted bug is
 hardly ever missed.
@@ -57,6 +57,15 @@ def every_mechanism():
     return list(found.values())
 
 
+def one_of_each():
+    """Return a mechanism for each unit of each recipe; adjacencies and layouts take turns."""
+    groups = {}
+    for each in every_mechanism():
+        unit, *_, method = each.id.split()
+        groups.setdefault((unit, method), []).append(each)
+    return [group[turn % len(group)] for turn, group in enumerate(groups.values())]
+
+
 def effort(runs, noise=None):
     return Effort(runs, FALSE_ALARM, noise or pooled_noise())
 
@@ -84,9 +93,9 @@ def publishing_with(doctored):
 @pytest.mark.parametrize(
     ("audited", "runs"),
     [
-        *(pytest.param(*each.values, 200, id=each.id) for each in every_mechanism()[::3]),
+        *(pytest.param(*each.values, 200, id=each.id) for each in every_mechanism()[::6]),
         *(pytest.param(*each.values, 2500, id=f"{each.id}, 2500 runs", marks=pytest.mark.slow)
-          for each in every_mechanism()),
+          for each in one_of_each()),
     ],
 )  # fmt: skip
 def test_a_sound_mechanism_passes(audited, runs):
@@ -97,17 +106,9 @@ def test_a_sound_mechanism_passes(audited, runs):
     assert (found.gaussian_epsilon or 0.0) <= EPSILON
 
 
-PARTS = {
-    "all parts": mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2)),
-    "subsample": mechanism(recipe=Recipe(subsample=SUBSAMPLE)),
-    "full": mechanism(),
-}
-
-
-@pytest.mark.parametrize(
-    "audited", thinned((pytest.param(each, id=name) for name, each in PARTS.items()), every=3)
-)
-def test_a_sound_mechanism_passes_with_opendp_noise(audited):
+@pytest.mark.slow
+def test_a_sound_mechanism_passes_with_opendp_noise():
+    audited = mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2))
     found = audit(audited, worst_pairs(audited)[:1], effort(1000, pooled_noise(OpenDPNoise())))
     assert found.verdict is Verdict.WITHIN
 
@@ -124,7 +125,8 @@ def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
 
 
 @pytest.mark.parametrize(
-    "audited", thinned((p for p in every_mechanism() if p.values[0].recipe == Recipe()), every=3)
+    "audited",
+    thinned([p for p in every_mechanism() if p.values[0].recipe == Recipe()][::3], every=2),
 )
 def test_half_the_noise_is_found(audited, monkeypatch):
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
@@ -133,34 +135,21 @@ def test_half_the_noise_is_found(audited, monkeypatch):
     assert found.verdict is Verdict.EXCEEDED
 
 
-@pytest.mark.parametrize(
-    ("factor", "runs"), [(0.25, 6_000), pytest.param(0.5, 60_000, marks=pytest.mark.slow)]
-)
-def test_too_little_noise_is_found_without_assumptions(factor, runs, monkeypatch):
+def test_too_little_noise_is_found_without_assumptions(monkeypatch):
     audited = mechanism(LABEL, ADD)
-    monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, factor)))
-    found = audit(audited, worst_pairs(audited), effort(runs))
+    monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.25)))
+    found = audit(audited, worst_pairs(audited), effort(6_000))
     assert found.epsilon > EPSILON
 
 
 @pytest.mark.slow
-def test_half_the_noise_is_found_when_it_comes_from_opendp(monkeypatch):
-    audited = mechanism()
-    monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
-    found = audit(audited, worst_pairs(audited)[:1], effort(2500, pooled_noise(OpenDPNoise())))
-    assert found.gaussian_epsilon > EPSILON
-
-
 @pytest.mark.parametrize(
     ("fields", "factor", "pair", "runs"),
-    thinned(
-        [
-            (["gram"], 0.5, "X'X, diagonal", 4000),
-            (["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000),
-            (["fixed_gram", "fixed_phenotype", "phenotype_gram"], 0.25, "outcomes", 16_000),
-        ],
-        every=3,
-    ),
+    [
+        (["gram"], 0.5, "X'X, diagonal", 4000),
+        (["fixed_cross", "phenotype_cross"], 0.5, "everything", 12_000),
+        (["fixed_gram", "fixed_phenotype", "phenotype_gram"], 0.25, "outcomes", 16_000),
+    ],
 )
 def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monkeypatch):
     """A pair that changes this statistic detects it, even if the promise still holds."""
@@ -200,21 +189,9 @@ def test_the_papers_amplification_by_subsampling_is_found():
 
 
 @pytest.mark.slow
-def test_noise_drawn_twice_for_one_charge_is_found(monkeypatch):
-    def twice(exact, stated, source):
-        releases = zip(publish(exact, stated, source), publish(exact, stated, source), strict=True)
-        return [(first + second) / 2 for first, second in releases]
-
-    monkeypatch.setattr(auditing, "publish", twice)
-    audited = mechanism(LABEL, ADD)
-    found = audit(audited, worst_pairs(audited), effort(11_000))
-    assert found.gaussian_epsilon > EPSILON
-
-
-@pytest.mark.slow
 def test_a_key_that_is_used_again_is_found():
     audited = mechanism(epsilon=1.0)
-    one_key = effort(300, lambda: KeystreamNoise(bytes(range(32))))
+    one_key = effort(200, lambda: KeystreamNoise(bytes(range(32))))
     found = audit(audited, worst_pairs(audited)[:1], one_key)
     assert found.epsilon > 1.0
     assert found.gaussian_epsilon > 1.0
@@ -231,6 +208,7 @@ class OneStream:
         return np.rint(scale * normal).astype(np.int64)
 
 
+@pytest.mark.slow
 def test_noise_that_two_parts_share_is_found():
     seeds = iter(range(10**6))
     audited = mechanism(epsilon=1.0)

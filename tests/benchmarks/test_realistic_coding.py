@@ -44,6 +44,7 @@ def test_accumulations_take_the_frequencies_of_every_variant(tmp_path, commands)
         assert matched.n_matched == cohort.variants
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("commands")
 def test_our_product_of_the_peers_codes_is_that_of_numpy(tmp_path):
     bench, cohort = Bench(tmp_path, 1), simulated(tmp_path, 60, 100)

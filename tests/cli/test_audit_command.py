@@ -36,6 +36,7 @@ def test_a_line_for_each_mechanism_and_exit_0():
     assert lines[-1] == "no evidence against any of 2 claims"
 
 
+@pytest.mark.slow
 def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
     monkeypatch.setattr(audited_release, "noisy_counts", lambda counts, scales, *, source: counts)
     result = run(*ONE, "--adjacency", "add-remove")

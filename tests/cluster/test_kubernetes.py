@@ -78,6 +78,7 @@ def test_certificates_are_checked_before_resources_are_created(kubectl: Path) ->
     assert not (kubectl / "notes").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("container", ["scheduler", "worker"])
 def test_containers_run_commands_of_the_installed_dask(container: str) -> None:
     """Every option in the arguments is an option of the command."""

@@ -20,6 +20,8 @@ from primo_scale.cluster.dask_settings import WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
 from primo_scale.errors import ResourceError
 
+pytestmark = pytest.mark.slow
+
 PAGES = ("/json/counts.json", "/metrics", "/status", "/info/main/workers.html")
 
 

@@ -29,7 +29,7 @@ def profile(kind: str, scratch: Path) -> JobQueueProfile:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
+@pytest.mark.parametrize("kind", ["pbs", "lsf"])  # test_grid_engine.py has a real one
 def test_a_lost_job_is_replaced_and_no_job_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
     queue, commands, scratch = (tmp_path / name for name in ("queue", "bin", "scratch"))
     for directory in (queue, commands, scratch):

@@ -80,6 +80,7 @@ FULL = KubernetesProfile(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "resource",
     [example(), manifest(BARE), manifest(FULL)],

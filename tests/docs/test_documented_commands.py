@@ -20,6 +20,7 @@ RUNNABLE = sorted(
     page
     for page in (path.relative_to(ROOT).as_posix() for path in PAGES)
     if page.startswith("docs/") and blocks(page, "sh", "python")
+    if page != "docs/tutorial.md"  # tests/website/test_notebook.py runs its blocks
 )
 _COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-]+)(.*)")
 

@@ -118,6 +118,7 @@ def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
     np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_results_are_those_of_independent_tools(folder, evaluated):
     predicted, truth = own_scores(folder / "release", folder / "fresh"), phenotypes(folder)
     predicted, found = predicted.loc[truth.index], table(evaluated)
@@ -177,6 +178,7 @@ def test_without_matplotlib_there_are_no_pictures(folder, tmp_path, monkeypatch)
     assert files == {"evaluation.json", "evaluation.tsv"}
 
 
+@pytest.mark.slow
 def test_a_store_gives_the_results_of_the_fileset(folder, tmp_path):
     store = tmp_path / "fresh.zarr"
     assert command(ingest.main, "--bfile", folder / "fresh", "--out", store).exit_code == 0
@@ -211,6 +213,7 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
     np.testing.assert_allclose(found - expected, np.full_like(found, constant), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     with gzip.open(folder / "release/pgs/QT1.txt.gz", "rt") as file:
         lines = file.read().splitlines()
@@ -225,6 +228,7 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
 
 
+@pytest.mark.slow
 def test_zero_is_missing_in_a_trait_that_plink_codes_as_one_and_two(folder, tmp_path):
     phenotypes = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
     phenotypes["OTHER"] = phenotypes["CASE"] + 1

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
+from tiers import thinned
 
 from primo_scale.evaluation.accuracy import (
     NORMAL_QUANTILE,
@@ -125,15 +126,18 @@ def intercept(rng):
 
 @pytest.mark.parametrize(
     "draw",
-    [
-        normal_r2,
-        r2_with_unequal_variances,
-        increment_of_r2,
-        binary_r2,
-        binormal_auc,
-        slope_with_unequal_variances,
-        intercept,
-    ],
+    thinned(
+        [
+            normal_r2,
+            r2_with_unequal_variances,
+            increment_of_r2,
+            binary_r2,
+            binormal_auc,
+            slope_with_unequal_variances,
+            intercept,
+        ],
+        every=7,
+    ),
 )
 def test_intervals_cover_the_truth_and_half_as_wide_ones_do_not(draw):
     rng = np.random.default_rng(5)

@@ -48,7 +48,7 @@ def test_the_rows_that_have_to_land():
 
 @pytest.mark.parametrize(
     ("n_phenotypes", "repetitions"),
-    [(1, 6), (11, 6), (101, 2), pytest.param(1001, 2, marks=pytest.mark.slow)],
+    [(11, 6), (101, 2)],
 )
 def test_our_rows_land_and_twice_the_noise_falls_outside(n_phenotypes, repetitions):
     """Every single row distinguishes a wrong scale from the right one."""

@@ -99,7 +99,7 @@ def _byte(names: str, cell: str, field: str) -> int:
     return nearest_byte(int(copies * 2 / len(alleles) * UNITS + Fraction(1, 2)))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", thinned(KINDS, every=2))
 def test_every_format_has_the_dosages_that_plink2_stores(kind, files_of):
     """Missing and phased genotypes, haploid people, calls without a dosage, names not ASCII."""
     found = dosages(open_source(files_of("odd", kind)))
@@ -118,6 +118,7 @@ def test_probabilities_of_a_vcf_have_the_means_that_plink2_takes(files_of):
     np.testing.assert_array_equal(found, of_plink2(FORMATS / "imputed"))
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_probabilities_of_a_bgen_become_the_dosages_of_plink2(plink2, files_of, tmp_path):
     """All 32,896 unphased and 65,536 phased pairs of 8 bits, some of 16 bits, mixed ploidy."""
@@ -127,6 +128,7 @@ def test_probabilities_of_a_bgen_become_the_dosages_of_plink2(plink2, files_of, 
     np.testing.assert_array_equal(found, of_plink2(tmp_path / "p"))
 
 
+@pytest.mark.slow
 def test_the_other_order_of_alleles_gives_the_other_dosage(files_of):
     files = files_of("probabilities", "bgen")
     first = dosages(open_source(files))
@@ -245,6 +247,7 @@ def dummy(plink2, tmp_path_factory) -> Path:
     return prefix
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_dosages_are_those_that_plink2_exports(dummy, tmp_path):
     """``--export A`` counts REF; BGEN rounds probabilities to 1/65535 or 1/255 before."""
@@ -288,6 +291,7 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     assert np.std(ours - theirs) < 3 * np.sqrt((weights**2).sum() / 12) / STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_scores_of_whole_weights_have_the_same_bits_for_any_chunks(dummy, tmp_path):
     """Public principal components rely on it (docs/maths/principal-components.md)."""

@@ -29,7 +29,7 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.packed import packed_width
 
 FORMATS = Path(__file__).parent / "formats"
-NAMES = ("base_n43_m61", "degenerate", "sexchr_PAR_codes", "odd")
+NAMES = ("odd", "base_n43_m61", "degenerate", "sexchr_PAR_codes")
 OTHERS = ("pfile", "bgen", "vcf", "vcz")
 TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
 
@@ -77,7 +77,7 @@ def assert_equal_stores(ours: GenotypeStore, plink: GenotypeStore, kind: str) ->
 
 
 @pytest.mark.parametrize("kind", OTHERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", thinned(NAMES, every=4))
 def test_a_file_has_the_genotypes_that_plink2_writes_to_a_bed(name, kind, files_of, tmp_path):
     """Missing, phased, haploid, half-called and dosage genotypes; names that are not ASCII."""
     chosen = Selection(chromosomes=("1", "2", "X", "PAR1", "PAR2"))
@@ -108,7 +108,7 @@ def test_every_format_gives_the_same_statistics_digest(files_of, tmp_path):
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("kind", thinned(OTHERS, every=4))
 def test_subsets_of_people_and_variants_are_those_of_the_bed(kind, files_of, tmp_path):
     bed = open_source(files_of("base_n43_m61", "bfile"))
     people, names = tmp_path / "people", tmp_path / "names"
@@ -196,9 +196,9 @@ def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
 
 @pytest.mark.parametrize(
     ("name", "kind", "remark"),
-    [("odd", "pfile", "dosages are not used"), ("base_n43_m61", "pfile", ""),
+    thinned([("odd", "pfile", "dosages are not used"), ("base_n43_m61", "pfile", ""),
      ("odd", "bgen", "hard-call-threshold 0.1"), ("odd", "vcz", "dosages are not used"),
-     ("base_n43_m61", "vcz", ""), ("odd", "vcf", "dosages are not used")],
+     ("base_n43_m61", "vcz", ""), ("odd", "vcf", "dosages are not used")], every=2),
 )  # fmt: skip
 def test_the_store_remarks_that_dosages_are_not_used(name, kind, remark, files_of, tmp_path):
     store = run(files_of(name, kind), tmp_path / "g.zarr")
@@ -335,10 +335,11 @@ def test_tables_of_plink2_without_headers_are_those_of_plink1(reference, tmp_pat
 # ---- Real genotypes ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 @pytest.mark.parametrize(
     "name",
-    thinned(["hapmap3_chr1-10/hm3_chr1-10", "1000g_eur343_chr22/eur343_chr22"], every=2),
+    ["hapmap3_chr1-10/hm3_chr1-10"],
 )
 def test_real_genotypes_are_those_of_the_bed(name, reference, plink2, tmp_path):
     prefix = reference / "data/real" / name

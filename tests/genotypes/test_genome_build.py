@@ -40,6 +40,7 @@ def test_the_build_is_inferred_from_known_positions(grch37, grch38, reference):
     assert find_known_variants(ncbi36).build is None
 
 
+@pytest.mark.slow
 def test_no_build_is_inferred_from_positions_everywhere(grch37):
     """With a variant at every twentieth position, known variants of both builds match by chance."""
     d = 2_550_000

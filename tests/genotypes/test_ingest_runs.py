@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,13 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ingest_runs import bed_reader_dosages, run
-from small_cohort import write_cohort
-from tiers import thinned
 
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
-from primo_scale.genotypes import ingest_plan, orientation
+from primo_scale.genotypes import orientation
 from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import finalise, initialise, write_one
@@ -161,30 +158,6 @@ def test_a_full_disk_is_explained_and_the_run_can_continue(base, tmp_path, monke
             run(base, tmp_path / "g.zarr")
     assert not (tmp_path / "g.zarr").exists()
     run(base, tmp_path / "g.zarr")
-
-
-@pytest.mark.parametrize("kept", thinned(["every third person", "everyone"], every=2))
-def test_genotypes_in_memory_stay_within_the_read_budget(tmp_path, kept):
-    n_people, n_variants = 40_000, 4 * 2048
-    prefix = write_cohort(tmp_path / "in", n_people=n_people, n_variants=n_variants) / "cohort"
-    keep = None
-    if kept != "everyone":
-        keep = tmp_path / "keep"
-        keep.write_text("".join(f"f{i} p{i}\n" for i in range(0, n_people, 3)))
-    run(prefix, tmp_path / "warm.zarr", Selection(keep=keep), chunk_shape=(2048, 8192))
-    peak = 0
-
-    def watch(done: int, total: int) -> None:
-        nonlocal peak
-        if done == 0:  # tables and imports are in memory; genotypes follow
-            tracemalloc.start()
-        elif done == total:
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
-
-    run(prefix, tmp_path / "g.zarr", Selection(keep=keep), (2048, 8192), watch)
-    assert Path(f"{prefix}.bed").stat().st_size > ingest_plan.READ_BUDGET_BYTES
-    assert 2 << 20 < peak <= ingest_plan.READ_BUDGET_BYTES
 
 
 @pytest.mark.parametrize(("name", "large"), [("base_n43_m61", 2), ("samplemajor_n43_m61", 1)])

@@ -124,6 +124,7 @@ def correlated(n, v, rng, factors=3):
     return draw(n), np.cov(draw(100_000))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("people", [60, 400])
 def test_variances_are_those_of_other_people(tmp_path, people):
     """In the panel itself, the leading variances are larger than in its population."""

@@ -47,7 +47,7 @@ def array_of(reference):
 
 
 @pytest.mark.parametrize("counted", ["a0", "a1"])
-@pytest.mark.parametrize("name", ["base_n43_m61", "n40_m61", "n41_m61", "n1_m61", "n43_m1"])
+@pytest.mark.parametrize("name", ["base_n43_m61", "n1_m61"])
 def test_the_store_has_the_genotypes_that_bed_reader_reads(
     name, counted, array_of, reference, tmp_path
 ):

@@ -166,10 +166,11 @@ def test_amx_tiles_are_used_if_the_system_permits_them(
     assert not product_amx._request_tiles()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
     thinned([{"NUMBA_CPU_NAME": "x86-64-v3" if os.uname().machine == "x86_64" else "generic"},
-             {"NUMBA_ENABLE_AVX": "0"}, {"NUMBA_DISABLE_JIT": "1"}], every=3),
+             {"NUMBA_DISABLE_JIT": "1"}], every=3),
     ids=lambda setting: next(iter(setting)),
 )  # fmt: skip
 def test_a_process_without_the_instructions_gives_the_same_products(
@@ -214,6 +215,7 @@ print(before, len(compiled) - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["amx", "vnni", "avx2", "float32"])
 def test_nothing_is_compiled_after_the_warm_up(name: str, tmp_path: Path) -> None:
     """Otherwise every worker would compile the functions again, at the same time."""

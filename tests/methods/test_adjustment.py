@@ -36,6 +36,7 @@ def test_the_adjusted_target_carries_the_noise_of_the_fixed_columns():
     np.testing.assert_allclose(np.mean(stated, axis=0), seen, rtol=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 1500])
 def test_a_gram_is_adjusted_in_chunks_of_rows(rows):
     """Across the boundary of a chunk, against the residuals themselves."""

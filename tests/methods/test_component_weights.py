@@ -178,6 +178,7 @@ def test_the_blended_gram_has_no_negative_eigenvalue(sigma):
     assert np.linalg.eigvalsh(blend.raised()).min() > -1e-6
 
 
+@pytest.mark.slow
 def test_the_variance_of_the_blend_is_that_of_the_posterior():
     """Random X'X about the panel's expectation, in the directions of two vectors."""
     rng, sigma, n_panel = np.random.default_rng(7), 200.0, 30
@@ -198,6 +199,7 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
     np.testing.assert_allclose(measured, blend.variance_of(effects), rtol=0.06)
 
 
+@pytest.mark.slow
 def test_slopes_of_public_scores_are_not_biased_where_eigenvalues_are_raised():
     """Effects on components of little variance, whose eigenvalues the floor raises many times."""
     rng, n, draws = np.random.default_rng(4), 4000, 60

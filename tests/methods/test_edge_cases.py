@@ -17,6 +17,7 @@ from methods_examples import (
     statistics_of,
     with_noise,
 )
+from tiers import thinned
 
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS
@@ -83,7 +84,7 @@ def solve_both_ways(cohort, method, estimator):
             assert np.isfinite(solution.penalties).all()
 
 
-@pytest.mark.parametrize("cohort", COHORTS)
+@pytest.mark.parametrize("cohort", thinned(COHORTS, every=8))
 def test_weights_are_finite_without_warnings(cohort):
     for method, estimator in RULES:
         solve_both_ways(COHORTS[cohort], method, estimator)
@@ -111,6 +112,7 @@ def test_without_noise_ridge_is_that_of_the_normal_equations(cohort):
     np.testing.assert_allclose(ours.genotypes, expected, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from itertools import product
 
 import numpy as np
+import pytest
 
 from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance
 from primo_scale.methods.point_normal import sample_effects
 
 
+@pytest.mark.slow
 def test_the_sampler_has_the_posterior_mean_of_all_models():
     """Two blocks of three variants: 64 models, each with a normal posterior."""
     rng = np.random.default_rng(3)
@@ -89,6 +91,7 @@ def test_few_effects_are_predicted_better_than_by_normal_ones():
     np.testing.assert_array_equal(found, sampled(blocks, matrices)[0])
 
 
+@pytest.mark.slow
 def test_effects_of_every_variant_stay_normal():
     chosen = [bool(sampled(*cohort(600, seed=seed)[:2])) for seed in range(8)]
     assert sum(chosen) <= 2

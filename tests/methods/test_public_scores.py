@@ -129,6 +129,7 @@ def test_a_score_of_zeros_changes_nothing():
     np.testing.assert_array_equal(weights(inputs(np.zeros((D, 1)), phenotype_cross=1e5)), plain)
 
 
+@pytest.mark.slow
 def test_a_score_without_covariance_with_the_phenotypes_rarely_changes_weights():
     """Slopes within 1.2 standard errors of 0 are 0; the weights are then those without scores."""
     noise, rng = {"phenotype_cross": 1e6}, np.random.default_rng(5)
@@ -151,6 +152,7 @@ def squared_error(weights):
     return float(((rows @ (weights - EFFECTS)) ** 2).sum() / N)
 
 
+@pytest.mark.slow
 def test_noise_in_both_statistics_neither_biases_slopes_nor_exceeds_their_errors():
     score = EFFECTS.sum(axis=1, keepdims=True) + OTHER * 20
     sigmas = {"phenotype_cross": 3e5, "gram": (5e3, 5e3)}
@@ -191,6 +193,7 @@ def fitted(statistics, given):
     return fit_scores(sums, given.scores, given.prior, columns)
 
 
+@pytest.mark.slow
 def test_slopes_have_the_prior_variance_of_largest_likelihood():
     rng = np.random.default_rng(7)
     for _ in range(8):

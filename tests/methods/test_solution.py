@@ -15,6 +15,7 @@ from methods_examples import (
     with_noise,
 )
 from sklearn.linear_model import Ridge as SklearnRidge
+from tiers import thinned
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import EffectPrior
@@ -273,7 +274,7 @@ def test_ridge_needs_a_penalty():
         solved(DENSE, inputs_for(DENSE, N), estimator="ridge")
 
 
-@pytest.mark.parametrize("estimator", SHRINKAGES_OF_VARIANTS)
+@pytest.mark.parametrize("estimator", thinned(SHRINKAGES_OF_VARIANTS, every=4))
 def test_shrinkage_predicts_better_than_solving_noise(estimator):
     """In-sample R^2 with noise at which least squares fails."""
     rng = np.random.default_rng(6)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from methods_examples import solved
-from tiers import thinned
 from traced_memory import least_peak
 from whole_matrices import write_matrices
 
@@ -29,13 +28,13 @@ CASES = {
     "a penalty for each block": ((600, 500), 100, "reuse-cov-gauss", "sure"),
     "factors across phenotypes": ((400,), 400, "reuse-cov-gauss", "james-stein"),
     "decompositions kept": ((250,) * 8, 30, "reuse-cov-proj", None),
-    "projected phenotypes": ((300,), 300, "reuse-cov-proj-y", None),
     "many small blocks, projected": ((50,) * 20, 400, "reuse-cov-proj-y", None),
     "an X'X for each phenotype": ((500, 100), 4, "naive", None),
 }
 
 
-@pytest.mark.parametrize("case", thinned(CASES, every=3))
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
 def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     sizes, n_phenotypes, method, estimator = CASES[case]
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
@@ -51,9 +50,8 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     assert peak >= LEAST_USED * said
 
 
-@pytest.mark.parametrize(
-    ("sizes", "n_phenotypes"), thinned([((600, 700), 50), ((150,), 300)], every=2)
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("sizes", "n_phenotypes"), [((600, 700), 50)])
 def test_peak_memory_with_public_scores_is_as_predicted(sizes, n_phenotypes, tmp_path):
     """The effects of the scores are in memory before."""
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
@@ -67,6 +65,7 @@ def test_peak_memory_with_public_scores_is_as_predicted(sizes, n_phenotypes, tmp
     assert LEAST_USED * said <= peak <= MOST_BEYOND * said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("estimator", "sizes", "n_phenotypes"),
     [("genetic-factors", (60,) * 10, 60), ("point-normal", (200, 100), 2)],

@@ -100,7 +100,7 @@ def p_of_uniformity(z):
     return stats.kstest(2 * stats.norm.sf(np.abs(z)), "uniform").pvalue
 
 
-@pytest.mark.parametrize("noise", NOISE_LEVELS)
+@pytest.mark.parametrize("noise", thinned(NOISE_LEVELS, every=3))
 def test_p_values_are_uniform_without_effects(noise):
     """An error of a tenth in the standard error, in either direction, is rejected."""
     rng = np.random.default_rng(1)
@@ -113,13 +113,13 @@ def test_p_values_are_uniform_without_effects(noise):
         assert max(p_of_uniformity(right / 0.9), p_of_uniformity(right / 1.1)) < 1e-3
 
 
-@pytest.mark.parametrize("noise", thinned(NOISE_LEVELS[::-1], every=3))
-def test_effects_are_unbiased_and_intervals_cover_them(noise):
+@pytest.mark.slow
+def test_effects_are_unbiased_and_intervals_cover_them():
     """Clipping by the assumed slope, missing values and a covariate included."""
     rng = np.random.default_rng(2)
     effect, n = 0.08, 4000
     draws = [
-        published(simulated(seed, n=n, effect=effect), rng, noise=noise, n=n) for seed in range(5)
+        published(simulated(seed, n=n, effect=effect), rng, noise=4.0, n=n) for seed in range(5)
     ]
     estimate = np.array([found.effect[::50] / SD for found in draws])
     error = np.array([found.standard_error[::50] / SD for found in draws])

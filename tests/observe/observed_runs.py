@@ -16,7 +16,7 @@ from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import PrimoError
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
-D = 400  # variants, each of which is an LD block and a tile task
+D = 150  # variants, each of which is an LD block and a tile task
 BLOCKS = ["--ld-blocks", "window:1"]
 # Records every task, and dies without a word after it has recorded the twentieth.
 _DIES = """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from observed_runs import logged
 from small_cohort import Cohort, command, write_cohort
+from tiers import thinned
 
 from primo_scale.cli import ingest
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
@@ -90,7 +91,9 @@ with run_logged(Path(), "accumulate", Execution()):
 """
 
 
-@pytest.mark.parametrize(("logging", "said"), [("configured", "24 people"), ("left alone", "")])
+@pytest.mark.parametrize(
+    ("logging", "said"), thinned([("configured", "24 people"), ("left alone", "")], every=2)
+)
 def test_a_program_prints_only_what_its_own_handlers_ask_for(logging, said, tmp_path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", LIBRARY, logging], cwd=tmp_path, check=True, text=True,

@@ -146,6 +146,7 @@ def run_at(rate: float, weights: list[int], *, before: Amount, start: float) -> 
     return pace, now
 
 
+@pytest.mark.slow
 @given(
     weights=WEIGHTS,
     left=st.integers(1, 10**8),
@@ -163,6 +164,7 @@ def test_work_that_was_there_before_is_not_taken_for_this_runs(
     assert pace.seconds_left(now, whole) == pytest.approx(left / rate, rel=1e-3, abs=1e-3)
 
 
+@pytest.mark.slow
 @given(weights=WEIGHTS, slow=st.floats(0.01, 0.5))
 def test_the_rate_is_that_of_the_last_minutes(weights, slow) -> None:
     """Half of the workers die: what was fast hours ago is forgotten once it left the window."""

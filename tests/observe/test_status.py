@@ -34,6 +34,7 @@ def answer(work: Path, exit_code: int) -> dict:
     return json.loads(result.stdout)
 
 
+@pytest.mark.slow
 def test_a_killed_run_is_stopped_at_what_it_recorded(killed) -> None:
     """A few more tasks may have been committed."""
     said = answer(killed.work, 5)
@@ -47,6 +48,7 @@ def test_a_killed_run_is_stopped_at_what_it_recorded(killed) -> None:
     assert stat.S_IMODE((killed.work / PROGRESS_FILE).stat().st_mode) == 0o600
 
 
+@pytest.mark.slow
 def test_disk_used_is_what_find_adds_up(killed) -> None:
     said = answer(killed.work, 5)
     found = subprocess.run(
@@ -57,6 +59,7 @@ def test_disk_used_is_what_find_adds_up(killed) -> None:
     assert {"partials.zarr", "outcomes.zarr", "run.log"} <= said["disk"].keys()
 
 
+@pytest.mark.slow
 def test_people_read_the_same(killed) -> None:
     result = command(status.main, killed.work)
     assert result.exit_code == 5
@@ -70,6 +73,7 @@ def test_people_read_the_same(killed) -> None:
     assert "used (" in lines[2] and "free" in lines[2]
 
 
+@pytest.mark.slow
 def test_looking_changes_nothing(killed) -> None:
     def everything() -> dict[Path, tuple[int, int, int]]:
         found = [killed.work, *killed.work.rglob("*")]
@@ -80,6 +84,7 @@ def test_looking_changes_nothing(killed) -> None:
     assert everything() == before
 
 
+@pytest.mark.slow
 def test_a_held_lock_means_that_the_run_goes_on(killed) -> None:
     with exclusive_lock(killed.work / "lock"):
         assert answer(killed.work, 0)["state"] == "running"
@@ -87,6 +92,7 @@ def test_a_held_lock_means_that_the_run_goes_on(killed) -> None:
     assert answer(killed.work, 5)["state"] == "stopped"
 
 
+@pytest.mark.slow
 def test_probing_never_makes_a_starting_run_fail(tmp_path) -> None:
     """A lock that is not tried again fails this within a second."""
     lock = tmp_path / "lock"

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tiers import thinned
 
 from primo_scale.privacy.held_out_accuracy import HoldOutScale, held_out_accuracy
 from primo_scale.privacy.liability_scale import area_under_curve
@@ -59,12 +58,12 @@ def is_95_percent(share):
     return (low <= share) & (share <= high)
 
 
-@pytest.mark.parametrize(("rho", "people"), [(0.3, 1000), (0.6, 2000), (-0.45, 5000)])
-@pytest.mark.parametrize("sigma", thinned([0, 3, 10], every=2))
-def test_intervals_cover_the_truth(rho, people, sigma):
-    assert is_95_percent(coverage(rho, people, sigma)).all()
+@pytest.mark.parametrize(("rho", "sigma"), [(0.3, 0), (-0.45, 10)])
+def test_intervals_cover_the_truth(rho, sigma):
+    assert is_95_percent(coverage(rho, 1000, sigma)).all()
 
 
+@pytest.mark.slow
 def test_intervals_without_noise_would_be_too_short():
     assert not is_95_percent(coverage(0.3, 1000, 10, counted=1e-3)).any()
     assert not is_95_percent(coverage(0.3, 1000, 10, counted=2.0)).any()
@@ -140,14 +139,14 @@ def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascer
 
 
 @pytest.mark.parametrize(
-    ("liability", "people", "prevalence", "sigma"),
-    [(0.1, 1000, 0.1, 3), (0.2, 2000, 0.3, 0), (0.3, 2000, 0.05, 0), (0.15, 2000, 0.2, 10)],
+    ("liability", "people", "prevalence", "sigma"), [(0.1, 1000, 0.1, 3), (0.3, 2000, 0.05, 0)]
 )
 def test_intervals_of_binary_traits_cover_the_truth(liability, people, prevalence, sigma):
     covered = binary_coverage(liability, people, sigma, prevalence=prevalence)
     assert ((covered >= 0.92) & (covered <= 0.98)).all(), covered
 
 
+@pytest.mark.slow
 def test_chosen_cases_are_corrected_for():
     covered = binary_coverage(0.1, 1000, 3, prevalence=0.05, ascertained=0.4)[:2]
     assert ((covered >= 0.92) & (covered <= 0.98)).all(), covered

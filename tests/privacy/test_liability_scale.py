@@ -11,8 +11,8 @@ from scipy import stats
 from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
 
 
-@pytest.mark.parametrize("prevalence", [0.01, 0.2, 0.5, 0.9])
-@pytest.mark.parametrize("r2", [0.0, 0.05, 0.3, 0.8])
+@pytest.mark.parametrize("prevalence", [0.01, 0.5])
+@pytest.mark.parametrize("r2", [0.0, 0.3])
 def test_the_area_is_that_of_simulated_liabilities(r2, prevalence):
     random = np.random.default_rng(1)
     u, e = random.standard_normal((2, 400_000))
@@ -34,7 +34,7 @@ def test_the_area_is_close_to_the_approximation_of_wray_and_others(r2, prevalenc
     assert area_under_curve(r2, prevalence) == pytest.approx(approximate, abs=0.005)
 
 
-@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.05, 0.5), (0.01, 0.3)])
+@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.01, 0.3)])
 def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
     rng = np.random.default_rng(7)
     people, explained = 1_500_000, 0.3

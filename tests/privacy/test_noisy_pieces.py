@@ -174,6 +174,7 @@ def test_a_public_statistic_is_unchanged(tmp_path):
             assert matrices.cross(block)[:, 2:].all()
 
 
+@pytest.mark.slow
 def test_memory_does_not_depend_on_the_number_of_variants(tmp_path):
     """One block of 2,000 variants, 32 MB, in tiles of half a MiB."""
     layout = BlockLayout((0, 2000), 1, 1)

@@ -19,7 +19,7 @@ from primo_scale.cli import verify
 from primo_scale.publication.bounded_text import LARGEST_DOCUMENT
 from primo_scale.publication.verify import verify_release
 
-TRIALS, SEEDS = 100, 24
+TRIALS, SEEDS = 100, 8
 MODES = ("full", "label-add-remove", "subsampled", "ada-ssp", "moments", "naive")
 MOST_MEMORY = 64 << 20
 
@@ -71,14 +71,13 @@ def run_trials(originals, tmp_path, seed: int, trials: int) -> Counter[str]:
     return kinds
 
 
-@pytest.mark.parametrize("seed", [-1, -2])
-def test_some_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
-    run_trials(originals, tmp_path, seed, 60)
+def test_some_crafted_releases_get_a_verdict(originals, tmp_path) -> None:
+    run_trials(originals, tmp_path, -1, 60)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_thousands_of_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
+def test_hundreds_of_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
     kinds = run_trials(originals, tmp_path, seed, TRIALS)
     assert sum(kinds.values()) == TRIALS and len(kinds) == 7
 
@@ -98,11 +97,10 @@ def peak_of(directory: Path) -> int:
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("name", ["weights.tsv.gz", "pgs/height.txt.gz"])
 @pytest.mark.parametrize("unit", [b"A" * (32 << 20), b"A\n" * (16 << 20), b"A\t" * (16 << 20)])
-def test_a_small_file_that_unpacks_to_gigabytes_is_refused(release, name, unit) -> None:
+def test_a_small_file_that_unpacks_to_gigabytes_is_refused(release, unit) -> None:
     """The text is one line, empty rows, or one row of a billion columns."""
-    path = release / name
+    path = release / "weights.tsv.gz"
     path.write_bytes(path.read_bytes() + members(unit, 100))
     assert path.stat().st_size < 5 << 20
     forge(release, read_document(release), ATTACKER)

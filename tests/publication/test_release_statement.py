@@ -23,6 +23,7 @@ from release_examples import (
     publish,
     state,
 )
+from tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account
@@ -44,14 +45,14 @@ PANEL = {
 
 @pytest.mark.parametrize(
     ("mode", "method"),
-    [
+    thinned([
         *((str(unit), name) for name, method in METHODS.items() for unit in method.privacy
           if not method.subsamples),
         *((f"{unit}-add-remove", method) for unit, method in (
             ("full", "reuse-cov-gauss"), ("label", "reuse-cov-gauss"), ("feature", "ssp"),
             ("full", "ada-ssp-budget"))),
         *((mode, "sub-samp-reuse-cov") for mode in ("subsampled", "subsampled-feature")),
-    ],
+    ], every=3),
 )  # fmt: skip
 def test_every_method_with_its_own_estimator_is_stated_and_verified(
     mode, method, tmp_path, monkeypatch

@@ -33,6 +33,7 @@ def test_noise_is_refused_before_anything_is_read(cohort, options):
     assert not list(cohort.folder.rglob("genotypes.zarr"))
 
 
+@pytest.mark.slow
 def test_every_stage_refuses_noise(cohort):
     cohort.ingest()
     refused_as_noise(cohort.accumulate(*TOO_SMALL))
@@ -72,6 +73,7 @@ def test_opening_a_budget_is_announced_with_the_command_that_opens_a_larger_one(
     assert (balance.account.cohort, balance.budget.epsilon) == ("NAME", 7.5)
 
 
+@pytest.mark.slow
 def test_in_a_known_ledger_the_command_names_the_people(cohort):
     with Ledger(cohort.ledger):
         pass

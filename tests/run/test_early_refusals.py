@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from command_io import PANEL
 from small_cohort import BUDGET, Cohort, D, N, refused, write_cohort
+from tiers import thinned
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
@@ -174,7 +175,7 @@ def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
         return database.execute("SELECT * FROM events").fetchall()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", thinned(CASES, every=3))
 def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str) -> None:
     spoil, code, words = CASES[name]
     options = spoil(cohort.folder)
@@ -198,6 +199,7 @@ def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     assert "10 variants matched" in result.stderr
 
 
+@pytest.mark.slow
 def test_builds_are_inferred_refused_and_missed(tmp_path: Path) -> None:
     """The variants are those of the demo's panel, whose positions are in GRCh37."""
     cohort, few = Cohort(write_cohort(tmp_path / "cohort", n_variants=3_000)), tmp_path / "few"
@@ -238,13 +240,16 @@ def test_accumulate_needs_no_ledger_of_its_own(ingested: Cohort) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "named phenotype not in the file",
-        "text in a covariate",
-        "LD blocks of another build",
-        "a budget that does not cover it",
-        "no noise and a budget",
-    ],
+    thinned(
+        [
+            "named phenotype not in the file",
+            "text in a covariate",
+            "LD blocks of another build",
+            "a budget that does not cover it",
+            "no noise and a budget",
+        ],
+        every=4,
+    ),
 )
 def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str) -> None:
     spoil, code, words = CASES[name]
@@ -283,6 +288,7 @@ def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -
     refused(ingested.finalize("--non-private", "--out", ingested.folder / "new"), 2, "--non-priv")
 
 
+@pytest.mark.slow
 def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) -> None:
     assert ingested.accumulate(*BUDGET).exit_code == 0
     assert ingested.accumulate(*BUDGET, "--dry-run").exit_code == 0
@@ -293,6 +299,7 @@ def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) 
     refused(ingested.accumulate(*BUDGET), 3, "statistics of other inputs or options")
 
 
+@pytest.mark.slow
 def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Cohort) -> None:
     def run(*options: object):
         return cohort.release("--non-private", *options, budget=[])
@@ -304,6 +311,7 @@ def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Coh
     refused(run(*elsewhere, "--ld-blocks", "window:2"), 3, "is not this release")
 
 
+@pytest.mark.slow
 def test_moments_that_were_bought_are_not_asked_for_again(
     cohort: Cohort, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def rows(variants):
     }
 
 
+@pytest.mark.slow
 def test_more_people_or_epsilon_and_fewer_phenotypes_explain_more(rows):
     for people, phenotypes in itertools.product((N, 50 * N), (1, 20)):
         assert rows[people, phenotypes, 5.0].r2 > rows[people, phenotypes, 0.5].r2
@@ -141,12 +142,14 @@ def test_a_target_is_reached_at_the_stated_sizes_and_hardly_below(few):
         assert too_few.r2 < 0.8 * too_few.r2_without_noise
 
 
+@pytest.mark.slow
 def test_a_target_out_of_reach_is_none(few):
     (row,) = ps.forecast(request(few, people=N, phenotypes=1, epsilon=5.0, target=0.29))
     assert (row.target_epsilon, row.target_phenotypes) == (None, None)
     assert row.target_people > N
 
 
+@pytest.mark.slow
 def test_copies_of_the_panel_share_the_heritability(variants):
     """Twice as many variants and people, without noise, are the same study."""
     sizes = {"phenotypes": 1, "epsilon": 5.0}
@@ -168,6 +171,7 @@ def score(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_the_best_variants_are_those_of_the_score(tmp_path, variants, score):
     sizes = {"people": 50 * N, "phenotypes": 20, "epsilon": 5.0, "extract_by_prior": score}
     few, half = ps.forecast(request(variants, **sizes, variants=(50, D // 2)))
@@ -194,6 +198,7 @@ def test_fewer_variants_without_a_ranking_are_refused(variants):
         ps.forecast(request(variants, variants=D - 1))
 
 
+@pytest.mark.slow
 def test_frequencies_of_another_population_are_named(tmp_path, variants, caplog):
     sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0}
     with caplog.at_level(logging.WARNING, "primo_scale"):
@@ -210,6 +215,7 @@ def test_frequencies_of_another_population_are_named(tmp_path, variants, caplog)
     assert "different populations: F_ST is 0.0" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_public_score_adds_less_than_its_r2(variants):
     sizes = {"people": N, "phenotypes": 20, "epsilon": 5.0}
     (alone,) = ps.forecast(request(variants, **sizes))

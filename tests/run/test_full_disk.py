@@ -59,7 +59,7 @@ def on_small_disk(cohort: Cohort, disk: Path):
     return run_on
 
 
-@pytest.mark.parametrize("size", thinned(["220k", "4k", "120k"], every=3))
+@pytest.mark.parametrize("size", thinned(["220k", "4k"], every=2))
 def test_full_disk_for_the_work_directory(size: str, on_small_disk, cohort, disk) -> None:
     error, _ = on_small_disk(size, "--work-dir", disk / "work")
     assert "disk" in error

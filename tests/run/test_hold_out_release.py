@@ -140,6 +140,7 @@ def test_the_stated_area_is_that_of_the_people_held_out(demo):
     assert stated["liability_r2_lower"] > stated["r2_lower"]
 
 
+@pytest.mark.slow
 def test_calibrated_weights_are_the_same_times_the_slope(demo):
     """The same noise serves them, at no cost, and predictions at the mean stay."""
     out = demo / "calibrated"
@@ -238,7 +239,7 @@ def noisy_sums(cohort):
             PaymentStep.KEY_REMOVED,
             PaymentStep.RELEASE_PUBLISHED,
         ],
-        every=3,
+        every=5,
     ),
 )
 def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
@@ -285,6 +286,7 @@ def test_other_weights_of_a_charge_are_not_measured(tiny):
     refused(tiny_release(tiny), 3, "other weights were measured")
 
 
+@pytest.mark.slow
 def test_the_hold_out_costs_nothing(tiny):
     """The charge, and the noise on the other statistics, are those of a release without it."""
     assert tiny_release(tiny).exit_code == 0
@@ -299,9 +301,18 @@ def test_the_hold_out_costs_nothing(tiny):
     assert plain["hold_out"] is None and document["cohort"] == plain["cohort"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("privacy", "options"),
-    [("label", []), ("feature", []), ("full", ["--pheno-moments"]), ("label", ["--pheno-moments"])],
+    thinned(
+        [
+            ("label", []),
+            ("feature", []),
+            ("full", ["--pheno-moments"]),
+            ("label", ["--pheno-moments"]),
+        ],
+        every=4,
+    ),
 )
 def test_every_unit_and_moments_can_be_held_out_of(tiny, privacy, options):
     result = tiny_release(tiny, "--privacy", privacy, *options)
@@ -311,6 +322,7 @@ def test_every_unit_and_moments_can_be_held_out_of(tiny, privacy, options):
     assert document["mechanism"]["share"] == (0.95 if options else 1)
 
 
+@pytest.mark.slow
 def test_an_encrypted_work_directory_hides_who_is_held_out(tiny, key):
     assert tiny_release(tiny, "--encryption-key", key).exit_code == 0
     work = tiny.folder / "release.work"

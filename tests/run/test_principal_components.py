@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 from filesets import write_fileset_of
 from small_cohort import Cohort, refused, write_cohort
+from tiers import thinned
 
 import primo_scale as ps
 from primo_scale.cli import verify
@@ -66,6 +67,7 @@ def some_dosages(n_people: int = 45, seed: int = 2) -> np.ndarray:
     return np.random.default_rng(seed).integers(-1, 3, (23, n_people))
 
 
+@pytest.mark.slow
 @pytest.mark.oracle
 def test_components_are_those_of_plink2(reference, plink2, tmp_path):
     everybody = reference / "data/real/hapmap3_chr1-10/hm3_chr1-10"
@@ -199,7 +201,7 @@ def test_a_release_states_its_loadings(tmp_path, panel):
 FAULTS = ["no counts", "no scores", "no PC", "text", "few", "suffix", "cohort"]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", thinned(FAULTS, every=3))
 def test_unusable_loadings_are_refused(tmp_path, panel, fault):
     path, cohort = panel[2], Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
     cohort.ingest()

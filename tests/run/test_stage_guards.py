@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from small_cohort import BUDGET, Cohort, N, command, refused, write_cohort
+from tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
 from primo_scale.ledger.ledger import Ledger
@@ -58,6 +59,7 @@ def raise_budget(cohort):
         opened.set_budget(opened.balances()[0].account, epsilon=10)
 
 
+@pytest.mark.slow
 def test_a_tile_of_zeros_is_summed_and_released(summed):
     result = summed.finalize()
     assert result.exit_code == 0, result.stderr
@@ -136,6 +138,7 @@ def test_the_same_people_under_another_name_open_no_second_budget(summed, tmp_pa
     assert not renamed.out.exists()
 
 
+@pytest.mark.slow
 def test_a_budget_that_was_lowered_after_the_payment_is_named(summed):
     """Its own verification would reject the release; the noise stays paid for."""
     assert summed.finalize("--cohort", "c").exit_code == 0
@@ -160,6 +163,7 @@ def test_a_release_of_another_request_is_refused_before_it_is_paid(summed):
     assert "statistics: paid for before" in again.stderr
 
 
+@pytest.mark.slow
 def test_payments_are_told_each_time(cohort):
     """Moments open a budget, are found again at no cost, and are paid again where they are lost."""
     first = cohort.release("--pheno-moments")
@@ -180,6 +184,7 @@ def test_payments_are_told_each_time(cohort):
     assert "phenotype means and sds: the noise that was paid for is lost: paid again" in lost.stderr
 
 
+@pytest.mark.slow
 def test_a_payment_is_told_although_a_signal_waits(summed):
     """The signal that came while noise was drawn ends the command as soon as it is drawn."""
     script = f"""
@@ -241,7 +246,7 @@ def test_a_subsample_that_no_release_could_use_is_not_summed(cohort, options, wo
     assert not (cohort.work / "statistics.zarr").exists()
 
 
-@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("private", thinned([False, True], every=2))
 def test_a_damaged_release_is_not_said_to_be_published(summed, private):
     def run():
         return summed.finalize() if private else summed.finalize("--non-private", budget=[])

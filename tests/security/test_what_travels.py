@@ -50,15 +50,11 @@ def damage_genotypes(genotypes: Path, work: Path) -> None:
     flip_a_bit(genotypes / "genotypes" / "c" / "0" / "0")
 
 
-def lose_genotypes(genotypes: Path, work: Path) -> None:
-    (genotypes / "genotypes" / "c" / "0" / "0").unlink()
-
-
 def damage_outcomes(genotypes: Path, work: Path) -> None:
     flip_a_bit(work / "outcomes.zarr" / "rows" / "c" / "0" / "0")
 
 
-@pytest.mark.parametrize("damage", [damage_genotypes, lose_genotypes, damage_outcomes])
+@pytest.mark.parametrize("damage", [damage_genotypes, damage_outcomes])
 @pytest.mark.slow
 def test_a_failed_task_names_the_file_and_nothing_else(
     damage, cohort, outcomes_aligned, running_cluster, tmp_path

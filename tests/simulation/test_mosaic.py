@@ -39,6 +39,7 @@ def largest_z(n_checks):
     return float(stats.norm.isf(FALSE_ALARM / (2 * n_checks)))
 
 
+@pytest.mark.slow
 def test_without_segment_switches_every_person_copies_one_panel_member(
     panel, mosaic_of, raw_values
 ):
@@ -51,6 +52,7 @@ def test_without_segment_switches_every_person_copies_one_panel_member(
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mean_segment", [1, 1.5, 20])
 def test_segments_end_with_the_requested_probability(mean_segment, raw_values):
     n_variants, n_people = 301, 2_000
@@ -62,6 +64,7 @@ def test_segments_end_with_the_requested_probability(mean_segment, raw_values):
     assert test.pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lag", [10, 60])
 def test_segment_lengths_are_geometric(lag, raw_values):
     values = raw_values(telltale(201, 20), 40_000)
@@ -78,6 +81,7 @@ def test_every_person_starts_a_chromosome_with_a_new_member(raw_values):
     assert stats.binomtest(same, 40_000, 0.25).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_allele_frequencies_match_the_panel(panel, mosaic_of, raw_values):
     n_people = 6_000
     values = raw_values(mosaic_of(n_variants=3_000), n_people)

@@ -20,6 +20,7 @@ def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> 
     return create_array(group, "a", shape=shape, chunks=chunks, dtype=np.uint8, fill_value=0x55)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     shape=st.tuples(st.integers(1, 40), st.integers(1, 40)),

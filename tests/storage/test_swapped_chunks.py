@@ -100,6 +100,7 @@ def read_all(path: Path) -> None:
     store.read_packed(slice(None), slice(None))
 
 
+@pytest.mark.slow
 def test_every_swapped_pair_of_equal_size_in_a_genotype_store_is_refused(tmp_path):
     cohort, path = write_cohort(tmp_path / "cohort") / "cohort", tmp_path / "genotypes.zarr"
     ingest(

@@ -197,6 +197,7 @@ def test_worker_processes_have_the_sums_of_threads(cohort, tmp_path):
     assert len(digests) == 1
 
 
+@pytest.mark.slow
 def test_clipped_records_of_dosages_are_within_the_bounds(cohort, tmp_path):
     """The trace of X'X is at most n N_x, and is that of rows that were clipped just to it."""
     work = tmp_path / "work"

@@ -108,6 +108,7 @@ def rewritten(path, target, change):
     return target
 
 
+@pytest.mark.slow
 def test_scores_predict_better_in_fresh_people_and_cost_no_budget(folder, with_prior):
     evaluation = ps.evaluate(
         ps.EvaluationRequest(

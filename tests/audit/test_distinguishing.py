@@ -80,6 +80,7 @@ def test_scores_that_always_differ_give_the_largest_bound_of_the_runs():
     assert shown.epsilon == pytest.approx(math.log((1 - rare) / rare))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", thinned(["normal", "coin"], every=2))
 def test_a_bound_exceeds_the_truth_at_most_at_its_level(law):
     """600 repetitions at a level of 0.2 per bound; correct code fails once in 10^6."""

@@ -93,6 +93,7 @@ def test_any_changed_value_is_found(document, value, data):
     assert signature_problem(changed, public(KEY)) == CHANGED
 
 
+@pytest.mark.slow
 @given(document=DOCUMENTS, name=st.text().filter(lambda name: name != "signature"), value=VALUES)
 def test_any_member_added_renamed_or_removed_is_found(document, name, value):
     original = signed(document)

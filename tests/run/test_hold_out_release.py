@@ -257,6 +257,7 @@ def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
     assert command(verify.main, tiny.out, "--ledger", tiny.ledger).exit_code == 0
 
 
+@pytest.mark.slow
 def test_lost_sums_are_never_drawn_again(tiny):
     assert tiny_release(tiny).exit_code == 0
     path = noisy_sums(tiny)

@@ -65,6 +65,7 @@ def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
     np.testing.assert_array_equal(sums.observed(), expected.observed())
 
 
+@pytest.mark.slow
 def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
     assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
     first = held_out(cohort)

@@ -73,6 +73,7 @@ def test_text_columns_are_read_back(tmp_path):
     assert read_strings(group, "none").tolist() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", thinned([np.uint8, np.int64], every=2))
 def test_every_block_is_what_zarr_reads(dtype, tmp_path):
     """Blocks in one chunk or several, inside and at both edges, read directly or through Zarr."""

@@ -82,9 +82,11 @@ test-fast: setup-test
 	$(BIN)/python -m pytest $(PARALLEL) -m "$(QUICK)" $(FAST)
 
 # All others but the trials: they start services, kill processes, set clocks or repeat many draws.
-# Those that set the clock of the machine run one at a time.
+# Those that set the clock of the machine run one at a time. Files start in their order, because the
+# longest have few tests, and xdist would start them last.
 test-rest: setup-dev other-environments
-	$(BIN)/python -m pytest $(PARALLEL) -m "not ($(QUICK)) and not alone and not trials"
+	$(BIN)/python -m pytest $(PARALLEL) --no-loadscope-reorder \
+	  -m "not ($(QUICK)) and not alone and not trials"
 	$(BIN)/python -m pytest -m alone
 
 # Fifty signals and twenty kills over the life of a release.

@@ -96,7 +96,7 @@ _REUSE_COV_GAUSS = Method(
 _REUSE_COV_PROJ_Y = Method(
     name="reuse-cov-proj-y",
     privacy=(PrivacyUnit.FEATURE,),
-    estimator=ESTIMATORS["known-noise"],
+    estimator=ESTIMATORS["effect-variances"],
     summary="X'Y projected onto what bounded genotype rows and the public phenotypes allow",
     projects_phenotypes=True,
 )
@@ -151,7 +151,7 @@ _TABLE = (
     Method(
         name="naive",
         privacy=_GENOTYPES_PRIVATE,
-        estimator=ESTIMATORS["known-noise"],
+        estimator=ESTIMATORS["effect-variances"],
         summary="a baseline: a separate noisy X'X for every phenotype",
         gram_per_phenotype=True,
     ),

@@ -1,11 +1,12 @@
 """Variances of the effects on every phenotype, by moments of the noisy statistics.
 
 For S and G adjusted for the fixed columns, normal effects of variance t, residual variance v and
-noise of variance s^2 in G, each column of G has the expected square ::
+noise of variance s^2 in G, each column of G of one LD block has the expected square ::
 
     E ||G||^2 = t tr S^2 + v tr S + d s^2
 
-The noise in S is taken from ``tr S^2``. The estimate of t is shrunk to the prior's by its standard
+The noise in S is subtracted from ``tr S^2``. The variance of a phenotype is v plus what the block
+explains, ``t tr S / n``. The estimate of t is shrunk to the prior's by its standard
 error. On private statistics all of this is post-processing: docs/maths/estimation.md, Theorem 6.
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 
 import numpy as np
@@ -33,11 +34,12 @@ _OTHER_VARIANCE = 2.0
 
 @dataclass(frozen=True, eq=False)
 class EffectMoments:
-    """Sums over LD blocks."""
+    """Sums over LD blocks from which the variances of effects are estimated."""
 
     signal: Float64  # unbiased estimate of ||G||^2 without the noise of the release, shape (l,)
     trace: float  # tr S
     squared_trace: float  # unbiased estimate of tr S^2
+    traces_squared: float  # (tr S)^2 of each block
     noise: Float64  # sum over variants of the variance s^2 of the noise in G, shape (l,)
     squared_noise: Float64  # sum over variants of s^4, shape (l,)
     noise_trace: Float64  # sum over blocks of s^2 tr S, shape (l,)
@@ -46,14 +48,22 @@ class EffectMoments:
         pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
         return EffectMoments(*(one + another for one, another in pairs))
 
-    def estimates(self, residual_variance: Float64) -> Float64:
-        """Return the unbiased estimate of each effect variance t, shape (l,)."""
-        return np.asarray((self.signal - residual_variance * self.trace) / self.squared_trace)
+    def of_people(self, n_samples: float) -> EffectMoments:
+        """Return the moments with ``tr S^2 - (tr S)^2 / n`` in place of ``tr S^2``."""
+        return replace(self, squared_trace=self.squared_trace - self.traces_squared / n_samples)
 
-    def variances(self, residual_variance: Float64) -> Float64:
+    def estimates(self, variance: Float64) -> Float64:
+        """Return the estimate of each effect variance t, shape (l,).
+
+        It is unbiased for the residual variance v, and that of `of_people` for the variance of the
+        phenotypes.
+        """
+        return np.asarray((self.signal - variance * self.trace) / self.squared_trace)
+
+    def variances(self, variance: Float64) -> Float64:
         """Return the variance of `estimates` if there are no effects, shape (l,)."""
-        v = residual_variance
-        sums = v**2 * self.squared_trace + 2 * v * self.noise_trace + self.squared_noise
+        mixed = 2 * variance * np.maximum(self.noise_trace, 0)
+        sums = variance**2 * self.squared_trace + mixed + self.squared_noise
         return np.asarray(2 * sums / self.squared_trace**2)
 
 
@@ -76,6 +86,7 @@ def moments_of(
         signal=np.einsum("ij,ij->j", target, target) - size * variance,
         trace=trace,
         squared_trace=float(np.vdot(noisy, noisy)) - size * squared_noise(size, sigma),
+        traces_squared=trace**2,
         noise=size * variance,
         squared_noise=size * variance**2,
         noise_trace=variance * trace,
@@ -88,15 +99,16 @@ def squared_noise(size: int, sigma: float) -> float:
 
 
 def fitted_prior(
-    blocks: Iterable[EffectMoments], prior: EffectPrior, variances: Float64
+    blocks: Iterable[EffectMoments], prior: EffectPrior, variances: Float64, n_samples: float
 ) -> EffectPrior:
     """Return the prior with the posterior mean of each phenotype's effect variance.
 
-    `variances` are the noisy ones of the phenotypes, shape (l,). They take the place of the prior's
-    residual variances, within a factor of 2.
+    `variances` are the noisy ones of the phenotypes of `n_samples` people, shape (l,). They take
+    the place of the prior's residual variances, within a factor of 2.
     """
-    moments, expected = reduce(operator.add, blocks), prior.effect_variance
-    if moments.squared_trace <= 0:
+    moments = reduce(operator.add, blocks).of_people(n_samples)
+    expected = prior.effect_variance
+    if min(moments.trace, moments.squared_trace) <= 0:
         return prior
     residual = within_factor(variances, prior.residual_variance)
     estimates = moments.estimates(residual) / expected

@@ -22,7 +22,7 @@ MOST_SAMPLED_EFFECTS = 20_000_000
 
 @dataclass(frozen=True)
 class EffectPrior:
-    """Prior of the effects, from public numbers."""
+    """Variances of effects and phenotypes, public or estimated from noisy statistics."""
 
     # Variance of a variant's effect on each phenotype, attenuated by clipping, in lattice units,
     # shape (l,).
@@ -57,7 +57,7 @@ def _prior_penalty(inputs: EstimatorInputs) -> dict[str, float]:
 
 
 def _prior_variances(inputs: EstimatorInputs) -> dict[str, float]:
-    """Return the variances of the prior, averaged over phenotypes."""
+    """Return the variances that were used, averaged over phenotypes."""
     return {
         "effect_variance": float(inputs.prior.effect_variance.mean()),
         "residual_variance": float(inputs.prior.residual_variance.mean()),

@@ -130,7 +130,7 @@ def solve_statistics(
     prior, scores = inputs.prior, None
     if estimator.fits_variances:
         variances = adjustment.residual_squares() / inputs.n_samples
-        prior = fitted_prior(effect_moments(adjustment), prior, variances)
+        prior = fitted_prior(effect_moments(adjustment), prior, variances, inputs.n_samples)
     if inputs.scores is not None:
         sums = variant_sums(adjustment, inputs.scores)
         scores = fit_scores(sums, inputs.scores, prior, statistics.layout.n_variants)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
@@ -17,6 +19,7 @@ from primo_scale.methods.catalogue import (
 )
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
+from primo_scale.methods.shrinkage import Float64
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.accuracy import (
     LEAST_USEFUL_R2,
@@ -42,6 +45,7 @@ NOT_PRIVATE_METHOD = "reuse-cov-gauss"
 _OF_COMPONENTS = "reuse-cov-gauss"
 _OF_COMPONENTS_BY_DEFAULT = "point-normal"
 _TRAIT = Trait()
+_BLOCK_GROUPS = 4
 
 
 @dataclass(frozen=True)
@@ -209,21 +213,33 @@ def forecast_release(
         trait=trait,
     )
     if design.components is None:
-        share = share_with_noisy_gram(_block_noise(design, mechanism, trait), eigenvalues)
+        share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
     return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
 
 
-def _block_noise(design: Design, mechanism: Mechanism, trait: Trait) -> BlockNoise:
-    """Return the noise of the largest LD block, whose X'X has the most."""
-    scales, sizes, clip = mechanism.scales, design.sizes, design.clip
+def _share_with_noisy_gram(
+    design: Design, mechanism: Mechanism, trait: Trait, eigenvalues: Float64
+) -> float:
+    """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
+    gram, sizes, clip = mechanism.scales.gram, design.sizes, design.clip
     people, unit = design.public_n, sizes.phenotype_scale**2
     attenuated = attenuation(clip, sizes.n_phenotypes) ** 2 * unit
-    return BlockNoise(
-        size=sizes.largest_block,
-        gram_sigma=max(scales.gram) * people / (design.subsample or people),
-        cross_sigma=scales.phenotype_cross,
-        eigenvalue=people * sizes.variant_variance,
-        effect_variance=trait.heritability * attenuated / design.genotypes.variance,
-        residual_variance=variance_left(clip, sizes.n_phenotypes) * unit,
-    )
+    widths = np.array(design.layout.sizes)
+    groups = np.array_split(np.argsort(widths), min(_BLOCK_GROUPS, len(widths)))
+    middles = [int(group[len(group) // 2]) for group in groups]
+    shares = [
+        share_with_noisy_gram(
+            BlockNoise(
+                size=int(widths[block]),
+                gram_sigma=gram[block] * people / (design.subsample or people),
+                cross_sigma=mechanism.scales.phenotype_cross,
+                eigenvalue=people * sizes.variant_variance,
+                effect_variance=trait.heritability * attenuated / design.genotypes.variance,
+                residual_variance=variance_left(clip, sizes.n_phenotypes) * unit,
+            ),
+            eigenvalues,
+        )
+        for block in middles
+    ]
+    return float(np.average(shares, weights=[widths[group].sum() for group in groups]))

@@ -15,6 +15,7 @@ from primo_scale.privacy.mechanism import no_noise
 SIZES = (40, 60)
 EFFECT, RESIDUAL, SIGMA, CROSS = 2.0, 300.0, 90.0, 4_000.0
 N_PHENOTYPES = 400
+PEOPLE = 1e12  # so many that S explains nothing of a phenotype
 
 
 def simulated(seed, effect, *, sigma=SIGMA, stated=None):
@@ -63,7 +64,8 @@ def test_estimates_and_the_prior_are_weighed_by_their_precisions(share):
     moments = simulated(6, share * EFFECT)
     precision = EFFECT**2 / float(moments.variances(residual)[0])
     assert 1 < precision < 10  # neither is negligible
-    fitted = fitted_prior([moments], EffectPrior(np.full(N_PHENOTYPES, EFFECT), residual), residual)
+    prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), residual)
+    fitted = fitted_prior([moments], prior, residual, PEOPLE)
     mean = float(fitted.effect_variance.mean()) / EFFECT
     assert abs(mean - (precision * share + 2) / (precision + 2)) < 0.1
 
@@ -73,14 +75,17 @@ def test_without_information_the_prior_remains_and_estimates_are_limited():
     one = simulated(7, EFFECT)
     lost = replace(one, squared_noise=np.full(N_PHENOTYPES, 1e30))
     np.testing.assert_allclose(
-        fitted_prior([lost], prior, prior.residual_variance).effect_variance, EFFECT, rtol=1e-6
+        fitted_prior([lost], prior, prior.residual_variance, PEOPLE).effect_variance,
+        EFFECT,
+        rtol=1e-6,
     )
     empty = replace(one, squared_trace=-1.0)
-    assert fitted_prior([empty], prior, prior.residual_variance) is prior
+    assert fitted_prior([empty], prior, prior.residual_variance, PEOPLE) is prior
     for signal, limit in ((1e30, 3.0), (-1e30, 0.05)):
         far = replace(one, signal=np.full(N_PHENOTYPES, signal))
         np.testing.assert_allclose(
-            fitted_prior([far], prior, prior.residual_variance).effect_variance, limit * EFFECT
+            fitted_prior([far], prior, prior.residual_variance, PEOPLE).effect_variance,
+            limit * EFFECT,
         )
 
 
@@ -106,7 +111,18 @@ def test_the_phenotypes_variance_is_theirs_and_not_that_of_their_bounds():
     moments, true = simulated(9, EFFECT), np.full(N_PHENOTYPES, RESIDUAL)
     for stated, measured in ((2 * RESIDUAL, RESIDUAL), (RESIDUAL / 2, RESIDUAL)):
         prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), np.full(N_PHENOTYPES, stated))
-        found = fitted_prior([moments], prior, np.full(N_PHENOTYPES, measured))
+        found = fitted_prior([moments], prior, np.full(N_PHENOTYPES, measured), PEOPLE)
         np.testing.assert_allclose(found.residual_variance, true)
-    far = fitted_prior([moments], prior, np.full(N_PHENOTYPES, 1e9))
+    far = fitted_prior([moments], prior, np.full(N_PHENOTYPES, 1e9), PEOPLE)
     np.testing.assert_allclose(far.residual_variance, RESIDUAL)  # twice the stated one
+
+
+def test_what_a_block_explains_of_the_phenotypes_is_no_sampling_noise():
+    rng, n, d = np.random.default_rng(10), 600, 200
+    X = rng.standard_normal((n, d))
+    Y = X @ rng.normal(0, np.sqrt(EFFECT), (d, N_PHENOTYPES))
+    Y += rng.normal(0, np.sqrt(RESIDUAL), Y.shape)
+    moments = moments_of(X.T @ X, 0.0, X.T @ Y, np.zeros(N_PHENOTYPES))
+    variances = (Y**2).mean(axis=0)
+    assert moments.of_people(n).estimates(variances).mean() == pytest.approx(EFFECT, rel=0.05)
+    assert moments.estimates(variances).mean() < 0.85 * EFFECT

@@ -207,7 +207,7 @@ def test_known_noise_uses_the_noise_that_the_projection_leaves():
     prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
     inputs = inputs_for(noisy, N, scales=sigmas, prior=prior)
     inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
-    solution = solved(noisy, inputs, "reuse-cov-proj-y")
+    solution = solved(noisy, inputs, "reuse-cov-proj-y", "known-noise")
     nu = solution.parameters["projection_multiplier"]
     P = np.linalg.solve(Y.T @ Y + nu * np.eye(L), Y.T @ Y)
     target, s = adjusted_target(noisy) @ P, 2e5 * np.sqrt((P**2).sum(axis=0))

@@ -75,11 +75,13 @@ def moments_of(
     Parameters
     ----------
     noisy : ndarray of float64, shape (d, d)
-        S, with noise of standard deviation `sigma` on its diagonal.
+        Noisy S.
     sigma : float
-        That standard deviation.
-    target, target_sigma : ndarray of float64, shapes (d, l) and (l,)
-        G, and the standard deviation of its noise for each phenotype.
+        Standard deviation of the noise on the diagonal of S.
+    target : ndarray of float64, shape (d, l)
+        Noisy G.
+    target_sigma : ndarray of float64, shape (l,)
+        Standard deviation of the noise in G for each phenotype.
     """
     size, variance, trace = len(noisy), target_sigma**2, float(noisy.trace())
     return EffectMoments(

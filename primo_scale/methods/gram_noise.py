@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.methods.shrinkage import FLOOR_SHARE, noise_norm
+from primo_scale.methods.shrinkage import KnownNoise
 
 # Variants of the block that is drawn; its noise has the same norm as that of the block it stands
 # for, and its eigenvalues are as many quantiles.
@@ -67,17 +67,22 @@ def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Floats) -> float:
     noisy = np.diag(values) + (normal + normal.T) * (sigma / 2)
     noisy[np.diag_indices(_DRAWN)] = values + normal.diagonal() * sigma
     found, vectors = np.linalg.eigh(noisy)
-    found = np.maximum(found, FLOOR_SHARE * noise_norm(sigma, _DRAWN))
-    filtered = (vectors * _factors(found, noise)) @ vectors.T
+    filtered = (vectors * _factors(found, noise, sigma)) @ vectors.T
+    exact = np.diag(_factors(values, noise, 0.0))
     return _squared_correlation(filtered, values, noise) / _squared_correlation(
-        np.diag(_factors(values, noise)), values, noise
+        exact, values, noise
     )
 
 
-def _factors(values: Floats, noise: BlockNoise) -> Floats:
-    signal = noise.effect_variance * values
-    spread = noise.residual_variance * values + noise.cross_sigma**2
-    return np.asarray(signal / (signal * values + spread))
+def _factors(values: Floats, noise: BlockNoise, gram_sigma: float) -> Floats:
+    """Return the factors of the weights for known noise, shape (d,)."""
+    rule = KnownNoise(
+        effect_variance=np.array([noise.effect_variance]),
+        residual_variance=np.array([noise.residual_variance]),
+        cross_sigma=np.array([noise.cross_sigma]),
+        gram_sigma=gram_sigma,
+    )
+    return rule.factors(values, np.empty((len(values), 1)))[:, 0]
 
 
 def _squared_correlation(filtered: Floats, values: Floats, noise: BlockNoise) -> float:

@@ -18,7 +18,6 @@ from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
 from primo_scale.publication import statement_inputs as inputs
-from primo_scale.publication.statement_hold_out import HeldOut
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
@@ -65,7 +64,7 @@ def make_statement(
     payment: Payment | None,
     *,
     genome_build: GenomeBuild,
-    hold_out: HeldOut | None = None,
+    hold_out: said.HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     return said.Statement(

@@ -30,8 +30,8 @@ from primo_scale.parties.roster import Roster, make_roster, read_roster, write_r
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication import party_statement as said
 from primo_scale.publication.document import PARTY
-from primo_scale.publication.open_party import PartyRelease, open_party_release
-from primo_scale.publication.publish_party import publish_party_release
+from primo_scale.publication.open_release import PartyRelease, open_party_release
+from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import (
     check_column_names,
     check_variant_identifiers,

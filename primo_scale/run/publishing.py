@@ -24,8 +24,7 @@ from primo_scale.storage.files import sha256_of_file
 if TYPE_CHECKING:
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.signature import Signer
-    from primo_scale.publication.statement import Statement
-    from primo_scale.publication.statement_hold_out import HeldOut
+    from primo_scale.publication.statement import HeldOut, Statement
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.estimation import Solved

@@ -12,11 +12,11 @@ from tiers import thinned
 from primo_scale.evaluation.accuracy import (
     NORMAL_QUANTILE,
     Estimate,
+    area_under_curve,
     calibrate,
     decile_means,
     squared_correlation,
 )
-from primo_scale.evaluation.binary_traits import area_under_curve
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))

@@ -17,7 +17,7 @@ from release_mutations import ATTACKER
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import MatchedFrequencies
-from primo_scale.publication.centres import possible_frequencies
+from primo_scale.publication.check_weights import possible_frequencies
 from primo_scale.publication.document import serialise
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.verify import verify, verify_release

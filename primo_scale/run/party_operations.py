@@ -22,8 +22,8 @@ from primo_scale.parties.columns import (
     PartyColumns,
     PhenotypeColumns,
     individuals_of,
+    survey,
 )
-from primo_scale.parties.exact_columns import survey
 from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster

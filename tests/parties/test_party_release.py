@@ -24,7 +24,7 @@ from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
-from primo_scale.parties.random_signs import RandomSigns
+from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.parties.roster import read_roster
 from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_release import open_party_release

@@ -35,7 +35,6 @@ from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import (
     check_column_names,
     check_variant_identifiers,
-    refuse_formula_texts,
 )
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.signature import Signer
@@ -202,9 +201,7 @@ def _columns(request: PartyReleaseRequest) -> PartyColumns:
             limit=_MOST_COLUMNS,
             remedy="Release fewer columns, or use primo-scale release",
         )
-    names = [column.name for column in party.columns]
-    check_column_names("column", names)
-    refuse_formula_texts("column name", names, "Rename the column")
+    check_column_names("column", [column.name for column in party.columns])
     return party
 
 

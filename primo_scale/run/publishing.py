@@ -150,18 +150,10 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     that a spreadsheet takes for formulas.
     """
     from primo_scale.publication.pgs import pgs_file_stems
-    from primo_scale.publication.releasable import (
-        check_column_names,
-        check_variant_identifiers,
-        refuse_formulas,
-    )
+    from primo_scale.publication.releasable import check_names
 
-    check_variant_identifiers(variants.identifier)
     phenotypes = [p.name for p in outcomes.phenotypes]
-    check_column_names("phenotype", phenotypes)
-    covariates = [c.name for c in outcomes.covariates]
-    check_column_names("covariate", covariates)
-    refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
+    check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
     pgs_file_stems(phenotypes)
 
 

@@ -17,7 +17,6 @@ from primo_scale.publication.document import (
     Document,
     check_schema,
     serialise,
-    statement_digest,
     statement_document,
 )
 from primo_scale.publication.file_names import (
@@ -67,38 +66,18 @@ def publish_release(
 ) -> Path:
     """Write, verify and publish a release atomically, and return `directory`.
 
-    The files are written to a sibling directory, which is renamed at the end.
-
-    Parameters
-    ----------
-    directory : Path
-        Directory to create.
-    weights : ScoringWeights
-        Weights to release; private weights are the output of a mechanism, never of raw statistics.
-    statement : Statement
-        Statement about the weights.
-    options : Mapping of str to str
-        Values of the options in effect, for the log and the report. They are published, so the
-        caller omits paths and other values of the custodian.
-    signer : Signer or None
-        Key that signs a private release; None for a release that is NOT PRIVATE.
-
-    Raises
-    ------
-    InputError
-        The weights cannot be scored (`check_releasable`), `directory` exists or cannot be
-        written, or the release does not pass its own verification.
-    ResourceError
-        The disk is full.
-    ValueError
-        A private release has no signer, or a release that is NOT PRIVATE has one.
+    The files are written to a sibling directory, which is renamed at the end. The options in effect
+    are published in the log and the report, so the caller omits paths and other values of the
+    custodian. The signer is None for a release that is NOT PRIVATE. An InputError is raised if the
+    weights cannot be scored, the directory exists or cannot be written, or the release does not
+    pass its own verification.
     """
     if (signer is not None) != statement.private:
         raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
     document["scoring"] = scoring_of(weights.variants.chromosome)
-    digest, repeated = statement_digest(document), on_one_line(options)
+    repeated = on_one_line(options)
     with directory_published_at_end(directory) as staging:
         for name, file in weights_files_of(document).items():
             file.write(staging / name, weights, document)
@@ -107,12 +86,9 @@ def publish_release(
             pictures = draw_pictures(staging, document)
         except UNREADABLE:  # the verification below names the weights that the statement lacks
             pictures = {}
-        report = render_report(
-            document, digest=digest, options=repeated, public_key=key, pictures=pictures
-        )
+        report = render_report(document, options=repeated, public_key=key, pictures=pictures)
         (staging / REPORT_FILE).write_bytes(report.encode())
-        log = render_log(document, digest=digest, options=repeated)
-        (staging / LOG_FILE).write_bytes(log.encode())
+        (staging / LOG_FILE).write_bytes(render_log(document, repeated).encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
         document["files"] = file_entries(staging)
         document["signature"] = None if signer is None else signature_of(document, signer)
@@ -129,15 +105,7 @@ def publish_release(
 def publish_party_release(
     directory: Path, values: Path, statement: PartyStatement, signer: Signer
 ) -> Path:
-    """Write, verify and publish a party's release of the file `values` atomically.
-
-    Raises
-    ------
-    InputError
-        `directory` exists or cannot be written, or the release does not pass its own verification.
-    ResourceError
-        The disk is full.
-    """
+    """Write, verify and publish a party's release of the file `values`, as `publish_release`."""
     document = _party_document(statement)
     with directory_published_at_end(directory) as staging:
         shutil.copyfile(values, staging / VALUES_FILE)

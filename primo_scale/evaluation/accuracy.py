@@ -69,13 +69,8 @@ def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) ->
     It is the squared correlation of the phenotype with the part of the score that is not linear in
     the covariates. The interval uses Fisher's z and the variance of the influence function of the
     correlation, which holds for every distribution with fourth moments, binary traits included.
-
-    Parameters
-    ----------
-    phenotype, score
-        Values of n people, shape (n,); neither is constant.
-    covariates
-        Covariates without a constant, shape (n, c); with c = 0, the result is the plain R^2.
+    Phenotype and score, of shape (n,), are not constant. The covariates, of shape (n, c), have no
+    constant; with c = 0, the result is the plain R^2.
     """
     n_people, n_covariates = covariates.shape
     total = (phenotype - phenotype.mean()) / phenotype.std()

@@ -20,8 +20,12 @@ if TYPE_CHECKING:
     from primo_scale.evaluation.results import Evaluation
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.genotypes.pandas_plink import from_pandas_plink
-    from primo_scale.publication.open_party import PartyRelease, open_party_release
-    from primo_scale.publication.open_release import Release, open_release
+    from primo_scale.publication.open_release import (
+        PartyRelease,
+        Release,
+        open_party_release,
+        open_release,
+    )
     from primo_scale.publication.verify import Verification, verify
     from primo_scale.run.evaluation import evaluate
     from primo_scale.run.evaluation_request import EvaluationRequest
@@ -40,12 +44,11 @@ _HOMES = {
     "PrimoError": "errors",
     "from_pandas_plink": "genotypes.pandas_plink",
     "open_genotypes": "genotypes.dosage",
-    **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_party"),
     **dict.fromkeys(("PartyModel", "party_fit"), "run.party_fit"),
     **dict.fromkeys(("party_release", "party_roster"), "run.party_operations"),
     **dict.fromkeys(("PartyFitRequest", "PartyReleaseRequest"), "run.party_requests"),
-    "Release": "publication.open_release",
-    "open_release": "publication.open_release",
+    **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_release"),
+    **dict.fromkeys(("Release", "open_release"), "publication.open_release"),
     "Verification": "publication.verify",
     "verify": "publication.verify",
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),

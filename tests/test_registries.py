@@ -46,7 +46,6 @@ from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Re
 from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, of_everybody, stacked
 from primo_scale.publication import document as json_schema
 from primo_scale.publication import recompute_mechanisms
-from primo_scale.publication.contents import contents_problems
 from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_mechanisms import (
     THEOREMS,
@@ -58,6 +57,7 @@ from primo_scale.publication.recompute_mechanisms import (
     squared_ratio,
 )
 from primo_scale.publication.recompute_method import PARAMETERS as VERIFIED_ESTIMATORS
+from primo_scale.publication.verify import contents_problems
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run import describe_mechanism

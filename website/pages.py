@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import html
 import re
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from posixpath import normpath, relpath
 
@@ -126,12 +125,11 @@ def _shown(path: Path) -> str:
 def _interface() -> str:
     """Return the page of the Python interface: every name that `primo_scale` exports."""
     tree = ast.parse((ROOT / "primo_scale/__init__.py").read_text("utf-8"))
-    entries = "".join(f"\n::: primo_scale.{name}\n" for name in _exported(tree))
+    (exported,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    )
+    names = sorted(exported, key=lambda name: (name[0].isupper(), name))
+    entries = "".join(f"\n::: primo_scale.{name}\n" for name in names if name[0] != "_")
     return f"# Python interface\n\n{ast.get_docstring(tree)}\n{entries}"
-
-
-def _exported(tree: ast.Module) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            names = sorted(ast.literal_eval(node.value), key=lambda name: (name[0].isupper(), name))
-            yield from (name for name in names if not name.startswith("_"))

@@ -10,13 +10,14 @@ import numpy.typing as npt
 from primo_scale.evaluation.accuracy import (
     Calibration,
     Decile,
+    Discrimination,
     Estimate,
     Floats,
+    area_under_curve,
     calibrate,
     decile_means,
     squared_correlation,
 )
-from primo_scale.evaluation.binary_traits import Discrimination, area_under_curve
 from primo_scale.privacy.liability_scale import liability_r2
 
 LEAST_PEOPLE = 30

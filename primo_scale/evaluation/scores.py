@@ -119,13 +119,8 @@ def match_weights(
 ) -> MatchedWeights:
     """Find the variants of a scoring file by ID and alleles, in either order and on either strand.
 
-    `may_be_wider` permits a score with many variants that the genotypes lack.
-
-    Raises
-    ------
-    InputError
-        Two variants of one side match the same variant of the other, or less than 10% of the
-        score match; if it may be wider, less than 10% of the score and of the genotypes.
+    Two variants of one side that match the same variant of the other are refused, and a score of
+    which less than 10% match; if it may be wider, less than 10% of it and of the genotypes.
     """
     keys = pd.DataFrame({"ID": _keys(variants, by_position=file.by_position)})
     keys = keys.assign(variant=np.arange(len(variants))).query("ID != '.'")

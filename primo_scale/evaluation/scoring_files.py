@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
@@ -57,16 +56,10 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
 
     A directory is a release, which is verified. A PGS Catalog file has one score. It belongs to the
     wanted phenotype that its header reports as the trait, or to none.
-
-    Raises
-    ------
-    InputError
-        The release fails its verification, the file has another format, or it has no score of a
-        wanted phenotype.
     """
     if path.is_dir():
         return _read_release(path, wanted)
-    with _format_explained(path):
+    try:
         comments = _comments(path)
         names = list(pd.read_csv(path, sep="\t", skiprows=len(comments), nrows=0).columns)
         if "effect_weight" in names:
@@ -74,6 +67,13 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
         if "ID" not in names:
             raise ValueError("no column ID or effect_weight in the header")
         return _read_weights(path, names[NAMED_COLUMNS:], wanted)
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(
+            f"is no scoring file: {error}",
+            where=path,
+            remedy="Give a release directory, its weights.tsv.gz, or a PGS Catalog file of "
+            "format 2.0",
+        ) from error
 
 
 def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFile:
@@ -153,16 +153,3 @@ def _numbers(table: pd.DataFrame, path: Path) -> Floats:
             f"{bad} of {len(values)} variants have a weight that is no finite number", where=path
         )
     return values
-
-
-@contextmanager
-def _format_explained(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(
-            f"is no scoring file: {error}",
-            where=path,
-            remedy="Give a release directory, its weights.tsv.gz, or a PGS Catalog file of "
-            "format 2.0",
-        ) from error

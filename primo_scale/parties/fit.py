@@ -70,16 +70,9 @@ def join_columns(
 ) -> JoinedColumns:  # fmt: skip
     """Return the inner products of released columns, read in pieces of rows.
 
-    Parameters
-    ----------
-    parts
-        Released values of each party, int64 of shape (rows, columns), possibly mapped from files.
-    scales
-        Lattice units of one unit of a value, for each party.
-    noise_sd
-        Standard deviation of the noise of each party, in units of a value.
-    constant
-        Released value of a column of ones: 1 for rows, ``sum of signs / sqrt(k)`` for mixtures.
+    `parts` are the released values of each party, int64 of shape (rows, columns). `scales` are the
+    lattice units of one unit of a value, and `noise_sd` is in units of a value. `constant` is the
+    released column of ones: 1 for rows, ``sum of signs / sqrt(k)`` for mixtures.
     """
     widths = [part.shape[1] for part in parts]
     gram = np.zeros((1 + sum(widths),) * 2)
@@ -98,28 +91,16 @@ def fit_outcome(
     *,
     debiased: bool,
     ridge: float | None = None,
-    constant: bool = True,
 ) -> PartyFit:
     """Solve for the weights of predictors.
 
     De-biasing subtracts ``rows * sd^2`` from the diagonal. The matrix can then have eigenvalues
     near zero or below, whose inverses destroy the weights (Wu et al., section 4.1). Without
-    a ridge, eigenvalues below the noise of the matrix are therefore raised to it.
-
-    Parameters
-    ----------
-    joined
-        Inner products of all released columns.
-    outcome, predictors
-        Indices among the columns, from 0, without the constant.
-    debiased
-        Whether the noise's own part of the Hessian matrix is subtracted.
-    ridge
-        Number added to the eigenvalues, in the units of a sum over people, in place of the floor.
-    constant
-        Whether the model has an intercept.
+    `ridge`, which is added to them in the units of a sum over people, eigenvalues below the noise
+    of the matrix are therefore raised to it. `outcome` and `predictors` are indices among the
+    columns without the constant.
     """
-    used = np.array([*([0] if constant else []), *(1 + index for index in predictors)])
+    used = np.array([0, *(1 + index for index in predictors)])
     variance = joined.noise_sd[used] ** 2
     hessian = joined.gram[np.ix_(used, used)]
     if debiased:
@@ -128,8 +109,7 @@ def fit_outcome(
     floor = 0.0 if ridge is not None or not debiased else _noise_norm(hessian, variance, joined)
     inverse = 1 / (np.maximum(eigenvalues, floor) + (ridge or 0.0))
     solution = vectors @ (inverse * (vectors.T @ joined.gram[used, 1 + outcome]))
-    intercept = float(solution[0]) if constant else 0.0
-    return PartyFit(intercept, solution[1:] if constant else solution, eigenvalues, floor)
+    return PartyFit(float(solution[0]), solution[1:], eigenvalues, floor)
 
 
 def _noise_norm(hessian: Floats, variance: Floats, joined: JoinedColumns) -> float:

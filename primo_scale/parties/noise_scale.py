@@ -29,20 +29,9 @@ def party_noise(
 ) -> PartyNoise:
     """Return the noise of `n_columns` columns of one party with which the promise holds.
 
-    Parameters
-    ----------
-    epsilon, delta
-        Promise for `person_columns` columns together.
-    n_columns, n_mixtures
-        Numbers of columns and of mixtures k (None where the rows of the people are released).
-    person_columns
-        Number of columns that the promise covers: `n_columns` for a promise about this party alone,
-        or the columns of all parties for a promise about a person.
-
-    Raises
-    ------
-    UsageError
-        Epsilon or delta is out of range, or the noise would be too large for the sampler.
+    The promise (epsilon, delta) covers `person_columns` columns together: those of this party
+    alone, or the columns of all parties for a promise about a person. `n_mixtures` is None where
+    the rows of the people are released. Noise that is too large for the sampler is refused.
     """
     mu = release_mu(epsilon, delta)
     sigma = rounded_up(party_sensitivity(person_columns, n_mixtures) / mu)

@@ -16,8 +16,7 @@ from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, PayingCohort
-from primo_scale.parties.columns import PartyColumns
-from primo_scale.parties.exact_columns import Survey, people_of
+from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
@@ -60,17 +59,8 @@ def pay_for_values(
     While the key or the noisy values are stored, the same request returns the same values at no
     further cost. `published` is the charge of the release that exists already, which must be that
     of this request. The result is the file of the noisy values, int64 in the format of NumPy, and
-    the receipt.
-
-    Raises
-    ------
-    BudgetRefused
-        The budget does not cover the release; no noise was drawn.
-    InputError
-        The stored values are not those that the ledger recorded, the ledger does not know them, or
-        another release exists already.
-    ResourceError
-        The disk has too little space.
+    the receipt. If the budget does not cover the release, a BudgetRefused is raised and no noise
+    was drawn.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     digest = ledger.request_digest(
@@ -107,8 +97,8 @@ def _draw(values: PartyValues, charge: Charge, noise_store: NoiseStore, path: Pa
         if values.survey.mixtures is not None:
             released += values.survey.mixtures
         else:
-            for people in people_of(values.party, values.roster):
-                released[people.positions] += people.units
+            for positions, people in people_of(values.party, values.roster):
+                released[positions] += people.units
         released.flush()
     announce_step(PaymentStep.STATISTICS_STORED)
 

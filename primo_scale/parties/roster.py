@@ -66,13 +66,7 @@ def hash_people(individuals: Iterable[str], key: bytes) -> Hashes:
 def make_roster(individuals: Sequence[str], key_file: Path, others: Iterable[Path] = ()) -> Roster:
     """Return the roster of the people who are also in all `others`, roster files of other parties.
 
-    `key_file` holds the key that the parties share.
-
-    Raises
-    ------
-    InputError
-        Two people share an IID; a roster is malformed or of another key; or nobody is in all of
-        them.
+    `key_file` holds the key that the parties share. A roster of another key has nobody in common.
     """
     key = read_key_file(key_file).secret
     hashes = hash_people(individuals, key)
@@ -100,13 +94,7 @@ def write_roster(roster: Roster, path: Path) -> None:
 
 
 def read_roster(path: Path, key_file: Path) -> Roster:
-    """Read the roster that the parties agreed on.
-
-    Raises
-    ------
-    InputError
-        A file is missing or malformed.
-    """
+    """Read the roster that the parties agreed on."""
     return Roster(_read_people(path), read_key_file(key_file).secret)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def _charge_problems(
         for what, (paid, said) in found.items()
         if paid != said
     ]
-    if not _is_close(charge.cost, _cost(stated)):
+    if not all(map(close, astuple(charge.cost), astuple(_cost(stated)))):
         problems.append(f"charge {charge.id} cost {charge.cost}, not what is stated")
     if charge.state is not ChargeState.PUBLISHED:
         problems.append(f"charge {charge.id} is {charge.state}, not published")
@@ -111,14 +112,6 @@ def _cost(stated: Document) -> Cost:
     return Cost(stated["mu_squared"], stated["epsilon"], stated["delta"])
 
 
-def _is_close(one: Cost, other: Cost) -> bool:
-    return _is_within(one, other) and _is_within(other, one)
-
-
 def _is_within(small: Cost, large: Cost) -> bool:
-    pairs = (
-        (small.mu_squared, large.mu_squared),
-        (small.epsilon, large.epsilon),
-        (small.delta, large.delta),
-    )
+    pairs = zip(astuple(small), astuple(large), strict=True)
     return all(a <= b or close(a, b) for a, b in pairs)

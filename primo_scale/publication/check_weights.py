@@ -10,12 +10,16 @@ import hashlib
 import math
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import islice, zip_longest
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, SMALLEST_FREQUENCY
 from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
-from primo_scale.publication.centres import possible_frequencies
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import (
     CENTRE_FILE,
@@ -39,6 +43,7 @@ from primo_scale.publication.weights import (
     NO_ALLELE,
     WEIGHTS_HEADER,
     VariantRow,
+    centre_frequency,
     centre_header,
     centre_row_prefix,
     covariates_header,
@@ -51,6 +56,9 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, 
 
 _READ_BYTES = 1 << 20
 _CELLS_AT_ONCE = 1 << 17  # 10 MB of text
+_PLACES = 65
+# k is rounded and may be lowered by one; between two places it moves by less than a quarter.
+_LOWERED, _RAISED = 1.75, 0.75
 
 
 def listed_in(document: Document, directory: str) -> list[str]:
@@ -147,6 +155,42 @@ def centre_problems(directory: Path, document: Document) -> list[str]:
             if frequency not in possible:
                 return [f"line {number} has the frequency {frequency}, impossible in any coding"]
     return []
+
+
+@cache
+def possible_frequencies(*, informed: bool) -> frozenset[str]:
+    """Return the frequencies that centre.afreq may contain, in its notation with nine digits.
+
+    Genotypes are coded by reference frequencies (`informed`), or every variant is centred at one
+    copy. A variant's centre is ``m / k`` for small integers that follow from its reference
+    frequency p (docs/maths/clipping-and-integers.md). A verifier without the reference panel
+    therefore detects a column of other numbers, such as the cohort's own frequencies. The panel's
+    frequencies themselves are not checked.
+    """
+    if not informed:
+        return frozenset({centre_frequency(1.0)})
+    codings = [
+        (k, m)
+        for k in range(1, LARGEST_CODE + 1)
+        for m in range(max(0, 2 * k - LARGEST_CODE), min(2 * k, LARGEST_CODE) + 1)
+    ]
+    implied = _are_implied(*np.array(codings).T)
+    return frozenset(
+        centre_frequency(m / k) for (k, m), found in zip(codings, implied, strict=True) if found
+    )
+
+
+def _are_implied(k: npt.NDArray[np.int64], m: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Return whether a frequency p with ``m = round(2pk)`` has approximately this k; shape (c,).
+
+    ``k = round(16 / sqrt(2p(1-p)))``, or lower if a code would be outside [-127, 127].
+    """
+    rarer = np.minimum(m, 2 * k - m)  # count of the rarer allele; the coding is symmetric
+    least, most = (rarer - 0.5) / (2 * k), (rarer + 0.5) / (2 * k)
+    p = np.linspace(np.maximum(least, SMALLEST_FREQUENCY), np.minimum(most, 0.5), _PLACES)
+    limit = (LARGEST_CODE + 0.5) / (2 * (1 - p))
+    wanted = np.minimum(REFERENCE_UNIT / np.sqrt(2 * p * (1 - p)), limit)
+    return np.asarray(np.any((wanted - _LOWERED <= k) & (k <= wanted + _RAISED), axis=0))
 
 
 def pgs_problems(directory: Path, document: Document) -> list[str]:

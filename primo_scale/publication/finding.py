@@ -32,10 +32,10 @@ class Finding:
     note: bool = False
 
 
-def finding_of(check: str, problems: Sequence[str], detail: str, *, note: bool = False) -> Finding:
+def finding_of(check: str, problems: Sequence[str], detail: str) -> Finding:
     """Return the result of a check: its first problems, or `detail` if there are none."""
     text = some_of(problems) or detail
-    return Finding(not problems, check, text[:_LONGEST_DETAIL], note)
+    return Finding(not problems, check, text[:_LONGEST_DETAIL])
 
 
 def some_of(problems: Sequence[str]) -> str:

@@ -54,13 +54,8 @@ def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
     """Return a file name without suffix for each phenotype.
 
     Names consist of letters, digits, ``.``, ``_`` and ``-``. Any other character, and a first ``.``
-    or ``-``, becomes ``_``, so that no file is hidden or outside the directory.
-
-    Raises
-    ------
-    InputError
-        Two phenotypes would share a file, possibly on a file system that ignores case, or a name is
-        too long for a file name.
+    or ``-``, becomes ``_``, so that no file is hidden or outside the directory. Two phenotypes that
+    would share a file, possibly on a file system that ignores case, are refused.
     """
     owner: dict[str, str] = {}
     stems = []

@@ -61,10 +61,7 @@ class _Effects:
 def draw_pictures(directory: Path, document: Document) -> dict[str, tuple[Panel, ...]]:
     """Return the pictures of the first phenotypes by name, drawn from the files of a release.
 
-    Raises
-    ------
-    OSError, EOFError, zlib.error, ValueError, IndexError
-        A file of the release is malformed.
+    A malformed file raises one of `check_weights.UNREADABLE`.
     """
     phenotypes = document["public_inputs"]["phenotypes"][:MOST_PHENOTYPES]
     stems = pgs_file_stems([phenotype["name"] for phenotype in phenotypes])

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import math
+import shutil
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import (
+    PARTY,
     Document,
     check_schema,
     serialise,
-    statement_digest,
     statement_document,
 )
 from primo_scale.publication.file_names import (
+    COLUMNS_FILE,
     LOG_FILE,
+    PARTY_FILE,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
+    VALUES_FILE,
 )
 from primo_scale.publication.finding import Finding, refuse_problems
+from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
+from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.releasable import check_releasable
@@ -33,8 +41,10 @@ from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import verify_release
+from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import weights_files_of
+from primo_scale.publication.wording import stamp_of
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
@@ -56,38 +66,18 @@ def publish_release(
 ) -> Path:
     """Write, verify and publish a release atomically, and return `directory`.
 
-    The files are written to a sibling directory, which is renamed at the end.
-
-    Parameters
-    ----------
-    directory : Path
-        Directory to create.
-    weights : ScoringWeights
-        Weights to release; private weights are the output of a mechanism, never of raw statistics.
-    statement : Statement
-        Statement about the weights.
-    options : Mapping of str to str
-        Values of the options in effect, for the log and the report. They are published, so the
-        caller omits paths and other values of the custodian.
-    signer : Signer or None
-        Key that signs a private release; None for a release that is NOT PRIVATE.
-
-    Raises
-    ------
-    InputError
-        The weights cannot be scored (`check_releasable`), `directory` exists or cannot be
-        written, or the release does not pass its own verification.
-    ResourceError
-        The disk is full.
-    ValueError
-        A private release has no signer, or a release that is NOT PRIVATE has one.
+    The files are written to a sibling directory, which is renamed at the end. The options in effect
+    are published in the log and the report, so the caller omits paths and other values of the
+    custodian. The signer is None for a release that is NOT PRIVATE. An InputError is raised if the
+    weights cannot be scored, the directory exists or cannot be written, or the release does not
+    pass its own verification.
     """
     if (signer is not None) != statement.private:
         raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
     document["scoring"] = scoring_of(weights.variants.chromosome)
-    digest, repeated = statement_digest(document), on_one_line(options)
+    repeated = on_one_line(options)
     with directory_published_at_end(directory) as staging:
         for name, file in weights_files_of(document).items():
             file.write(staging / name, weights, document)
@@ -96,12 +86,9 @@ def publish_release(
             pictures = draw_pictures(staging, document)
         except UNREADABLE:  # the verification below names the weights that the statement lacks
             pictures = {}
-        report = render_report(
-            document, digest=digest, options=repeated, public_key=key, pictures=pictures
-        )
+        report = render_report(document, options=repeated, public_key=key, pictures=pictures)
         (staging / REPORT_FILE).write_bytes(report.encode())
-        log = render_log(document, digest=digest, options=repeated)
-        (staging / LOG_FILE).write_bytes(log.encode())
+        (staging / LOG_FILE).write_bytes(render_log(document, repeated).encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
         document["files"] = file_entries(staging)
         document["signature"] = None if signer is None else signature_of(document, signer)
@@ -113,6 +100,34 @@ def publish_release(
         announce_step(PaymentStep.RELEASE_STAGED)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
+
+
+def publish_party_release(
+    directory: Path, values: Path, statement: PartyStatement, signer: Signer
+) -> Path:
+    """Write, verify and publish a party's release of the file `values`, as `publish_release`."""
+    document = _party_document(statement)
+    with directory_published_at_end(directory) as staging:
+        shutil.copyfile(values, staging / VALUES_FILE)
+        (staging / COLUMNS_FILE).write_text(columns_table(document), encoding="utf-8")
+        (staging / README_FILE).write_text(render_party_readme(document), encoding="utf-8")
+        document["files"] = file_entries(staging)
+        document["signature"] = signature_of(document, signer)
+        check_schema(document, PARTY)
+        (staging / PARTY_FILE).write_bytes(serialise(document))
+        refuse_unverified(verify_party(staging))
+        open_to_readers(staging)
+        announce_step(PaymentStep.RELEASE_STAGED)
+    announce_step(PaymentStep.RELEASE_PUBLISHED)
+    return directory
+
+
+def _party_document(statement: PartyStatement) -> Document:
+    """Return the contents of party.json without `files` and `signature`."""
+    fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
+    document = {"schema_version": PARTY.version, "stamp": "", "private": True, **fields}
+    document["guarantee"]["unit"] = party_unit(document)
+    return {**document, "stamp": stamp_of(document)}
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:

@@ -46,7 +46,8 @@ def log_delta(epsilon: float, mu: float) -> float:
     upper = (epsilon / mu - mu / 2) / math.sqrt(2)
     lower = (epsilon / mu + mu / 2) / math.sqrt(2)
     if upper < -_ERFCX_OVERFLOWS:
-        return math.log1p(-math.exp(log_ndtr(upper * math.sqrt(2))) - _tail(epsilon, lower))
+        tail = math.exp(epsilon + float(log_ndtr(-lower * math.sqrt(2))))
+        return math.log1p(-math.exp(log_ndtr(upper * math.sqrt(2))) - tail)
     difference = float(erfcx(upper) - erfcx(lower))
     if difference <= 0:
         return -math.inf
@@ -93,7 +94,3 @@ def _log_sum(first: float, second: float) -> float:
     """Return ``log(e^first + e^second)``."""
     low, high = sorted((first, second))
     return high + math.log1p(math.exp(low - high)) if high > -math.inf else high
-
-
-def _tail(epsilon: float, lower: float) -> float:
-    return math.exp(epsilon + float(log_ndtr(-lower * math.sqrt(2))))

@@ -14,21 +14,12 @@ from primo_scale.publication.weights import INTERCEPT, ScoringWeights
 
 _EXAMPLES = 3
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
+_NAME_VARIANTS = "Name variants with `plink2 --set-all-var-ids @:#:$r:$a`"
 
 
 def check_releasable(weights: ScoringWeights) -> None:
-    """Check that weights can be scored unambiguously.
-
-    Raises
-    ------
-    InputError
-        Variant IDs are repeated, missing or reserved; names of phenotypes or covariates are
-        repeated, contain blanks or begin like a formula; or weights are not finite.
-    """
-    check_variant_identifiers(weights.variants.identifier)
-    check_column_names("phenotype", weights.phenotypes)
-    check_column_names("covariate", weights.covariates)
-    refuse_formulas(weights.variants, phenotypes=weights.phenotypes, covariates=weights.covariates)
+    """Refuse weights that cannot be scored unambiguously, or that are not finite."""
+    check_names(weights.variants, weights.phenotypes, weights.covariates)
     for what, values in (
         ("variant", weights.per_allele),
         ("intercept", weights.intercept),
@@ -44,14 +35,23 @@ def check_releasable(weights: ScoringWeights) -> None:
             )
 
 
-def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
-    """Check variant IDs.
+def check_names(
+    variants: VariantTable, phenotypes: Sequence[str], covariates: Sequence[str]
+) -> None:
+    """Refuse IDs, alleles, chromosomes and names that no release can carry."""
+    check_variant_identifiers(variants.identifier)
+    check_column_names("phenotype", phenotypes)
+    check_column_names("covariate", covariates)
+    _refuse_formulas(
+        "variant ID", variants.identifier, f"{_NAME_VARIANTS}, or leave them out with --exclude"
+    )
+    for alleles in (variants.allele1, variants.allele2):
+        _refuse_formulas("allele", alleles, "Leave the variant out with --exclude")
+    _refuse_formulas("chromosome", variants.chromosome, "Leave its variants out with --exclude")
 
-    Raises
-    ------
-    InputError
-        IDs are repeated, missing or reserved.
-    """
+
+def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
+    """Refuse variant IDs that are repeated, missing or reserved."""
     counts = Counter(identifiers.tolist())
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
@@ -59,8 +59,8 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
             f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
             where="release",
             value=_examples(repeated),
-            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or drop the copies "
-            "with `plink2 --rm-dup` or --exclude, and ingest again",
+            remedy=f"{_NAME_VARIANTS}, or drop the copies with `plink2 --rm-dup` or --exclude, and "
+            "ingest again",
         )
     reserved = [name for name in counts if name == "." or name.startswith("#")]
     if reserved:
@@ -68,18 +68,12 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
             "variant IDs are missing, or reserved in a release",
             where="release",
             value=_examples(reserved),
-            remedy="Name variants with `plink2 --set-all-var-ids @:#:$r:$a` and ingest again",
+            remedy=f"{_NAME_VARIANTS} and ingest again",
         )
 
 
 def check_column_names(kind: str, names: Sequence[str]) -> None:
-    """Check that names of phenotypes or covariates can be column names of a score file.
-
-    Raises
-    ------
-    InputError
-        A name is repeated, empty or `INTERCEPT`, or contains blanks or control characters.
-    """
+    """Refuse names that cannot be column names of a score file, or that are formulas."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(
@@ -93,39 +87,15 @@ def check_column_names(kind: str, names: Sequence[str]) -> None:
                 value=repr(name),
                 remedy="Rename the column",
             )
+    _refuse_formulas(f"{kind} name", names, "Rename the column")
 
 
-def refuse_formulas(
-    variants: VariantTable, *, phenotypes: Sequence[str], covariates: Sequence[str]
-) -> None:
-    """Refuse names of columns, IDs, alleles and chromosomes that begin like a formula.
+def _refuse_formulas(what: str, texts: Iterable[str], remedy: str) -> None:
+    """Refuse the first of the texts, which are a `what`, that begins like a formula.
 
     Quoted texts would not match the genotypes to be scored. A single character, such as ``-`` for
     an absent allele, is not a formula.
-
-    Raises
-    ------
-    InputError
-        A text begins like a formula.
     """
-    rename = "Rename the column"
-    name = (
-        "Name variants with `plink2 --set-all-var-ids @:#:$r:$a`, or leave them out with --exclude"
-    )
-    columns: tuple[tuple[str, Iterable[str], str], ...] = (
-        ("phenotype name", phenotypes, rename),
-        ("covariate name", covariates, rename),
-        ("variant ID", variants.identifier, name),
-        ("allele", variants.allele1, "Leave the variant out with --exclude"),
-        ("allele", variants.allele2, "Leave the variant out with --exclude"),
-        ("chromosome", variants.chromosome, "Leave its variants out with --exclude"),
-    )
-    for what, texts, remedy in columns:
-        refuse_formula_texts(what, texts, remedy)
-
-
-def refuse_formula_texts(what: str, texts: Iterable[str], remedy: str) -> None:
-    """Raise an InputError with the first of the texts, which are a `what`, that is a formula."""
     for text in texts:
         if text.startswith(_BEGINS_A_FORMULA) and len(text) > 1:
             raise InputError(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 
 from primo_scale.humanize import spent_in_words
-from primo_scale.publication.document import Document, people_in_words
+from primo_scale.publication.document import Document, people_in_words, statement_digest
 from primo_scale.publication.wording import accuracy_in_words
 
 OPTIONS = (
@@ -28,7 +28,7 @@ def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
     return {name: " ".join(value.split()) for name, value in options.items()}
 
 
-def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -> str:
+def render_log(document: Document, options: Mapping[str, str]) -> str:
     """Return the log, without times of day, paths or counts in the cohort.
 
     The digest of the statement binds the log to release.json. The public options in effect have
@@ -56,7 +56,7 @@ def render_log(document: Document, *, digest: str, options: Mapping[str, str]) -
     lines.append(f"effective sample size, a forecast from public numbers: {size:.6g}")
     hold_out = document.get("hold_out") or {"phenotypes": ()}
     lines += [f"held out: {accuracy_in_words(each)}" for each in hold_out["phenotypes"]]
-    lines.append(f"statement sha256: {digest}")
+    lines.append(f"statement sha256: {statement_digest(document)}")
     return "\n".join(lines) + "\n"
 
 

@@ -15,7 +15,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
-from primo_scale.publication.document import Document, people_in_words
+from primo_scale.publication.document import Document, people_in_words, statement_digest
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.scoring import scoring_command_in_lines
@@ -42,14 +42,13 @@ _NEIGHBOURS = {
 def render_report(
     document: Document,
     *,
-    digest: str,
     options: Mapping[str, str],
     public_key: str | None,
     pictures: Mapping[str, Sequence[Panel]],
 ) -> str:
     """Return a self-contained HTML page without scripts and external resources.
 
-    The digest of the statement binds the page to release.json; `public_key` is that of the
+    The digest of the statement binds the page to release.json. `public_key` is that of the
     signature, and None for a release that is NOT PRIVATE. `pictures` are those of `draw_pictures`,
     by phenotype.
     """
@@ -60,7 +59,7 @@ def render_report(
     )
     return _environment().get_template(_TEMPLATE).render(
         **{"hold_out": None, **document},  # absent in releases of earlier versions
-        digest=digest,
+        digest=statement_digest(document),
         options=options,
         public_key=public_key,
         people=people_in_words(document),

@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from primo_scale.genotypes.coding import REFERENCE_UNIT
+from primo_scale.genotypes.genome_build import BUILD_NAMES
 from primo_scale.publication.recompute_method import PARAMETERS
 from primo_scale.publication.schema_types import (
     Adjacency,
@@ -31,8 +33,6 @@ from primo_scale.publication.schema_types import (
     Text,
     one_of,
 )
-from primo_scale.publication.statement_hold_out import HeldOut
-from primo_scale.publication.statement_inputs import PublicInputs
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import stamp_of
 
@@ -42,6 +42,8 @@ _VERSIONED = Meta(
         "required": ["primo_scale", "scipy"],
     }
 )
+_NoisySum = Annotated[int, Meta(ge=-(2**62), le=2**62)]
+_UpToOne = Annotated[float, Meta(ge=0, le=1)]
 _NAMED_NUMBERS = Meta(
     extra_json_schema={
         "propertyNames": {"enum": sorted({name for names in PARAMETERS.values() for name in names})}
@@ -110,6 +112,89 @@ class Cohort:
 
 
 @dataclass(frozen=True)
+class ReferenceFrequencies:
+    """Public file of allele frequencies: its name without directories, and its SHA-256 digest."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]
+    sha256: Digest
+
+
+@dataclass(frozen=True)
+class StatedLdPanel:
+    """Public people for the linkage disequilibrium: a fileset's name, digest and size."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]  # prefix of its files, without directories
+    sha256: Digest
+    people: Positive
+
+
+@dataclass(frozen=True)
+class StatedLoadings:
+    """Public loadings of principal components: name and digest of the file, and their sizes."""
+
+    file: Annotated[str, Meta(pattern="^[^/]+$")]
+    sha256: Digest  # of the loadings and their allele frequencies
+    n_variants: Positive  # variants of the release that have loadings
+    n_components: Positive  # components, the last covariates
+
+
+@dataclass(frozen=True)
+class StatedPhenotype:
+    """Public range and scale of one phenotype."""
+
+    name: Text
+    kind: Literal["quantitative", "binary"]
+    lower: float
+    upper: float
+    mean: float
+    sd: PositiveAmount
+
+
+@dataclass(frozen=True)
+class StatedCovariate:
+    """Public range, centre, and lattice units per raw unit of one covariate."""
+
+    name: Text
+    lower: float
+    upper: float
+    centre: float
+    scale: PositiveAmount
+
+
+@dataclass(frozen=True)
+class Source:
+    """Origin of a public input."""
+
+    input: Text  # description of the input
+    value: Text  # value of the input, or the place where it is given in full
+    source: Text  # option that gave the value, or rule that computed it from other public inputs
+
+
+@dataclass(frozen=True)
+class PublicInputs:
+    """Everything that shaped the release and did not come from the cohort."""
+
+    # Origin of the genotype coding; ``uninformative`` codes every variant about 1.
+    reference_frequencies: ReferenceFrequencies | Literal["uninformative"]
+    genotype_unit: Annotated[int, one_of((1, REFERENCE_UNIT))]  # lattice units of one allele copy
+    phenotype_unit: Positive  # lattice units of one phenotype standard deviation, s_y
+    constant: Natural  # the constant kappa, in lattice units
+    # One entry per phenotype, in the order of weights.tsv.gz.
+    phenotypes: Annotated[tuple[StatedPhenotype, ...], AtLeastOne]
+    # One entry per covariate, in the order of covariates.tsv.
+    covariates: tuple[StatedCovariate, ...]
+    ld_blocks: Text  # rule that made the LD blocks
+    # Genome build of the positions in the PGS Catalog's notation; ``NR`` for not reported.
+    genome_build: Annotated[str, one_of(BUILD_NAMES)]
+    # Origins of these inputs and of the bounds on which the noise is based.
+    sources: Annotated[tuple[Source, ...], AtLeastOne]
+    # Panel whose linkage disequilibrium is used, if any; absent in releases of earlier versions.
+    ld_panel: StatedLdPanel | None = None
+    # Loadings that gave the last covariates, if any.
+    pc_loadings: StatedLoadings | None = None
+
+
+@dataclass(frozen=True)
 class StatedSlope:
     """Slope of a phenotype on a public score, estimated from the noisy statistics."""
 
@@ -159,6 +244,51 @@ class Accuracy:
     # Number of people in a cohort analysed without noise that gives the same accuracy.
     effective_sample_size: Amount
     definition: Text  # formula of the effective sample size, in words
+
+
+@dataclass(frozen=True)
+class HeldOutPhenotype:
+    """Accuracy of one phenotype's score, and the noisy statistics that it follows from.
+
+    The score is that of the weights of the variants, and the residual is the phenotype less its
+    public mean and less what the weights of the covariates explain.
+    """
+
+    name: Text
+    residual_bound: PositiveAmount  # R, in units of the phenotype
+    # Middle of the range of scores, and its half width U, in units of the phenotype. They follow
+    # from `counts`.
+    score_centre: Number
+    score_bound: PositiveAmount
+    # People between the public edges -4 R, ..., -4 R 2^(-k/2), ..., 4 R 2^(-k/2), ..., 4 R.
+    counts: Annotated[tuple[_NoisySum, ...], AtLeastOne]
+    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r.
+    sums: Annotated[tuple[_NoisySum, ...], Meta(min_length=6, max_length=6)]
+    r2: _UpToOne | None  # squared correlation of score and residual; None if noise hides it
+    r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
+    r2_upper: _UpToOne
+    slope: Number | None  # of the residual on the score, 1 for calibrated weights
+    slope_lower: Number | None
+    slope_upper: Number | None
+    calibration: Amount  # factor that the weights were multiplied by afterwards; 1 if they were not
+    # Of a binary phenotype, for a score and a liability that are jointly normal: area under the ROC
+    # curve, and R^2 of the liability, by the public prevalence.
+    auc: _UpToOne | None
+    auc_lower: _UpToOne | None
+    auc_upper: _UpToOne | None
+    liability_r2: _UpToOne | None
+    liability_r2_lower: _UpToOne | None
+    liability_r2_upper: _UpToOne | None
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Measurement of the weights in people who count in no other statistic."""
+
+    people: Positive  # number of people held out
+    unit: Positive  # code of a score or a residual at its bound
+    constant: Positive  # code kappa of a person with the phenotype
+    phenotypes: Annotated[tuple[HeldOutPhenotype, ...], AtLeastOne]  # in the order of the weights
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -113,12 +114,8 @@ def write_sumstats(directory: Path, weights: ScoringWeights, document: Document)
             f"{text.before}{first}{text.after}{people}\t.\n"
             for text, (first, people) in zip(fixed, numbers, strict=True)
         )
-        write_gzip(directory / f"{stem}{SUMSTATS_SUFFIX}", _lines(document, rows))
-
-
-def _lines(document: Document, rows: Iterator[str]) -> Iterator[str]:
-    yield sumstats_header(document)
-    yield from rows
+        lines = chain([sumstats_header(document)], rows)
+        write_gzip(directory / f"{stem}{SUMSTATS_SUFFIX}", lines)
 
 
 def _number_columns(

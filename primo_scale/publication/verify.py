@@ -1,7 +1,9 @@
 """Verification of a release directory without any other data.
 
 The files are complete and consistent, release.json is signed, and the guarantee follows from the
-numbers in it (`primo_scale.publication.recompute`).
+numbers in it (`primo_scale.publication.recompute`). README.txt, report.html and release.log are
+rendered again from release.json, the report also from the weights, and compared byte by byte. Files
+with the weights have a check each (`primo_scale.publication.weights_files`).
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.publication.check_weights import listed_in
-from primo_scale.publication.contents import contents_problems, text_problems
+from primo_scale.publication.bounded_text import bounded_bytes
+from primo_scale.publication.check_weights import UNREADABLE, listed_in
 from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
 from primo_scale.publication.file_names import (
     LOG_FILE,
@@ -22,8 +24,12 @@ from primo_scale.publication.file_names import (
     REPORT_FILE,
 )
 from primo_scale.publication.finding import Finding, finding_of, some_of
+from primo_scale.publication.pictures import draw_pictures
+from primo_scale.publication.readme import render_readme
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
+from primo_scale.publication.release_log import option_problems, options_in, render_log
+from primo_scale.publication.report import render_report
 from primo_scale.publication.signed_document import (
     check_words,
     directory_findings,
@@ -32,7 +38,7 @@ from primo_scale.publication.signed_document import (
     verdict,
 )
 from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights_files import WEIGHTS_FILES, weights_files_of
+from primo_scale.publication.weights_files import WEIGHTS_FILES, Check, weights_files_of
 from primo_scale.publication.wording import unit_in_words
 from primo_scale.version import __version__
 
@@ -116,11 +122,6 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
 
     `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key. A
     check is omitted if it depends on an earlier one that failed.
-
-    Raises
-    ------
-    InputError
-        `directory` contains no release.json.
     """
     path = directory / RELEASE_FILE
     if not path.is_file():
@@ -209,16 +210,78 @@ def _check_contents(directory: Path, document: Document, trusted: bool) -> list[
     anything into the texts.
     """
     problems = contents_problems(directory, document)
-    texts = text_problems(directory, document, weights_are_good=not problems)
+    texts = _text_problems(directory, document, weights_are_good=not problems)
     author, note = document["software"]["version"], []
     if texts and author != __version__:
         not_compared = f"of version {author}, not compared with those of version {__version__}"
         if trusted:
             covered = f"{not_compared}; the signature covers them"
-            note = [finding_of("texts", [], covered, note=True)]
+            note = [Finding(True, "texts", covered, note=True)]
         else:
             remedy = f"give the custodian's public key, or verify with version {author}"
             texts = [f"{some_of(texts)} ({remedy})"]
     compared = "" if note else "README, report and log agree with release.json; "
     detail = f"{compared}centres and pgs/ agree with the weights"
     return [finding_of("contents", problems + ([] if note else texts), detail), *note]
+
+
+def contents_problems(directory: Path, document: Document) -> list[str]:
+    """Return the contradictions between the files with the weights and release.json."""
+    problems: list[str] = []
+    files = weights_files_of(document)
+    for name, file in sorted(files.items(), key=lambda item: item[1].needs_others):
+        if not (file.needs_others and problems):
+            problems += _problems(name, file.check, directory, document)
+    return problems
+
+
+def _text_problems(directory: Path, document: Document, *, weights_are_good: bool) -> list[str]:
+    """Return the differences between the texts and what this version renders from release.json.
+
+    The pictures of the report need files with the weights that `contents_problems` found good.
+    """
+    checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems}
+    if weights_are_good:
+        checks[REPORT_FILE] = _report_problems
+    return [
+        problem
+        for name, check in checks.items()
+        for problem in _problems(name, check, directory, document)
+    ]
+
+
+def _problems(name: str, check: Check, directory: Path, document: Document) -> list[str]:
+    """Return the problems of a file; those of a file in a directory begin with its name already."""
+    try:
+        problems = check(directory, document)
+        return [found if found.startswith(name) else f"{name} {found}" for found in problems]
+    except UNREADABLE as error:
+        return [f"{name} cannot be read: {error}"]
+
+
+def _readme_problems(directory: Path, document: Document) -> list[str]:
+    return _difference(bounded_bytes(directory / README_FILE), render_readme(document))
+
+
+def _log_problems(directory: Path, document: Document) -> list[str]:
+    content = bounded_bytes(directory / LOG_FILE)
+    options = options_in(content.decode())
+    again = render_log(document, options)
+    return option_problems(document, options) + _difference(content, again)
+
+
+def _report_problems(directory: Path, document: Document) -> list[str]:
+    """Check the report, which repeats the options of the log and draws the weights."""
+    signature = document["signature"]
+    again = render_report(
+        document,
+        options=options_in(bounded_bytes(directory / LOG_FILE).decode()),
+        public_key=None if signature is None else signature["public_key"],
+        pictures=draw_pictures(directory, document),
+    )
+    return _difference(bounded_bytes(directory / REPORT_FILE), again)
+
+
+def _difference(content: bytes, again: str) -> list[str]:
+    same = content == again.encode()
+    return [] if same else [f"differs from what version {__version__} renders from release.json"]

@@ -18,8 +18,8 @@ from primo_scale.publication.party_readme import columns_table, party_unit, rend
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_profile import (
     EPSILON_TOLERANCE,
-    TOLERANCE,
     Lattice,
+    close,
     epsilon_of,
     log_delta_on_lattice,
 )
@@ -89,13 +89,13 @@ def _guarantee(document: Document) -> list[Finding]:
     mu_squared = (sensitivity / mechanism["sigma"]) ** 2
     steps = mechanism["sigma"] * 2.0 ** mechanism["fine_bits"]
     problems = [] if mechanism["unit"] == _UNIT else [f"unit {mechanism['unit']}, not {_UNIT}"]
-    if not _close(mechanism["sensitivity"], sensitivity):
+    if not close(mechanism["sensitivity"], sensitivity):
         problems.append(f"sensitivity {mechanism['sensitivity']:.12g}, not {sensitivity:.12g}")
     if not _COARSEST <= steps <= _FINEST:
         problems.append(f"sigma is {steps:.6g} steps of the noise lattice, needs 2^32 to 2^58")
-    if not _close(guarantee["mu"] ** 2, mu_squared):
+    if not close(guarantee["mu"] ** 2, mu_squared):
         problems.append(f"mu is {math.sqrt(mu_squared):.12g}, stated {guarantee['mu']:.12g}")
-    if not _close(guarantee["cost"]["mu_squared"], mu_squared):
+    if not close(guarantee["cost"]["mu_squared"], mu_squared):
         problems.append("the cost is not mu^2")
     if guarantee["cost"]["epsilon"] or guarantee["cost"]["delta"]:
         problems.append("Gaussian noise has no separate cost (epsilon, delta)")
@@ -122,7 +122,3 @@ def _check_epsilon(document: Document, mu: float, steps: float) -> Finding:
     elif least < epsilon * (1 - EPSILON_TOLERANCE):
         problems.append(f"the noise corresponds to epsilon {least:.9g}, not {epsilon}")
     return finding_of("epsilon", problems, f"recomputed {least:.9g} at delta {delta:.6g}")
-
-
-def _close(found: float, expected: float) -> bool:
-    return math.isclose(found, expected, rel_tol=TOLERANCE)

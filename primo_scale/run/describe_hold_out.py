@@ -14,7 +14,7 @@ from primo_scale.privacy.held_out_accuracy import (
 )
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut
-from primo_scale.publication.statement_hold_out import HeldOut, HeldOutPhenotype
+from primo_scale.publication.statement import HeldOut, HeldOutPhenotype
 from primo_scale.publication.weights import ScoringWeights
 
 

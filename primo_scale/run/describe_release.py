@@ -17,8 +17,6 @@ from primo_scale.ledger.spending import total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
-from primo_scale.publication import statement_inputs as inputs
-from primo_scale.publication.statement_hold_out import HeldOut
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
@@ -65,7 +63,7 @@ def make_statement(
     payment: Payment | None,
     *,
     genome_build: GenomeBuild,
-    hold_out: HeldOut | None = None,
+    hold_out: said.HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     return said.Statement(
@@ -127,51 +125,51 @@ def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
     )
 
 
-def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicInputs:
+def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInputs:
     outcomes = design.outcomes
-    return inputs.PublicInputs(
+    return said.PublicInputs(
         reference_frequencies=(
             "uninformative"
             if design.reference is None
-            else inputs.ReferenceFrequencies(**design.reference)
+            else said.ReferenceFrequencies(**design.reference)
         ),
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
-        phenotypes=tuple(inputs.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
-        covariates=tuple(inputs.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
+        phenotypes=tuple(said.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(said.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build.name,
         sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
         ld_panel=(
             None
             if design.panel is None
-            else inputs.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
+            else said.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
         pc_loadings=(
-            None if design.loadings is None else inputs.StatedLoadings(**asdict(design.loadings))
+            None if design.loadings is None else said.StatedLoadings(**asdict(design.loadings))
         ),
     )
 
 
-def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[inputs.Source]:
+def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[said.Source]:
     """Yield the sources of the genotypes, their coding, the LD blocks and the planned size."""
     if design.dosages:
-        yield inputs.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
+        yield said.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
     panel = "Reference allele frequencies"
     if design.reference is None:
-        yield inputs.Source(panel, "none: every genotype is coded about one copy", "default")
+        yield said.Source(panel, "none: every genotype is coded about one copy", "default")
     else:
-        yield inputs.Source(panel, design.reference["file"], "--ref-freq, a public panel")
-    yield inputs.Source("LD blocks", design.ld_blocks, _blocks_source(design))
+        yield said.Source(panel, design.reference["file"], "--ref-freq, a public panel")
+    yield said.Source("LD blocks", design.ld_blocks, _blocks_source(design))
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
-        yield inputs.Source("LD panel", value, "--ld-panel, public people")
-    yield inputs.Source("Genome build", genome_build.name, genome_build.source)
+        yield said.Source("LD panel", value, "--ld-panel, public people")
+    yield said.Source("Genome build", genome_build.name, genome_build.source)
     if design.nominal_n is not None:
-        yield inputs.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
+        yield said.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
     if design.subsample is not None:
-        yield inputs.Source("Subsample", f"{design.subsample} people", "--subsample")
+        yield said.Source("Subsample", f"{design.subsample} people", "--subsample")
 
 
 def _blocks_source(design: Design) -> str:
@@ -181,33 +179,33 @@ def _blocks_source(design: Design) -> str:
     return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"
 
 
-def _bound_sources(design: Design) -> Iterator[inputs.Source]:
+def _bound_sources(design: Design) -> Iterator[said.Source]:
     """Yield the sources of the bounds that noise rests on."""
     listed, by_default = "listed in full", "default rule, from the reference frequencies"
     if design.components is not None:
         by_default = "default rule, from the LD panel"
-    yield inputs.Source("Bounds of phenotypes", listed, "--pheno-bounds")
+    yield said.Source("Bounds of phenotypes", listed, "--pheno-bounds")
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
-        yield inputs.Source("Means and sds of phenotypes", listed, bought)
+        yield said.Source("Means and sds of phenotypes", listed, bought)
     n_projected = 0 if design.loadings is None else design.loadings.n_components
     if len(design.outcomes.covariates) > n_projected:
-        yield inputs.Source("Bounds of covariates", listed, "--covar-bounds")
+        yield said.Source("Bounds of covariates", listed, "--covar-bounds")
     if design.loadings is not None:
         value = f"{design.loadings.file} (SHA-256 {design.loadings.sha256})"
-        yield inputs.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
+        yield said.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
     if not design.clipped:
         return
     is_default = design.components is not None or design.row_norm == default_row_norm(
         design.genotypes
     )
     source = by_default if is_default else "--row-norm"
-    yield inputs.Source("Bound N_x on genotype rows", str(design.row_norm), source)
+    yield said.Source("Bound N_x on genotype rows", str(design.row_norm), source)
     source = "planner, from public sizes and the noise"
-    yield inputs.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
+    yield said.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
     if design.block_norms is not None:
         value = f"{len(design.block_norms)} bounds, listed in release.json"
-        yield inputs.Source("Bounds beta_b on rows in LD blocks", value, by_default)
+        yield said.Source("Bounds beta_b on rows in LD blocks", value, by_default)
 
 
 def _estimation(design: Design, solved: Solved) -> said.Estimation:

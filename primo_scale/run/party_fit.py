@@ -14,10 +14,9 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.spending import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
-from primo_scale.parties.mixture_sums import MixtureSums
-from primo_scale.parties.random_signs import RandomSigns
+from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 from primo_scale.publication.document import PARTY
-from primo_scale.publication.open_party import PartyRelease, open_party_release
+from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 

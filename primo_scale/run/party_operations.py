@@ -22,20 +22,19 @@ from primo_scale.parties.columns import (
     PartyColumns,
     PhenotypeColumns,
     individuals_of,
+    survey,
 )
-from primo_scale.parties.exact_columns import survey
 from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication import party_statement as said
 from primo_scale.publication.document import PARTY
-from primo_scale.publication.open_party import PartyRelease, open_party_release
-from primo_scale.publication.publish_party import publish_party_release
+from primo_scale.publication.open_release import PartyRelease, open_party_release
+from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import (
     check_column_names,
     check_variant_identifiers,
-    refuse_formula_texts,
 )
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.signature import Signer
@@ -202,9 +201,7 @@ def _columns(request: PartyReleaseRequest) -> PartyColumns:
             limit=_MOST_COLUMNS,
             remedy="Release fewer columns, or use primo-scale release",
         )
-    names = [column.name for column in party.columns]
-    check_column_names("column", names)
-    refuse_formula_texts("column name", names, "Rename the column")
+    check_column_names("column", [column.name for column in party.columns])
     return party
 
 

@@ -11,7 +11,7 @@ from attrs.converters import optional
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.parties.fit import PartyMethod
-from primo_scale.parties.random_signs import SEED_DIGITS, RandomSigns
+from primo_scale.parties.mixtures import SEED_DIGITS, RandomSigns
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.request_parts import OutcomeTables, check_number, paths_of, regular_file
 from primo_scale.storage.locations import Location, parse_location

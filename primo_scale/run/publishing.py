@@ -24,8 +24,7 @@ from primo_scale.storage.files import sha256_of_file
 if TYPE_CHECKING:
     from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.signature import Signer
-    from primo_scale.publication.statement import Statement
-    from primo_scale.publication.statement_hold_out import HeldOut
+    from primo_scale.publication.statement import HeldOut, Statement
     from primo_scale.publication.weights import ScoringWeights
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.estimation import Solved
@@ -151,18 +150,10 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     that a spreadsheet takes for formulas.
     """
     from primo_scale.publication.pgs import pgs_file_stems
-    from primo_scale.publication.releasable import (
-        check_column_names,
-        check_variant_identifiers,
-        refuse_formulas,
-    )
+    from primo_scale.publication.releasable import check_names
 
-    check_variant_identifiers(variants.identifier)
     phenotypes = [p.name for p in outcomes.phenotypes]
-    check_column_names("phenotype", phenotypes)
-    covariates = [c.name for c in outcomes.covariates]
-    check_column_names("covariate", covariates)
-    refuse_formulas(variants, phenotypes=phenotypes, covariates=covariates)
+    check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
     pgs_file_stems(phenotypes)
 
 

@@ -12,22 +12,22 @@ from tiers import thinned
 from primo_scale.evaluation.accuracy import (
     NORMAL_QUANTILE,
     Estimate,
+    area_under_curve,
     calibrate,
     decile_means,
     squared_correlation,
 )
-from primo_scale.evaluation.binary_traits import area_under_curve
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))
 
 
-def linear_draw(rng, *, people=PEOPLE):
+def linear_draw(rng):
     """Phenotype, score and two covariates, which the score correlates with."""
-    covariates = rng.normal(size=(people, 2))
-    own = rng.normal(size=people)
+    covariates = rng.normal(size=(PEOPLE, 2))
+    own = rng.normal(size=PEOPLE)
     score = own + covariates @ [0.5, 0.2]
-    return own + covariates @ [1.0, -1.0] + rng.normal(size=people), score, covariates
+    return own + covariates @ [1.0, -1.0] + rng.normal(size=PEOPLE), score, covariates
 
 
 def test_r2_and_its_increment_are_those_of_linear_models():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.parties.random_signs import RandomSigns
+from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.run.party_operations import party_roster
 from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
@@ -35,9 +35,9 @@ def write_table(path: Path, people: list[str], columns: dict[str, np.ndarray]) -
     return path
 
 
-def make_parties(directory: Path, *, seed: int = 7) -> tuple[Party, ...]:
+def make_parties(directory: Path) -> tuple[Party, ...]:
     """Write three tables in different orders, their bounds, the key and the roster."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(7)
     X = rng.uniform(-1, 1, (N_PEOPLE, 3))
     y = 5 + X @ [1.0, -0.5, 0.25] + rng.normal(0, 0.1, N_PEOPLE)
     values = {"a": X[:, 0], "b": X[:, 1], "c": 10 * X[:, 2], "y": y}

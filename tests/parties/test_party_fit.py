@@ -26,17 +26,16 @@ def test_reference_vector(vector, method: str) -> None:
     joined = join_columns(
         [np.rint(released[:, :2] * unit).astype(np.int64),
          np.rint(released[:, 2:] * unit).astype(np.int64)],
-        [unit, unit], [sd, sd], np.ones(len(released)),
+        [unit, unit], [sd, sd], np.zeros(len(released)),  # without an intercept
     )  # fmt: skip
     fit = fit_outcome(
-        joined, 4, [0, 1, 2, 3], debiased=PartyMethod(method).is_debiased,
-        ridge=1e-5 * len(D), constant=False,
-    )  # fmt: skip
+        joined, 4, [0, 1, 2, 3], debiased=PartyMethod(method).is_debiased, ridge=1e-5 * len(D)
+    )
     np.testing.assert_allclose(fit.weights, vector[f"out_{method}"], rtol=1e-6)
 
 
-def exact(rows: np.ndarray) -> JoinedColumns:
-    values = np.column_stack([np.ones(len(rows)), rows])
+def exact(rows: np.ndarray, constant: float = 1.0) -> JoinedColumns:
+    values = np.column_stack([np.full(len(rows), constant), rows])
     return JoinedColumns(values.T @ values, np.zeros(values.shape[1]), len(rows))
 
 
@@ -46,7 +45,7 @@ def test_without_noise_it_is_least_squares() -> None:
     model = LinearRegression().fit(rows[:, :3], rows[:, 3])
     np.testing.assert_allclose(fit.weights, model.coef_, rtol=1e-9)
     assert fit.intercept == pytest.approx(model.intercept_)
-    ridge = fit_outcome(exact(rows), 3, [0, 2], debiased=False, ridge=40.0, constant=False)
+    ridge = fit_outcome(exact(rows, 0.0), 3, [0, 2], debiased=False, ridge=40.0)
     expected = Ridge(alpha=40.0, fit_intercept=False).fit(rows[:, [0, 2]], rows[:, 3]).coef_
     np.testing.assert_allclose(ridge.weights, expected, rtol=1e-9)
 

@@ -24,10 +24,10 @@ from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
-from primo_scale.parties.random_signs import RandomSigns
+from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.parties.roster import read_roster
 from primo_scale.publication.document import PARTY, serialise
-from primo_scale.publication.open_party import open_party_release
+from primo_scale.publication.open_release import open_party_release
 from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import verify

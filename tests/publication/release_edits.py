@@ -16,7 +16,7 @@ from release_examples import SIGNER
 
 from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import UNREADABLE
-from primo_scale.publication.document import serialise, statement_digest
+from primo_scale.publication.document import serialise
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
@@ -44,17 +44,15 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
 def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
     """Do as `forge`, and render README, report and log from the new release.json."""
     (directory / "README.txt").write_text(render_readme(document))
-    digest, log = statement_digest(document), directory / "release.log"
+    log = directory / "release.log"
     options = options_in(log.read_text())
-    log.write_text(render_log(document, digest=digest, options=options))
+    log.write_text(render_log(document, options))
     key = signer.public_key if document["private"] else None
     try:
         pictures = draw_pictures(directory, document)
     except (*UNREADABLE, InputError):  # the document does not fit the weights
         pictures = {}
-    report = render_report(
-        document, digest=digest, options=options, public_key=key, pictures=pictures
-    )
+    report = render_report(document, options=options, public_key=key, pictures=pictures)
     (directory / "report.html").write_text(report)
     forge(directory, document, signer)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import recompute_method
 from primo_scale.publication import statement as said
+from primo_scale.publication.document import statement_document
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer
@@ -38,6 +38,11 @@ from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved
 from primo_scale.run.release_forecast import Chosen
 
+FILES = (
+    "README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "pgs/height.txt.gz",
+    "pgs/LDL.txt.gz", "report.html", "release.log",
+)  # fmt: skip
+"""Files of a release beside release.json."""
 OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
 CONSTANT = 3
 # Ages from 18 to 99 about 50 in tenths.
@@ -260,12 +265,6 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
     return SummaryStatistics(beta, np.full(beta.shape, 0.7), weights.centre_dosage / 2)
 
 
-def summary_of_a_constant(weights: ScoringWeights) -> SummaryStatistics:
-    """Return what a release without noise has for phenotypes without variance."""
-    none = np.zeros(weights.per_allele.shape)
-    return SummaryStatistics(none, none, weights.centre_dosage / 2)
-
-
 def publish(
     directory: Path,
     weights: ScoringWeights,
@@ -280,10 +279,7 @@ def publish(
 def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
     """Return a private release.json without its files."""
     statement = example_statement(example_weights(), mode=mode, **promise)
-    document: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(statement)))
-    names = ("README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "report.html",
-             "release.log", "pgs/height.txt.gz", "pgs/LDL.txt.gz")  # fmt: skip
-    files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in names]
+    files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in FILES]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
-    return {"schema_version": 3, "stamp": statement.stamp, **document,
-            "scoring": scoring_of(["22"]), "files": files, "signature": signature}  # fmt: skip
+    own = {"scoring": scoring_of(["22"]), "files": files, "signature": signature}
+    return statement_document(statement) | own

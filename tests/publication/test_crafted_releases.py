@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from release_edits import cell, forge, query, read_document, rewrite
+from release_edits import forge, query, read_document, rewrite
 from release_examples import PUBLIC_KEY, publish_example
 from release_mutations import ATTACKER, mutate
 from small_cohort import command
@@ -32,7 +32,7 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-def check_verdict(directory: Path, changed: bool, about: str) -> bool:
+def check_verdict(directory: Path, changed: bool, about: str) -> None:
     """Check that there is a verdict, and that no changed release passes under the right key."""
     for key in (None, PUBLIC_KEY):
         findings = verify_release(directory, public_key=key)
@@ -40,7 +40,6 @@ def check_verdict(directory: Path, changed: bool, about: str) -> bool:
         assert all(len(finding.detail) < 5_000 for finding in findings), about
         good = all(finding.ok for finding in findings)
     assert not (good and changed), about
-    return good
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +134,6 @@ def test_a_document_of_millions_of_lists_is_refused_unparsed(release, text) -> N
     (finding,) = verify_release(release)
     assert not finding.ok and "more than" in finding.detail
     assert peak_of(release) < MOST_MEMORY
-
-
-@pytest.mark.parametrize("pos", ["abc", "1.5", "9" * 5_000, "", " 1", "1_0"])
-def test_a_place_that_is_no_number_is_a_problem(release, pos) -> None:
-    rewrite(release, "weights.tsv.gz", cell(1, 4, pos))
-    assert [finding.check for finding in verify_release(release) if not finding.ok] == ["contents"]
 
 
 @pytest.mark.parametrize("name", ["sigma", "off_diagonal_sigma", "sensitivity", "fine_bits"])

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import json
 import math
 import re
 import shlex
 
 import numpy as np
 import pytest
-from release_edits import forge, problems, read_document
+from release_edits import cell, problems, read_document, rewrite
 from release_examples import (
     OPTIONS,
     example_statement,
     example_weights,
     publish,
-    publish_example,
 )
 
 from primo_scale.cli.release import main as release_command
 from primo_scale.publication import pictures
+from primo_scale.publication.document import statement_document
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures
 from primo_scale.publication.release_log import OPTIONS as PUBLIC_OPTIONS
 from primo_scale.publication.report import render_report
@@ -141,22 +139,10 @@ def test_extreme_weights_are_drawn(tmp_path, largest):
 
 def test_pictures_follow_from_the_weights_and_from_nothing_else(release):
     """Another weight in both files, signed by the custodian, contradicts the drawn one."""
-    for name in ("weights.tsv.gz", "pgs/height.txt.gz"):
-        text = gzip.decompress((release / name).read_bytes()).decode()
-        row = next(line for line in text.splitlines() if line.startswith("rs3\t"))
-        column = 6 if name.startswith("weights") else 5
-        cells = row.split("\t")
-        cells[column] = "1.5"
-        path = release / name
-        path.write_bytes(gzip.compress(text.replace(row, "\t".join(cells)).encode()))
-    forge(release, read_document(release))
+    for name, row, column in (("weights.tsv.gz", 4, 6), ("pgs/height.txt.gz", -5, 5)):
+        rewrite(release, name, cell(row, column, "1.5"))
     (problem,) = problems(release)
     assert problem.startswith("contents: report.html differs")
-
-
-def test_the_same_release_has_the_same_report(tmp_path):
-    first, second = (publish_example(tmp_path / name) for name in ("first", "second"))
-    assert (first / "report.html").read_bytes() == (second / "report.html").read_bytes()
 
 
 def test_every_picture_of_a_release_without_noise_is_stamped(pristine):
@@ -173,9 +159,8 @@ def test_the_command_has_the_published_options_and_no_file_of_the_custodian(priv
     statement = example_statement(weights, private=private)
     options = {"ld-blocks": "a b.tsv (SHA-256 00)", "privacy": "full", "sumstats": "no"}
     options |= {"epsilon": "5.0"} if private else {"non-private": "yes"}
-    document = json.loads(json.dumps(dataclasses.asdict(statement)))
-    document |= {"stamp": statement.stamp, "scoring": {"xchr_model": None}}
-    page = render_report(document, digest="", options=options, public_key=None, pictures={})
+    document = statement_document(statement) | {"scoring": {"xchr_model": None}}
+    page = render_report(document, options=options, public_key=None, pictures={})
     (command,) = re.findall(r"<pre>(primo-scale release.*?)</pre>", page, re.DOTALL)
     words = shlex.split(command.replace("&#39;", "'"))
     assert "a b.tsv" in words and ("--non-private" in words) != private

@@ -10,9 +10,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from release_examples import (
+    FILES,
     MODES,
     OPTIONS,
     PUBLIC_KEY,
@@ -39,10 +39,7 @@ def test_the_directory_is_that_of_the_contract(pristine):
     """Anybody may read a private release; only the owner may read weights without noise."""
     for private, directory in pristine.items():
         names = {path.relative_to(directory).as_posix() for path in directory.rglob("*")}
-        assert names == {
-            "weights.tsv.gz", "centre.afreq", "pgs", "pgs/height.txt.gz", "pgs/LDL.txt.gz",
-            "release.json", "report.html", "release.log", "README.txt", "covariates.tsv",
-        }  # fmt: skip
+        assert names == {*FILES, "pgs", "release.json"}
         assert stat.S_IMODE(directory.stat().st_mode) == (0o755 if private else 0o700)
         for path in directory.rglob("*") if private else ():
             assert stat.S_IMODE(path.stat().st_mode) == (0o755 if path.is_dir() else 0o644)
@@ -91,14 +88,6 @@ def test_a_statement_about_other_weights_is_not_published(tmp_path):
     statement = example_statement(example_weights(phenotypes=("height", "HDL")))
     with pytest.raises(InputError, match="own verification: contents"):
         publish(tmp_path / "out", example_weights(), statement)
-
-
-def test_weights_that_are_not_finite_are_not_published(tmp_path):
-    weights = example_weights()
-    weights.per_allele[3, 1] = np.nan
-    with pytest.raises(InputError, match="not finite"):
-        publish(tmp_path / "out", weights, example_statement(weights))
-    assert list(tmp_path.iterdir()) == []
 
 
 class Page(HTMLParser):
@@ -275,15 +264,6 @@ def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
         with pytest.raises(ValueError, match="signed if and only if it is private"):
             publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_signature_that_does_not_fit_its_key_is_not_published(tmp_path):
-    weights = example_weights()
-    wrong = dataclasses.replace(SIGNER, public_key="0" * 64)
-    with pytest.raises(InputError, match="own verification: signature"):
-        publish_release(
-            tmp_path / "out", weights, example_statement(weights), OPTIONS, signer=wrong
-        )
 
 
 def test_a_release_is_recognised_by_what_it_states(pristine):

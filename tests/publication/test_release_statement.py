@@ -134,10 +134,3 @@ def test_sources_tell_defaults_from_options():
     assert other["Reference allele frequencies"] == "--ref-freq, a public panel"
     assert other["LD blocks"] == "default"
     assert "Bounds beta_b on rows in LD blocks" in other
-
-
-def test_what_is_not_private_says_so_and_is_not_signed():
-    statement = example_statement(example_weights(), private=False)
-    assert statement.stamp.startswith("NOT PRIVATE")
-    assert (statement.guarantee, statement.mechanism, statement.ledger) == (None, None, None)
-    assert statement.cohort.n_samples == 1000

@@ -78,7 +78,7 @@ def test_what_was_signed_passes_also_after_a_file(document):
     for form in (signed(document), json.loads(json.dumps(signed(document), indent=1))):
         assert signature_problem(form, None) is None
         assert signature_problem(form, public(KEY)) is None
-        assert signature_problem(dict(reversed(form.items())), public(KEY).upper()) is None
+        assert signature_problem(dict(reversed(form.items())), f" {public(KEY).upper()}\n") is None
 
 
 @given(document=DOCUMENTS, value=VALUES, data=st.data())
@@ -91,18 +91,6 @@ def test_any_changed_value_is_found(document, value, data):
     inner[path[-1]] = value
     assert signature_problem(changed, None) == CHANGED
     assert signature_problem(changed, public(KEY)) == CHANGED
-
-
-@pytest.mark.slow
-@given(document=DOCUMENTS, name=st.text().filter(lambda name: name != "signature"), value=VALUES)
-def test_any_member_added_renamed_or_removed_is_found(document, name, value):
-    original = signed(document)
-    assume(name not in original)
-    assert signature_problem({**original, name: value}, None) == CHANGED
-    for removed in document:
-        rest = {key: inner for key, inner in original.items() if key != removed}
-        assert signature_problem(rest, None) == CHANGED
-        assert signature_problem({**rest, name: original[removed]}, None) == CHANGED
 
 
 @given(DOCUMENTS, st.sampled_from(["value", "public_key"]), st.integers(0, 511))

@@ -16,30 +16,24 @@ from release_examples import (
     example_weights,
     publish,
     publish_example,
-    summary_of_a_constant,
 )
 from scipy import stats
 
 from primo_scale.publication.sumstats import fixed_text
-from primo_scale.publication.weights import VariantRow
+from primo_scale.publication.weights import SummaryStatistics, VariantRow
 
 FILES = ("sumstats/height.tsv.gz", "sumstats/LDL.tsv.gz")
 
 
-@pytest.fixture(scope="module")
-def published(tmp_path_factory):
-    return publish_example(tmp_path_factory.mktemp("out") / "release", summary=True)
-
-
 @pytest.fixture
-def release(published, tmp_path):
+def release(tmp_path):
     return publish_example(tmp_path / "release", summary=True)
 
 
-def test_files_have_the_columns_of_the_standard_and_the_values_of_their_definition(published):
+def test_files_have_the_columns_of_the_standard_and_the_values_of_their_definition(release):
     summary = example_summary(example_weights())
     for k, name in enumerate(FILES):
-        table = pd.read_csv(published / name, sep="\t", dtype={"p_value": str})
+        table = pd.read_csv(release / name, sep="\t", dtype={"p_value": str})
         assert list(table)[:8] == [
             "chromosome", "base_pair_location", "effect_allele", "other_allele", "beta",
             "standard_error", "effect_allele_frequency", "p_value",
@@ -68,7 +62,6 @@ def test_verification_compares_every_value_that_follows_from_others(release):
     original = (release / FILES[1]).read_bytes()
     for column, text in changes.items():
         rewrite(release, FILES[1], cell(2, column, text))
-        forge(release, read_document(release))
         (problem,) = problems(release)
         assert problem.startswith(f"contents: {FILES[1]} line 3 ")
         (release / FILES[1]).write_bytes(original)
@@ -76,7 +69,6 @@ def test_verification_compares_every_value_that_follows_from_others(release):
 
 def test_a_missing_row_and_an_unstated_file_are_found(release):
     rewrite(release, FILES[0], lambda text: text[: text.rindex("22\t")])
-    forge(release, read_document(release))
     assert "line 8 is not the row" in problems(release)[0]
     document = read_document(release)
     document["summary_statistics"] = False
@@ -87,7 +79,9 @@ def test_a_missing_row_and_an_unstated_file_are_found(release):
 def test_a_phenotype_without_variance_is_published(tmp_path):
     weights = example_weights()
     statement = replace(example_statement(weights, private=False), summary_statistics=True)
-    weights = replace(weights, summary=summary_of_a_constant(weights))
+    none = np.zeros(weights.per_allele.shape)
+    summary = SummaryStatistics(none, none, weights.centre_dosage / 2)
+    weights = replace(weights, summary=summary)
     table = pd.read_csv(publish(tmp_path / "out", weights, statement) / FILES[0], sep="\t")
     assert table[["beta", "standard_error", "p_value", "n_eff"]].to_numpy().tolist() == (
         [[0, 0, 1, 0]] * 7

@@ -51,7 +51,7 @@ def test_only_a_note_stays_and_the_same_command_finds_it_done(released, work) ->
 def test_a_later_version_finds_the_release_done(released, monkeypatch) -> None:
     assert released.release(PURGE).exit_code == 0
     monkeypatch.setattr("primo_scale.publication.verify.__version__", "9.9.9")
-    monkeypatch.setattr("primo_scale.publication.contents.render_readme", lambda document: "")
+    monkeypatch.setattr("primo_scale.publication.verify.render_readme", lambda document: "")
     assert released.release().exit_code == 0
 
 

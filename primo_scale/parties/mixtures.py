@@ -1,4 +1,9 @@
-"""Exact sums of people's coded values with the signs of mixtures, on all CPUs. PRIVATE.
+"""Random mixtures of people by public signs, and their exact sums, which are PRIVATE.
+
+The k x n matrix of signs (Wu et al., Algorithm 2) is never held: the Philox generator is a function
+of a key and a counter. The public seed is the key, and a person's position in the roster is the
+counter, so that every party finds the same k signs of a person, in any order of the people and in
+any number of pieces.
 
 The kernels of an accumulation multiply bits of signs, 0 or 1, by signed bytes of the values. A sum
 with signs is twice the sum with bits, less the sum over all people.
@@ -6,8 +11,10 @@ with signs is twice the sum with bits, less the sum over all people.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +22,39 @@ import numpy.typing as npt
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import usable_cpus
-from primo_scale.parties.random_signs import RandomSigns
 
+SEED_DIGITS = 32
+_BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of its counter
 _BYTES_OF_SIGNS = 128  # 1,024 mixtures of 8,192 people are 8 MiB when unpacked
 _SIGNED_BYTES = 3  # of values up to 2^20
+
+
+@dataclass(frozen=True)
+class RandomSigns:
+    """Signs of n people in k mixtures."""
+
+    # Public seed that all parties use, 32 hexadecimal digits. The guarantee holds for every seed,
+    # because it holds for every matrix of signs.
+    seed: str
+    n_mixtures: int  # k
+
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes that hold the bits of a person."""
+        return math.ceil(self.n_mixtures / 8)
+
+    def packed(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bits of people, eight mixtures in a byte, shape (`n_bytes`, people).
+
+        The highest bit is the first mixture. A bit of 1 stands for the sign 1, and 0 for -1.
+        `positions` are those of the people in the roster, int64 of shape (people,).
+        """
+        counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
+        words = np.empty((len(positions), 4 * counts), dtype="<u8")
+        key = int(self.seed, 16)
+        for row, position in zip(words, positions.tolist(), strict=True):
+            row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
+        return np.ascontiguousarray(words.view(np.uint8).T[: self.n_bytes])
 
 
 class MixtureSums:
@@ -84,6 +120,7 @@ def _unpacked(packed: npt.NDArray[np.uint8]) -> Int8:
     Rows after the last byte are zero.
     """
     bits = np.zeros((_BYTES_OF_SIGNS, 8, packed.shape[1]), dtype=np.uint8)
-    for place in range(8):  # the first mixture is the highest bit
+    # The first mixture is the highest bit. np.unpackbits along this axis is 30 times slower.
+    for place in range(8):
         bits[: len(packed), place] = (packed >> (7 - place)) & 1
     return bits.reshape(-1, packed.shape[1]).view(np.int8)

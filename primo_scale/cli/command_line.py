@@ -1,4 +1,4 @@
-"""Base classes of all commands: exit codes, one-line errors, interruption and the log.
+"""Base classes of all commands: exit codes, one-line errors, interruption, help and the log.
 
 In the output file of a batch job, which others can often read, the log is public lines alone. The
 digest of the statistics, counts of people and other facts about the cohort go to the run's log in
@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TextIO
 
 import click
@@ -38,7 +38,14 @@ BATCH_JOB_SIGNS = (
 )  # fmt: skip
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-HEADINGS: dict[click.Parameter, str] = {}
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+GENOTYPES, MODEL = "Genotypes", "Model and method"
+PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
+"""Headings of --help."""
+_HEADINGS: dict[click.Parameter, str] = {}
 """Heading of --help for an option; options without one are listed last."""
 
 
@@ -102,11 +109,11 @@ class ContractCommand(_OneLineErrors):
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
-        rest = "Other" if not HEADINGS.keys().isdisjoint(parameters) else "Options"
-        for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
+        rest = "Other" if not _HEADINGS.keys().isdisjoint(parameters) else "Options"
+        for parameter in sorted(parameters, key=lambda parameter: parameter not in _HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(HEADINGS.get(parameter, rest), []).append(record)
+                sections.setdefault(_HEADINGS.get(parameter, rest), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -116,6 +123,24 @@ class ContractGroup(_OneLineErrors, click.Group):
     """Group of commands, each a `ContractCommand`."""
 
     command_class = ContractCommand
+
+
+def under(heading: str, *options: Decorator) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help under a heading."""
+
+    def add(command: Command) -> Command:
+        before = len(vars(command).get("__click_params__", ()))
+        command = together(*options)(command)
+        for parameter in vars(command)["__click_params__"][before:]:
+            _HEADINGS[parameter] = heading
+        return command
+
+    return add
+
+
+def together(*options: Decorator) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help in the order given."""
+    return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:

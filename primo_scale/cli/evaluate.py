@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.command_line import ContractCommand, under
 from primo_scale.cli.genotype_options import SOURCE_OPTIONS
-from primo_scale.cli.option_groups import under
 from primo_scale.cli.option_types import FILE_PATH
 from primo_scale.cli.options import out_option, request_from
 

@@ -22,14 +22,13 @@ from primo_scale.publication.statement_hold_out import HeldOut
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
-from primo_scale.run.panel_design import OF_PANEL
+from primo_scale.run.design import OF_PANEL, Design
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.ledger.spending import Balance, Charge
     from primo_scale.privacy.mechanism import Mechanism
-    from primo_scale.run.design import Design
     from primo_scale.run.estimation import Solved
 
 _UNPROTECTED = (

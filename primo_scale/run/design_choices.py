@@ -37,9 +37,8 @@ from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
-from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.design import OF_PANEL, Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import best_clip, design_panel, use_components, with_panel
-from primo_scale.run.panel_design import OF_PANEL, PanelDesign
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file

@@ -26,6 +26,7 @@ from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
 from primo_scale.privacy.accuracy import Components, expected_r2
+from primo_scale.privacy.clip_response import Float64
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import (
     CLIPS,
@@ -35,10 +36,10 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.water_filling import fill
-from primo_scale.run.design import Budget, Design
-from primo_scale.run.panel_design import (
+from primo_scale.run.design import (
+    Budget,
     ComponentDesign,
-    Float64,
+    Design,
     PanelDesign,
     to_array,
     without_arrays,

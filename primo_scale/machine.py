@@ -92,11 +92,6 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
 
     `disk` is the path of the data, which need not exist yet. `what` describes the data for the
     error.
-
-    Raises
-    ------
-    ResourceError
-        The disk has too little free space.
     """
     free = free_disk(disk)
     if needed > free:

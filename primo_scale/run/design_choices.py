@@ -75,27 +75,13 @@ class CohortTables(Protocol):
 
 @dataclass(frozen=True)
 class PublicPanels:
-    """Reference panels of a run, matched to its variants.
-
-    Attributes
-    ----------
-    frequencies : MatchedFrequencies or None
-        Allele frequencies.
-    ld : LdPanel or None
-        Genotypes for the linkage disequilibrium.
-    document : Path or None
-        File of the choices that an earlier run of the work directory made from `ld`.
-    settled : PanelDesign or None
-        The choices, if this command has made them.
-    loadings : Loadings or None
-        Loadings of principal components.
-    """
+    """Reference panels of a run, matched to its variants."""
 
     frequencies: MatchedFrequencies | None
-    ld: LdPanel | None = None
-    document: Path | None = None
-    settled: PanelDesign | None = None
-    loadings: Loadings | None = None
+    ld: LdPanel | None = None  # genotypes for the linkage disequilibrium
+    document: Path | None = None  # choices that an earlier run of the work directory made from `ld`
+    settled: PanelDesign | None = None  # the choices, if this command has made them
+    loadings: Loadings | None = None  # of principal components
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
@@ -142,11 +128,6 @@ def make_design(
 
     Of the genotypes it uses the variants and the number of people. `outcomes` comes from
     `outcome_coding`, and `moments` are paid for.
-
-    Raises
-    ------
-    UsageError
-        No release could use the subsample, or the bound on rows is too small.
     """
     unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
     if privacy.non_private:

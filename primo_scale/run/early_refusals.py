@@ -111,15 +111,6 @@ def check_before_work(
     results of an earlier run in it are taken into account. `release` is the request of the release
     that the same run makes, or None. `read_values` asks to read all values of the outcomes, so that
     an error appears now; a run that aligns the outcomes next finds it as soon.
-
-    Raises
-    ------
-    InputError, UsageError
-        Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger would refuse to pay for the release.
-    ResourceError
-        Too little memory or disk.
     """
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
     loadings = _matched_loadings(tables, store)

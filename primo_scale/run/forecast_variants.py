@@ -28,15 +28,7 @@ class VariantSet:
 
 
 def variant_sets(request: ForecastRequest) -> Iterator[VariantSet]:
-    """Yield the set of every number of variants in a request.
-
-    Raises
-    ------
-    InputError
-        The panel, the frequencies or the score are malformed, or do not belong together.
-    UsageError
-        Fewer variants than those of the panel are asked for, and nothing ranks them.
-    """
+    """Yield the set of every number of variants in a request."""
     table = read_bim(request.ld_panel.with_name(f"{request.ld_panel.name}.bim")).variants
     chosen, _ = select_variants(table, Selection(extract=request.extract))
     variants = table.select(chosen)

@@ -91,13 +91,7 @@ def warn_of_other_population(
 
 
 def use_components(model: Model, design: Design) -> bool:
-    """Return whether LD components take the place of the variants of a design.
-
-    Raises
-    ------
-    UsageError
-        An LD block is too large, or an option is for rows of variants.
-    """
+    """Return whether LD components take the place of the variants of a design."""
     if not model.ld_components or design.subsample is not None:
         return False
     remedy = "Leave it out, or give --no-ld-components"
@@ -123,23 +117,12 @@ def design_panel(
     n_factors: int | None,
     settled: Path | None,
 ) -> PanelDesign:
-    """Return what a panel tells of the LD of a design, and its components.
+    """Return what a panel tells of the LD of a design, and its components if `use_components`.
 
-    Parameters
-    ----------
-    panel
-        Public panel, matched to the variants of the design.
-    design
-        Design without the panel, planned for the budget.
-    budget
-        Privacy parameters of the release.
-    use_components
-        Whether components take the place of the variants.
-    n_factors
-        Number of genetic factors that the phenotypes are expected to share; None stands for none.
-    settled
-        Document of an earlier run. It is used if it belongs to the same choices, because the last
-        bits of an eigenvalue may differ between machines.
+    The design lacks the panel and is planned for the budget, and the phenotypes are expected to
+    share `n_factors` genetic factors, or none. `settled` is the document of an earlier run. It is
+    used if it belongs to the same choices, because the last bits of an eigenvalue may differ
+    between machines.
     """
     request = sha256_of_json(
         {

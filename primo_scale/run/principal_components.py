@@ -84,13 +84,8 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     """Read the loadings of a public panel, and log how they match the variants of the cohort.
 
     The panel's allele frequencies, .acount or .afreq, lie beside the file. So do the components of
-    the panel's own people, .sscore, unless the table `bounds` has bounds of every component.
-
-    Raises
-    ------
-    InputError
-        A file is missing or malformed, the loadings match few variants, or the components are those
-        of people of the cohort.
+    the panel's own people, .sscore, unless the table `bounds` has bounds of every component. People
+    of the cohort must not be among them.
     """
     from primo_scale.evaluation.scores import match_weights
     from primo_scale.evaluation.scoring_files import ScoringFile

@@ -63,13 +63,6 @@ def read_prior_scores(
     """Read the public scores of a release and log how they match, or return None without files.
 
     The `variants` are those of the design, and `build` is their genome build.
-
-    Raises
-    ------
-    UsageError
-        A file is given for a phenotype that the release does not have.
-    InputError
-        A file is malformed, has positions of another genome build, or matches few variants.
     """
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [

@@ -73,13 +73,7 @@ class ProgressFile(logging.Handler):
 
 
 def read_progress(work_dir: Path) -> RunProgress | None:
-    """Return what the last run in `work_dir` recorded, or None if no run started there.
-
-    Raises
-    ------
-    InputError
-        The file is not one that a run writes.
-    """
+    """Return what the last run in `work_dir` recorded, or None if no run started there."""
     import msgspec  # not needed to verify a release, which imports this module
 
     path = work_dir / PROGRESS_FILE

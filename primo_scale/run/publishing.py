@@ -193,13 +193,7 @@ def refuse_calibration_without_people(request: FinalizeRequest, design: Design) 
 
 
 def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Log and return the genome build that a release will state; warn if it will state none.
-
-    Raises
-    ------
-    InputError
-        The positions of known variants are those of another build than the given one.
-    """
+    """Log and return the genome build that a release will state; warn if it will state none."""
     build = settle_genome_build(given, variants)
     LOGGER.info("genome build: %s (%s)", build.name, build.source)
     if given is None and build.name == NOT_REPORTED:

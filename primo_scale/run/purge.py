@@ -101,12 +101,8 @@ def purge(request: PublishingRequest) -> None:
 def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
-    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`.
-
-    Raises
-    ------
-    InputError
-        The purge followed another release, or the release is damaged or no longer there.
+    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
+    purge after another release is refused, and so is a release that is damaged or gone.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE

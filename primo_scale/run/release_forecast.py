@@ -59,14 +59,7 @@ class Chosen:
 
 
 def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
-    """Return the method and its rule of shrinkage; without a promise, statistics have no noise.
-
-    Raises
-    ------
-    UsageError
-        The method is unknown, does not offer this kind of privacy, or allows no choice of rule or
-        of gamma.
-    """
+    """Return the method and its rule of shrinkage; without a promise, statistics have no noise."""
     if promise is None:
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
@@ -130,13 +123,7 @@ def recipe_of(design: Design, chosen: Chosen) -> Recipe:
 
 
 def check_summed(design: Design, request: FinalizeRequest) -> None:
-    """Check a release of finished statistics: its accuracy, and whether it opens a budget.
-
-    Raises
-    ------
-    UsageError
-        The release would be noise, and `accept_noise` is False.
-    """
+    """Check a release of finished statistics: its accuracy, and whether it opens a budget."""
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
     chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
     check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
@@ -152,15 +139,10 @@ def check_accuracy(
     *,
     accept_noise: bool,
 ) -> Forecast | None:
-    """Log and return the expected accuracy, and refuse a release that would be noise.
+    """Log and return the expected accuracy; refuse a release of noise, unless `accept_noise`.
 
     There is no forecast without a method and a budget: the release is planned later, or has no
     noise. `variants` are in the order of the design.
-
-    Raises
-    ------
-    UsageError
-        The release would be noise, and `accept_noise` is False.
     """
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)

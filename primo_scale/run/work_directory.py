@@ -103,12 +103,6 @@ def claim(object_store: Location, work_dir: Path) -> None:
 
     Sums below the prefix are then this work directory's own. Sums of another one could be of a
     subsample that has served a release, which only that work directory records.
-
-    Raises
-    ------
-    InputError
-        Another work directory uses the prefix or left sums there, or the service does not support
-        conditional put.
     """
     from primo_scale.storage.stores import no_conditional_put, store_at
 

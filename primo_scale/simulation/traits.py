@@ -102,11 +102,6 @@ def draw_effects(
     Effects are Gaussian on genotypes standardised by the panel's frequencies `a1_frequency`, shape
     (variants,). Two cohorts of one population have the same effects if `model` and `seed` are the
     same; the seed of `mosaic` is not used.
-
-    Raises
-    ------
-    InputError
-        Every variant is monomorphic in the panel.
     """
     rng = np.random.default_rng(seed)
     spread = np.sqrt(2 * a1_frequency * (1 - a1_frequency))

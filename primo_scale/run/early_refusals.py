@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from primo_scale.accumulation.statistics import finished_plan_digest
@@ -35,13 +34,9 @@ from primo_scale.run.design_choices import PublicPanels, make_design, outcome_co
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.principal_components import Loadings, read_loadings
-from primo_scale.run.prior_scores import PriorScores, read_prior_scores
 from primo_scale.run.publishing import (
     check_publishable,
-    log_genome_build,
-    refuse_calibration_without_people,
-    refuse_other_release,
-    refuse_sumstats,
+    check_release,
     refuse_unwritable,
 )
 from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
@@ -119,8 +114,7 @@ def check_before_work(
     design, panels = _public_choices(store, request, coding, loadings)
     chosen, priors = _chosen(design, budget, release), None
     if release is not None:
-        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
-        priors = _check_release(release, store, design, stored_noise)
+        priors = check_release(release, design, store.variants)
     accuracy = check_accuracy(
         design, store.variants, chosen, budget, accept_noise=request.accept_noise
     )
@@ -172,18 +166,6 @@ def _public_choices(
         )
     _warn_of_public_inputs(design, request.outcomes)
     return design, replace(panels, settled=design.panel)
-
-
-def _check_release(
-    release: FinalizeRequest, store: GenotypeStore, design: Design, stored_noise: Collection[str]
-) -> PriorScores | None:
-    """Return the public scores of a release, unless its options do not suit the design."""
-    if release.sumstats:
-        refuse_sumstats(design)
-    refuse_calibration_without_people(release, design)
-    build = log_genome_build(release.genome_build, store.variants)
-    refuse_other_release(release, design, build, stored_noise)
-    return read_prior_scores(release.fit.prior_weights, store.variants, design, build)
 
 
 def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:

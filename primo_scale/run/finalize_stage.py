@@ -26,19 +26,15 @@ from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
 from primo_scale.run.payments import log_payment, paying_cohort_of
-from primo_scale.run.prior_scores import read_prior_scores
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
     Paid,
     SolvedRelease,
     charge_of,
     check_publishable,
+    check_release,
     exists_already,
-    log_genome_build,
     publish,
-    refuse_calibration_without_people,
-    refuse_other_release,
-    refuse_sumstats,
     solve,
 )
 from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
@@ -62,14 +58,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    if request.sumstats:
-        refuse_sumstats(design)
-    refuse_calibration_without_people(request, design)
-    build = log_genome_build(request.genome_build, store.variants)
-    refuse_other_release(request, design, build, NoiseStore(work_dir / NOISE).charges())
-    budget = request.budget
+    priors, budget = check_release(request, design, store.variants), request.budget
     chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
-    priors = read_prior_scores(request.fit.prior_weights, store.variants, design, build)
     chosen = replace(chosen, priors=priors)
     if budget is None and design.subsample is not None:
         raise UsageError(

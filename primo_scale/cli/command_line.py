@@ -189,10 +189,8 @@ def _report(error: PrimoError) -> None:
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
-    terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    shown = _PublicLines(terminal) if _is_batch_output(sys.stderr) else terminal
-    LOGGER.handlers[:] = [shown, _DigestOnStandardOutput(logging.DEBUG)]
+    LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
     try:
@@ -210,19 +208,6 @@ def _is_batch_output(stream: TextIO) -> bool:
     return any(os.environ.get(sign) for sign in BATCH_JOB_SIGNS) and not stream.isatty()
 
 
-class _PublicLines(logging.Handler):
-    """Handler that passes public lines to `handler`, that of an output file."""
-
-    def __init__(self, handler: logging.Handler) -> None:
-        super().__init__(logging.DEBUG)
-        self._handler = handler
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Pass a public line."""
-        if getattr(record, "event", NOTE) in _PUBLIC_EVENTS:
-            self._handler.handle(record)
-
-
 class _DigestOnStandardOutput(logging.Handler):
     """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
 
@@ -233,12 +218,12 @@ class _DigestOnStandardOutput(logging.Handler):
 
 
 def _terminal() -> logging.Handler:
+    """Return the handler of standard error, which writes public lines alone in a batch job."""
     terminal = logging.StreamHandler(sys.stderr)
-    if AS_JSON.get():
-        terminal.setFormatter(JsonLines())
-        terminal.setLevel(logging.DEBUG)
-        return terminal
-    # The output file of a batch job also gets the stages, which are public.
-    terminal.setLevel(logging.DEBUG if _is_batch_output(sys.stderr) else logging.INFO)
-    terminal.setFormatter(logging.Formatter("%(message)s"))
+    as_json, batch = AS_JSON.get(), _is_batch_output(sys.stderr)
+    # The stages are public, and are not for people at a terminal.
+    terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
+    terminal.setFormatter(JsonLines() if as_json else logging.Formatter("%(message)s"))
+    if batch:
+        terminal.addFilter(lambda record: getattr(record, "event", NOTE) in _PUBLIC_EVENTS)
     return terminal

@@ -19,12 +19,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import FEMALE, MALE
-from primo_scale.simulation.mosaic import (
-    GenotypeScores,
-    Mosaic,
-    population_variance,
-    score_people,
-)
+from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, population_variance, score_people
 from primo_scale.simulation.panel import A1_COPIES
 
 AGE_VARIANCE = 0.05

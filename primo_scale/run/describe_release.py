@@ -147,9 +147,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> inputs.PublicIn
             if design.panel is None
             else inputs.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
-        pc_loadings=(
-            None if design.loadings is None else inputs.StatedLoadings(**asdict(design.loadings))
-        ),
+        pc_loadings=design.loadings,
     )
 
 

@@ -35,6 +35,7 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
+from primo_scale.publication.statement_inputs import StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -96,16 +97,6 @@ class PanelDesign:
 
 
 @dataclass(frozen=True)
-class PcLoadings:
-    """Public loadings of the principal components among the covariates."""
-
-    file: str  # name without directories
-    sha256: str  # digest of the loadings and their allele frequencies
-    n_variants: int  # number of variants of the cohort that have loadings
-    n_components: int  # number of components, the last covariates
-
-
-@dataclass(frozen=True)
 class Design:
     """Public choices of a run, which `finalize` needs beside the statistics."""
 
@@ -130,7 +121,7 @@ class Design:
     object_store: str | None = None
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
-    loadings: PcLoadings | None = None  # of principal components that are covariates
+    loadings: StatedLoadings | None = None  # of principal components that are covariates
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
 
     @property

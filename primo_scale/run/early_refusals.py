@@ -34,11 +34,7 @@ from primo_scale.run.design_choices import PublicPanels, make_design, outcome_co
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.principal_components import Loadings, read_loadings
-from primo_scale.run.publishing import (
-    check_publishable,
-    check_release,
-    refuse_unwritable,
-)
+from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
 from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables

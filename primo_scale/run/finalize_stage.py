@@ -28,7 +28,6 @@ from primo_scale.run.design import Design
 from primo_scale.run.payments import log_payment, paying_cohort_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
-    Paid,
     SolvedRelease,
     charge_of,
     check_publishable,
@@ -77,7 +76,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     if budget is None:
         exact = privatise(raw, None)
         solved = solve(design, exact, request, variants=store.variants, chosen=chosen)
-        publish(design, solved, request, paid=None)
+        publish(design, solved, request)
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(
@@ -152,7 +151,7 @@ def _release_privately(
                 score = partial(_scored_people, raw, design, request, store, solved.weights)
                 noisy = measure_once(paid, noise, norms, score, noise_store, ledger)
                 solved = _with_accuracy(solved, noisy, noise, design, request)
-            digest = publish(design, solved, request, paid=Paid(payment, signer))
+            digest = publish(design, solved, request, payment=payment, signer=signer)
             for charge in charges:
                 ledger.mark_published(charge, digest)
 

@@ -46,11 +46,7 @@ from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.payments import log_payment
-from primo_scale.run.publishing import (
-    check_private_places,
-    exists_already,
-    refuse_unwritable,
-)
+from primo_scale.run.publishing import check_private_places, exists_already, refuse_unwritable
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import LOCK, NOISE

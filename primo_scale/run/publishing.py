@@ -35,14 +35,6 @@ if TYPE_CHECKING:
 # Functions import `publication` and the solver, so that an accumulation does not load them.
 
 
-@dataclass(frozen=True)
-class Paid:
-    """Payment for a private release, and the signer of its statement."""
-
-    payment: Payment
-    signer: Signer
-
-
 # ---- What lies at --out --------------------------------------------------------------------------
 
 
@@ -255,13 +247,16 @@ def publish(
     release: SolvedRelease,
     request: FinalizeRequest,
     *,
-    paid: Paid | None,
+    payment: Payment | None = None,
+    signer: Signer | None = None,
 ) -> str:
-    """Publish, or find the release published; return the SHA-256 of release.json."""
+    """Publish, or find the release published; return the SHA-256 of release.json.
+
+    A private release has a payment and a signer.
+    """
     from primo_scale.publication.publish import is_same_release, publish_release
     from primo_scale.run.describe_release import make_statement
 
-    payment = None if paid is None else paid.payment
     build = settle_genome_build(request.genome_build, release.weights.variants)
     statement = make_statement(
         design, release.solved, payment, genome_build=build, hold_out=release.hold_out
@@ -277,7 +272,7 @@ def publish(
             release.weights,
             statement,
             _public_options(design, request, build.name),
-            signer=None if paid is None else paid.signer,
+            signer=signer,
         )
     LOGGER.info("%s", statement.stamp)
     _log_accuracy(statement)

@@ -36,7 +36,7 @@ from primo_scale.run.publishing import (
     publish,
     solve,
 )
-from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
+from primo_scale.run.release_forecast import Chosen, choose, forecast_release, mechanism_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
@@ -58,8 +58,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
     priors, budget = check_release(request, design, store.variants), request.budget
-    chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
-    chosen = replace(chosen, priors=priors)
+    chosen = replace(choose(design, budget, request.fit), priors=priors)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -79,9 +78,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
         publish(design, solved, request)
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
-        mechanism = _with_hold_out(
-            design, design.mechanism(budget, recipe_of(design, chosen)), chosen, request
-        )
+        mechanism = mechanism_of(design, budget, chosen)
+        mechanism = _with_hold_out(design, mechanism, chosen, request)
         _release_privately(raw, design, request, chosen, mechanism, store)
 
 

@@ -67,11 +67,15 @@ def make_statement(
     hold_out: HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
+    guarantee = None
+    if payment is not None:
+        whole = total_cost(charge.cost for charge in payment.charges)
+        guarantee = state_guarantee(payment.mechanism.promise, whole)
     return said.Statement(
         software=said.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         private=payment is not None,
-        guarantee=None if payment is None else _guarantee(payment),
+        guarantee=guarantee,
         mechanism=None if payment is None else _mechanism(design, solved, payment),
         cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
@@ -93,11 +97,6 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
     """Return whether a release.json states the public inputs of a design."""
     inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
     return bool(document.get("public_inputs") == inputs)
-
-
-def _guarantee(payment: Payment) -> said.Guarantee:
-    whole = total_cost(charge.cost for charge in payment.charges)
-    return state_guarantee(payment.mechanism.promise, whole)
 
 
 def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechanism:

@@ -172,7 +172,9 @@ def _unplanned(
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,
         outcomes=outcomes,
-        reference=None if matched is None else _reference(matched),
+        reference=(
+            None if matched is None else {"file": matched.path.name, "sha256": matched.sha256}
+        ),
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
@@ -294,7 +296,3 @@ def _row_norm(coding: GenotypeCoding, model: Model, *, clipped: bool) -> int:
             remedy="A standardised row of d variants has a norm of about sqrt(d)",
         )
     return min(squared, coding.max_squared_norm)
-
-
-def _reference(matched: MatchedFrequencies) -> dict[str, str]:
-    return {"file": matched.path.name, "sha256": matched.sha256}

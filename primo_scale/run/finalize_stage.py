@@ -40,7 +40,7 @@ from primo_scale.run.release_forecast import Chosen, choose, forecast_release, m
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics
+from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics, store_root
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -177,9 +177,7 @@ def _scored_people(
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
-    bucket = design.object_store
-    root = request.work_dir if bucket is None else parse_location(bucket)
-    outcomes = open_outcome_store(root / OUTCOMES)
+    outcomes = open_outcome_store(store_root(request.work_dir, design.object_store) / OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
     return score_held_out(store, outcomes, design.outcomes, weights, request.work_dir)

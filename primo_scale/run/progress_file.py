@@ -32,9 +32,7 @@ class RunProgress:
     started: str  # times in ISO 8601
     updated: str
     stage: str = ""  # current or last stage; empty before the first
-    outcome: str | None = (
-        None  # None during the run; then ``finished``, ``interrupted`` or ``failed``
-    )
+    outcome: str | None = None  # ``finished``, ``interrupted`` or ``failed``; None during the run
     message: str | None = None  # error that ended the run, in one line
     out: str | None = None  # release directory, once it is published
     of_what: str = ""  # what `done` and `total` count: tasks, partitions or pieces

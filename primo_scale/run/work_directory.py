@@ -32,13 +32,13 @@ PRINCIPAL_COMPONENTS = "principal_components.zarr"
 _CLAIM = "claim"  # in a bucket
 
 
-def store_root(work_dir: Path, object_store: ObjectUrl | None) -> Location:
+def store_root(work_dir: Path, object_store: str | ObjectUrl | None) -> Location:
     """Return the location of the stores whose sizes grow with the cohort: the bucket, if any.
 
     Everything else is in the work directory. The record of paid noise, and that noise, must be
     there, because they must be durable before anything is drawn, and under its lock.
     """
-    return work_dir if object_store is None else object_store
+    return work_dir if object_store is None else parse_location(object_store)
 
 
 def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
@@ -89,10 +89,10 @@ def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
 
     This run holds the lock of the work directory.
     """
-    if object_store is None:
-        return work_dir / STATISTICS
-    claim(parse_location(object_store), work_dir)
-    return parse_location(object_store) / STATISTICS
+    root = store_root(work_dir, object_store)
+    if object_store is not None:
+        claim(root, work_dir)
+    return root / STATISTICS
 
 
 def claim(object_store: Location, work_dir: Path) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from observed_runs import logged
+from processes import run
 from small_cohort import Cohort, command, write_cohort
 from tiers import thinned
 
@@ -17,7 +15,6 @@ from primo_scale.cli import ingest
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 from primo_scale.errors import InputError, InterruptedRun
 
-ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
 
 
@@ -95,9 +92,7 @@ with run_logged(Path(), "accumulate", Execution()):
     ("logging", "said"), thinned([("configured", "24 people"), ("left alone", "")], every=2)
 )
 def test_a_program_prints_only_what_its_own_handlers_ask_for(logging, said, tmp_path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIBRARY, logging], cwd=tmp_path, check=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-    )  # fmt: skip
+    done = run([sys.executable, "-c", LIBRARY, logging], folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (said in done.stderr) if said else (done.stderr == "")
     assert "24 people" in (tmp_path / "run.log").read_text()

@@ -9,9 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from filesets import write_fileset_of
-from small_cohort import Cohort, refused, write_cohort
+from small_cohort import Cohort, command, refused, write_cohort
 from tiers import thinned
 
 import primo_scale as ps
@@ -195,7 +194,7 @@ def test_a_release_states_its_loadings(tmp_path, panel):
     assert (stated["file"], stated["n_variants"]) == ("panel.eigenvec.allele", 23)
     assert "--pc-loadings panel.eigenvec.allele" in (cohort.out / "report.html").read_text()
     assert "panel.eigenvec.allele" in (cohort.out / "README.txt").read_text()
-    assert CliRunner().invoke(verify.main, [str(cohort.out)]).exit_code == 0
+    assert command(verify.main, cohort.out).exit_code == 0
 
 
 FAULTS = ["no counts", "no scores", "no PC", "text", "few", "suffix", "cohort"]

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from processes import run
 from small_cohort import BUDGET, Cohort, N, command, refused, write_cohort
 from tiers import thinned
 
@@ -19,7 +17,6 @@ from primo_scale.cli import finalize, ledger, verify
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT
 
-ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = ("--ld-blocks", "window:1")
 
 
@@ -197,11 +194,7 @@ sys.addaudithook(stop)
 finalize.main(sys.argv[1:])
 """
     words = ["--work-dir", "work", "--out", "release", "--ledger", "ledger.sqlite", *BUDGET]
-    result = subprocess.run(
-        [sys.executable, "-c", script, *map(str, words)],
-        cwd=summed.folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    result = run([sys.executable, "-c", script, *words], folder=summed.folder)
     assert result.returncode == 5, result.stderr
     (charge,) = summed.charges()
     assert f"statistics: paid with charge {charge.id}" in result.stderr
@@ -248,16 +241,16 @@ def test_a_subsample_that_no_release_could_use_is_not_summed(cohort, options, wo
 
 @pytest.mark.parametrize("private", thinned([False, True], every=2))
 def test_a_damaged_release_is_not_said_to_be_published(summed, private):
-    def run():
+    def finalize_again():
         return summed.finalize() if private else summed.finalize("--non-private", budget=[])
 
-    assert run().exit_code == 0
+    assert finalize_again().exit_code == 0
     weights = summed.out / "weights.tsv.gz"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-9])
-    refused(run(), 3, "the release there is damaged")
+    refused(finalize_again(), 3, "the release there is damaged")
     shutil.rmtree(summed.out)
-    again = run()
+    again = finalize_again()
     assert again.exit_code == 0, again.stderr
     assert weights.read_bytes() == whole
-    assert "published already" in run().stderr
+    assert "published already" in finalize_again().stderr

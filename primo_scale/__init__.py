@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from primo_scale.publication.open_party import PartyRelease, open_party_release
     from primo_scale.publication.open_release import Release, open_release
     from primo_scale.publication.verify import Verification, verify
-    from primo_scale.run.evaluation import evaluate
-    from primo_scale.run.evaluation_request import EvaluationRequest
+    from primo_scale.run.evaluation import EvaluationRequest, evaluate
     from primo_scale.run.execution import Execution
     from primo_scale.run.forecast import ForecastRow, forecast
     from primo_scale.run.forecast_request import ForecastRequest
@@ -51,8 +50,7 @@ _HOMES = {
     **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
     **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
     "Evaluation": "evaluation.results",
-    "evaluate": "run.evaluation",
-    "EvaluationRequest": "run.evaluation_request",
+    **dict.fromkeys(("EvaluationRequest", "evaluate"), "run.evaluation"),
     "Execution": "run.execution",
     **dict.fromkeys(("ForecastRow", "forecast"), "run.forecast"),
     "ForecastRequest": "run.forecast_request",

@@ -53,8 +53,7 @@ def main(**options: Any) -> None:
     result is not covered by the release's epsilon.
     """
     from primo_scale.evaluation.results import TABLE_FILE
-    from primo_scale.run.evaluation import evaluate
-    from primo_scale.run.evaluation_request import EvaluationRequest
+    from primo_scale.run.evaluation import EvaluationRequest, evaluate
 
     evaluation = evaluate(request_from(EvaluationRequest, options))
     click.echo(evaluation.stamp)

@@ -143,11 +143,6 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     The results are computed from individual data without noise: the people have consented, are
     public, or are simulated.
 
-    Parameters
-    ----------
-    request
-        Weights, and the people to evaluate them in.
-
     Raises
     ------
     InputError

@@ -97,11 +97,6 @@ def party_roster(
 def party_release(request: PartyReleaseRequest) -> PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
 
-    Parameters
-    ----------
-    request
-        Columns, roster, promise and release directory.
-
     Raises
     ------
     InputError, UsageError

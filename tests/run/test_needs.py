@@ -31,18 +31,18 @@ def small_memory(patch):
     patch.setattr(resources, "available_memory", lambda: 0)
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_too_little_memory_is_refused_before_the_ingest(cohort, monkeypatch, options):
-    small_memory(monkeypatch)
-    refused(cohort.release(*options), 4, "100 MiB there", "where there is more memory")
-    assert not list(cohort.folder.rglob("genotypes.zarr"))
-    assert not cohort.ledger.exists()
+def full_disk(patch):
+    patch.setattr(machine, "free_disk", lambda _: 10)
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_a_full_disk_is_refused_before_the_ingest(cohort, monkeypatch, options):
-    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
-    refused(cohort.release(*options), 4, "disk")
+@pytest.mark.parametrize(
+    ("shrink", "words"),
+    [(small_memory, ["100 MiB there", "where there is more memory"]), (full_disk, ["disk"])],
+)
+def test_a_small_machine_is_refused_before_the_ingest(cohort, monkeypatch, options, shrink, words):
+    shrink(monkeypatch)
+    refused(cohort.release(*options), 4, *words)
     assert not list(cohort.folder.rglob("genotypes.zarr"))
     assert not cohort.ledger.exists()
 
@@ -119,12 +119,12 @@ def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkey
 
 def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(machine, "free_disk", lambda _: 10)
+        full_disk(patch)
         refused(summed.finalize(), 4, "not enough free disk for the private statistics")
         assert summed.charges() == ()
     assert summed.finalize().exit_code == 0
     assert len(summed.charges()) == 1
-    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
+    full_disk(monkeypatch)
     replayed = summed.finalize()
     assert replayed.exit_code == 0, replayed.stderr
     # The statistics of the first release leave no room for those of another one.

@@ -15,6 +15,7 @@ from tiers import thinned
 
 import primo_scale as ps
 from primo_scale.cli import verify
+from primo_scale.errors import InputError
 from primo_scale.evaluation import scores
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run import principal_components
@@ -197,39 +198,41 @@ def test_a_release_states_its_loadings(tmp_path, panel):
     assert command(verify.main, cohort.out).exit_code == 0
 
 
-FAULTS = ["no counts", "no scores", "no PC", "text", "few", "suffix", "cohort"]
+def edit_loadings(prefix: Path, dropped: str = "PC9", **columns: str) -> None:
+    """Leave out columns of the loadings, by the beginning of their names, or replace some."""
+    path = prefix.with_name("panel.eigenvec.allele")
+    table = pd.read_csv(path, sep="\t", dtype=str).assign(**columns)
+    kept = [name for name in table.columns if not name.startswith(dropped)]
+    table[kept].to_csv(path, sep="\t", index=False)
 
 
-@pytest.mark.parametrize("fault", thinned(FAULTS, every=3))
-def test_unusable_loadings_are_refused(tmp_path, panel, fault):
-    path, cohort = panel[2], Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
+def take_a_name_of_the_cohort(prefix: Path) -> None:
+    scores = prefix.with_suffix(".sscore")
+    scores.write_text(scores.read_text().replace("\nb\t", "\np7\t"))
+
+
+FAULTS = {
+    "plink2 --freq counts": lambda prefix: prefix.with_suffix(".acount").unlink(),
+    "--covar-bounds": lambda prefix: prefix.with_suffix(".sscore").unlink(),
+    "no finite": lambda prefix: edit_loadings(prefix, dropped="PC"),
+    "is malformed": lambda prefix: edit_loadings(prefix, PC1="x"),
+    "have 0 of": lambda prefix: edit_loadings(prefix, ID="rs9999999"),
+    "panel.sscore: has people with the IID of somebody in the cohort": take_a_name_of_the_cohort,
+}
+
+
+@pytest.mark.parametrize("words", thinned(FAULTS, every=3))
+def test_unusable_loadings_are_refused(tmp_path, panel, words):
+    cohort = Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
     cohort.ingest()
-    prefix = tmp_path / "panel"
-    content = path.read_text()
-    if fault == "no counts":
-        prefix.with_suffix(".acount").unlink()
-    elif fault == "no scores":
-        prefix.with_suffix(".sscore").unlink()
-    elif fault == "cohort":
-        scores = prefix.with_suffix(".sscore")
-        scores.write_text(scores.read_text().replace("\nb\t", "\np7\t"))
-    elif fault == "suffix":
-        path = path.rename(tmp_path / "loadings.txt")
-    else:
-        table = pd.read_csv(path, sep="\t", dtype=str)
-        for column, bad in {"text": {"PC1": "x"}, "few": {"ID": "rs9999999"}}.get(
-            fault, {}
-        ).items():
-            table[column] = bad
-        columns = [*table.columns[:5]] if fault == "no PC" else [*table.columns]
-        table[columns].to_csv(path, sep="\t", index=False)
-        assert content != path.read_text()
-    words = {
-        "no counts": "plink2 --freq counts", "no scores": "--covar-bounds", "no PC": "no finite",
-        "text": "is malformed", "few": "have 0 of", "suffix": "PREFIX.eigenvec.allele",
-        "cohort": "panel.sscore: has people with the IID of somebody in the cohort",
-    }  # fmt: skip
-    refused(cohort.accumulate("--pc-loadings", path), 3, words[fault])
+    FAULTS[words](tmp_path / "panel")
+    refused(cohort.accumulate("--pc-loadings", panel[2]), 3, words)
+
+
+def test_a_file_that_is_not_of_loadings_is_named(tmp_path, panel):
+    path = panel[2].rename(tmp_path / "loadings.txt")
+    with pytest.raises(InputError, match=r"loadings\.txt: .*PREFIX\.eigenvec\.allele"):
+        read_loadings(path, None, None)
 
 
 def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):

@@ -35,28 +35,27 @@ if TYPE_CHECKING:
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
     from primo_scale.run.request_parts import Fit, Model, OutcomeTables, Privacy
 
-_HOMES = {
-    "PrimoError": "errors",
-    "from_pandas_plink": "genotypes.pandas_plink",
-    "open_genotypes": "genotypes.dosage",
-    **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_party"),
-    **dict.fromkeys(("PartyModel", "party_fit"), "run.party_fit"),
-    **dict.fromkeys(("party_release", "party_roster"), "run.party_operations"),
-    **dict.fromkeys(("PartyFitRequest", "PartyReleaseRequest"), "run.party_requests"),
-    "Release": "publication.open_release",
-    "open_release": "publication.open_release",
-    "Verification": "publication.verify",
-    "verify": "publication.verify",
-    **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
-    **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
-    "Evaluation": "evaluation.results",
-    **dict.fromkeys(("EvaluationRequest", "evaluate"), "run.evaluation"),
-    "Execution": "run.execution",
-    **dict.fromkeys(("ForecastRow", "forecast"), "run.forecast"),
-    "ForecastRequest": "run.forecast_request",
-    "GenotypeFiles": "run.genotype_files",
-    **dict.fromkeys(("Fit", "Model", "OutcomeTables", "Privacy"), "run.request_parts"),
+_NAMES = {
+    "errors": ("PrimoError",),
+    "evaluation.results": ("Evaluation",),
+    "genotypes.dosage": ("open_genotypes",),
+    "genotypes.pandas_plink": ("from_pandas_plink",),
+    "publication.open_party": ("PartyRelease", "open_party_release"),
+    "publication.open_release": ("Release", "open_release"),
+    "publication.verify": ("Verification", "verify"),
+    "run.evaluation": ("EvaluationRequest", "evaluate"),
+    "run.execution": ("Execution",),
+    "run.forecast": ("ForecastRow", "forecast"),
+    "run.forecast_request": ("ForecastRequest",),
+    "run.genotype_files": ("GenotypeFiles",),
+    "run.operations": ("accumulate", "finalize", "ingest", "plan", "release"),
+    "run.party_fit": ("PartyModel", "party_fit"),
+    "run.party_operations": ("party_release", "party_roster"),
+    "run.party_requests": ("PartyFitRequest", "PartyReleaseRequest"),
+    "run.request": ("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"),
+    "run.request_parts": ("Fit", "Model", "OutcomeTables", "Privacy"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "AccumulateRequest",
     "Evaluation",

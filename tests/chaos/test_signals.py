@@ -22,7 +22,7 @@ import pytest
 from command_io import digest_in, error_in, table_options
 from conftest import PANEL
 from processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
-from small_cohort import command
+from small_cohort import command, succeeded
 
 from primo_scale.cli.release import main as release_command
 from primo_scale.ledger.ledger import Ledger
@@ -115,8 +115,7 @@ def is_noting_signals(process: subprocess.Popen[str]) -> bool:
 
 def completed(trial: Trial, prefix: Path, digest: str) -> None:
     """Run the command again, in this process; compare everything with an undisturbed run."""
-    again = command(release_command, *trial.options(prefix))
-    assert again.exit_code == 0, again.stderr
+    again = succeeded(command(release_command, *trial.options(prefix)))
     assert digest_in(again.stdout) == digest
     with Ledger(trial.ledger, create=False) as ledger:
         assert ledger.verify() == []

@@ -8,7 +8,7 @@ import sys
 import pytest
 from observed_runs import logged
 from processes import run
-from small_cohort import Cohort, command, write_cohort
+from small_cohort import Cohort, command, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import ingest
@@ -51,8 +51,7 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
     """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
     monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     bfile = write_cohort(tmp_path / "in") / "cohort"
-    done = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr"))
     assert "people" not in done.stderr
     assert "stage ingest: begins" in done.stderr and "stage ingest: ended after " in done.stderr
     failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
@@ -66,8 +65,7 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
         monkeypatch.setenv("LSB_JOBID", "7")
     cohort = Cohort(write_cohort(tmp_path / "c"))
     cohort.ingest()
-    done = cohort.accumulate()
-    assert done.exit_code == 0, done.output
+    done = succeeded(cohort.accumulate())
     log = (cohort.work / "run.log").read_text()
     (line,) = [line for line in log.splitlines() if "statistics sha256" in line]
     assert (line.split("sha256: ")[1] in done.output) == (not batch)

@@ -9,7 +9,7 @@ import logging
 import attrs
 import pytest
 from command_io import PANEL
-from small_cohort import command, refused
+from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.forecast import main
@@ -100,8 +100,7 @@ def words_of(variants, *options):
 
 def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
     words = words_of(variants, "--phenotypes", "1,2", "--out", tmp_path / "out")
-    found = command(main, *words)
-    assert found.exit_code == 0, found.stderr
+    found = succeeded(command(main, *words))
     assert len(found.stdout.splitlines()) == 4
     records = json.loads((tmp_path / "out" / "forecast.json").read_text())
     assert [record["phenotypes"] for record in records] == [1, 2]

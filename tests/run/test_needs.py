@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from small_cohort import BUDGET, refused
+from small_cohort import BUDGET, refused, succeeded
 
 from primo_scale import machine
 from primo_scale.errors import ResourceError
@@ -21,8 +21,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 def summed(cohort):
     """A cohort whose work directory has statistics."""
     cohort.ingest()
-    result = cohort.accumulate(*BUDGET)
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.accumulate(*BUDGET))
     return cohort
 
 
@@ -58,8 +57,7 @@ def test_files_of_an_interrupted_run_reduce_needed_space(cohort, monkeypatch, le
     work.chmod(0o700)
     with file.open("wb") as written:
         written.truncate(1 << 30)
-    result = cohort.release("--dry-run")
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.release("--dry-run"))
 
 
 @pytest.mark.parametrize("dry_run", [["--dry-run"], []])
@@ -83,8 +81,7 @@ def test_a_dry_run_reports_needs_and_writes_nothing(cohort):
     cohort.ingest()
     before = sorted(cohort.folder.rglob("*"))
     for run in (cohort.release, cohort.accumulate):
-        result = run("--dry-run")
-        assert result.exit_code == 0, result.stderr
+        result = succeeded(run("--dry-run"))
         tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
         assert "2 tasks" in tasks
         assert "kernel" in tasks
@@ -125,8 +122,7 @@ def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed,
     assert summed.finalize().exit_code == 0
     assert len(summed.charges()) == 1
     full_disk(monkeypatch)
-    replayed = summed.finalize()
-    assert replayed.exit_code == 0, replayed.stderr
+    succeeded(summed.finalize())
     # The statistics of the first release leave no room for those of another one.
     other = summed.finalize("--epsilon", 0.5, "--out", summed.folder / "other")
     assert other.exit_code == 4

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from filesets import write_fileset_of
-from small_cohort import Cohort, command, refused, write_cohort
+from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 import primo_scale as ps
@@ -157,10 +157,10 @@ def test_no_genotypes_exceed_the_bound_on_covariates(tmp_path, panel):
     """The bounds are asymmetric, and loadings may be far too large for them."""
     cohort = Cohort(write_cohort(tmp_path / "cohort", n_people=400, n_variants=23))
     large = write_loadings(tmp_path / "large", panel[0], 20 * panel[1])
-    (tmp_path / "c.tsv").write_text("name\tlower\tupper\tmean\nPC2\t-0.5\t3\t0.1\n")
+    bounds = tmp_path / "c.tsv"
+    bounds.write_text("name\tlower\tupper\tmean\nPC2\t-0.5\t3\t0.1\n")
     cohort.ingest()
-    result = cohort.accumulate("--pc-loadings", large, "--covar-bounds", tmp_path / "c.tsv")
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(cohort.accumulate("--pc-loadings", large, "--covar-bounds", bounds))
     assert "No covariate is named" not in result.stderr
     coding = load_design(cohort.work / "design.json").outcomes
     assert [c.name for c in coding.covariates] == ["PC1", "PC2"]
@@ -182,12 +182,9 @@ def test_covariates_weigh_more_if_they_are_principal_components():
 def test_a_release_states_its_loadings(tmp_path, panel):
     folder = write_cohort(tmp_path / "cohort", n_people=400, n_variants=23)
     cohort, budget = Cohort(folder), ("--epsilon", 3, "--delta", 1e-6, "--accept-noise")
-    ids = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
-    (folder / "covar.tsv").write_text("FID\tIID\tage\n" + ids)
-    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nage\t0\t7\n")
-    covariates = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
-    result = cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget)
-    assert result.exit_code == 0, result.stderr
+    ages = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
+    covariates = add_covariate(folder, ages, "age")
+    succeeded(cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget))
     document = json.loads((cohort.out / "release.json").read_text())
     public = document["public_inputs"]
     assert [c["name"] for c in public["covariates"]] == ["age", "PC1", "PC2"]
@@ -239,9 +236,5 @@ def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):
     folder = write_cohort(tmp_path / "cohort", n_variants=23)
     cohort = Cohort(folder)
     cohort.ingest()
-    (folder / "covar.tsv").write_text(
-        "FID\tIID\tPC1\n" + "".join(f"f{i}\tp{i}\t1\n" for i in range(44))
-    )
-    (folder / "b.tsv").write_text("name\tlower\tupper\nPC1\t0\t7\n")
-    words = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "b.tsv"]
+    words = add_covariate(folder, "".join(f"f{i}\tp{i}\t1\n" for i in range(44)), "PC1")
     refused(cohort.accumulate(*words, "--pc-loadings", panel[2]), 3, "PC1 is used for 2 columns")

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from processes import run
-from small_cohort import BUDGET, Cohort, N, command, refused, write_cohort
+from small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
@@ -40,8 +40,7 @@ def degenerate_cohort(folder):
 def made(tmp_path_factory):
     cohort = degenerate_cohort(tmp_path_factory.mktemp("made") / "cohort")
     cohort.ingest()
-    result = cohort.accumulate(*BLOCKS)
-    assert result.exit_code == 0, result.stderr  # blocks of nothing but zeros included
+    succeeded(cohort.accumulate(*BLOCKS))  # blocks of nothing but zeros included
     return cohort
 
 
@@ -58,8 +57,7 @@ def raise_budget(cohort):
 
 @pytest.mark.slow
 def test_a_tile_of_zeros_is_summed_and_released(summed):
-    result = summed.finalize()
-    assert result.exit_code == 0, result.stderr
+    succeeded(summed.finalize())
     assert command(verify.main, summed.out).exit_code == 0
 
 
@@ -155,16 +153,14 @@ def test_a_release_of_another_request_is_refused_before_it_is_paid(summed):
     raise_budget(summed)
     refused(summed.finalize("--epsilon", 2), 3, "exists already")
     assert len(summed.charges()) == 1
-    again = summed.finalize()
-    assert again.exit_code == 0, again.stderr
+    again = succeeded(summed.finalize())
     assert "statistics: paid for before" in again.stderr
 
 
 @pytest.mark.slow
 def test_payments_are_told_each_time(cohort):
     """Moments open a budget, are found again at no cost, and are paid again where they are lost."""
-    first = cohort.release("--pheno-moments")
-    assert first.exit_code == 0, first.stderr
+    first = succeeded(cohort.release("--pheno-moments"))
     moments, statistics = cohort.charges()
     assert f"phenotype means and sds: paid with charge {moments.id}" in first.stderr
     assert first.stderr.count("had no budget: it now has epsilon 1 ") == 1
@@ -250,7 +246,6 @@ def test_a_damaged_release_is_not_said_to_be_published(summed, private):
     weights.write_bytes(whole[:-9])
     refused(finalize_again(), 3, "the release there is damaged")
     shutil.rmtree(summed.out)
-    again = finalize_again()
-    assert again.exit_code == 0, again.stderr
+    succeeded(finalize_again())
     assert weights.read_bytes() == whole
     assert "published already" in finalize_again().stderr

@@ -273,11 +273,11 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run primo-scale accumulate with this --work-dir first",
         )
-    return read_document(path, _design_from, remedy="Run accumulate again, which writes it anew")
-
-
-def _design_from(value: dict[str, Any]) -> Design:
-    return msgspec.convert(value, Design, dec_hook=to_array)
+    return read_document(
+        path,
+        lambda stored: msgspec.convert(stored, Design, dec_hook=to_array),
+        remedy="Run accumulate again, which writes it anew",
+    )
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -134,7 +133,11 @@ def design_panel(
         | ({} if n_factors is None else {"factors": n_factors})
     )
     if settled is not None and settled.is_file():
-        found = read_document(settled, _panel_from, remedy=_AGAIN)
+        found = read_document(
+            settled,
+            lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
+            remedy=_AGAIN,
+        )
         if found.request == request:
             return found
     measured = _variances(panel, design.genotypes, design.boundaries)
@@ -189,10 +192,6 @@ def _variances(
 ) -> tuple[tuple[Float64, Float64], ...]:
     """Return `variances_outside` of every block, kept for the next design of the same panel."""
     return tuple(variances_outside(panel, coding, boundaries))
-
-
-def _panel_from(value: dict[str, Any]) -> PanelDesign:
-    return msgspec.convert(value, PanelDesign, dec_hook=to_array)
 
 
 def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:

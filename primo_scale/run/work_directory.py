@@ -12,7 +12,8 @@ import msgspec
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.progress_file import PROGRESS_FILE
+from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import canonical_json, write_atomically
@@ -29,6 +30,15 @@ HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
 PRINCIPAL_COMPONENTS = "principal_components.zarr"
 """Names in the work directory."""
+INTERMEDIATES = (
+    OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
+    DESIGN, HOLD_OUT_KEY, "phenotype_moments.json", "statistics.charge", RUN_LOG, PROGRESS_FILE,
+    CLAIMS,
+)  # fmt: skip
+"""Private files and directories of a run besides its genotypes, all that a purge may delete.
+
+A user may keep a ledger, a key or other results in the same directory.
+"""
 _CLAIM = "claim"  # in a bucket
 
 

@@ -109,17 +109,15 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
     """
-    return tuple(_rows(request))
-
-
-def _rows(request: ForecastRequest) -> Iterator[ForecastRow]:
+    rows = []
     for chosen in _variant_sets(request):
         sizes = itertools.product(request.people, request.phenotypes, request.epsilon)
         for people, phenotypes, epsilon in sizes:
             row = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
             if request.target is not None:
                 row = _with_target(request, request.target, chosen, row)
-            yield row
+            rows.append(row)
+    return tuple(rows)
 
 
 def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:

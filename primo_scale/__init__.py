@@ -27,8 +27,7 @@ if TYPE_CHECKING:
         open_release,
     )
     from primo_scale.publication.verify import Verification, verify
-    from primo_scale.run.evaluation import evaluate
-    from primo_scale.run.evaluation_request import EvaluationRequest
+    from primo_scale.run.evaluation import EvaluationRequest, evaluate
     from primo_scale.run.execution import Execution
     from primo_scale.run.forecast import ForecastRow, forecast
     from primo_scale.run.forecast_request import ForecastRequest
@@ -40,28 +39,31 @@ if TYPE_CHECKING:
     from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
     from primo_scale.run.request_parts import Fit, Model, OutcomeTables, Privacy
 
-_HOMES = {
-    "PrimoError": "errors",
-    "from_pandas_plink": "genotypes.pandas_plink",
-    "open_genotypes": "genotypes.dosage",
-    **dict.fromkeys(("PartyModel", "party_fit"), "run.party_fit"),
-    **dict.fromkeys(("party_release", "party_roster"), "run.party_operations"),
-    **dict.fromkeys(("PartyFitRequest", "PartyReleaseRequest"), "run.party_requests"),
-    **dict.fromkeys(("PartyRelease", "open_party_release"), "publication.open_release"),
-    **dict.fromkeys(("Release", "open_release"), "publication.open_release"),
-    "Verification": "publication.verify",
-    "verify": "publication.verify",
-    **dict.fromkeys(("accumulate", "finalize", "ingest", "plan", "release"), "run.operations"),
-    **dict.fromkeys(("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"), "run.request"),
-    "Evaluation": "evaluation.results",
-    "evaluate": "run.evaluation",
-    "EvaluationRequest": "run.evaluation_request",
-    "Execution": "run.execution",
-    **dict.fromkeys(("ForecastRow", "forecast"), "run.forecast"),
-    "ForecastRequest": "run.forecast_request",
-    "GenotypeFiles": "run.genotype_files",
-    **dict.fromkeys(("Fit", "Model", "OutcomeTables", "Privacy"), "run.request_parts"),
+_NAMES = {
+    "errors": ("PrimoError",),
+    "evaluation.results": ("Evaluation",),
+    "genotypes.dosage": ("open_genotypes",),
+    "genotypes.pandas_plink": ("from_pandas_plink",),
+    "publication.open_release": (
+        "PartyRelease",
+        "Release",
+        "open_party_release",
+        "open_release",
+    ),
+    "publication.verify": ("Verification", "verify"),
+    "run.evaluation": ("EvaluationRequest", "evaluate"),
+    "run.execution": ("Execution",),
+    "run.forecast": ("ForecastRow", "forecast"),
+    "run.forecast_request": ("ForecastRequest",),
+    "run.genotype_files": ("GenotypeFiles",),
+    "run.operations": ("accumulate", "finalize", "ingest", "plan", "release"),
+    "run.party_fit": ("PartyModel", "party_fit"),
+    "run.party_operations": ("party_release", "party_roster"),
+    "run.party_requests": ("PartyFitRequest", "PartyReleaseRequest"),
+    "run.request": ("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"),
+    "run.request_parts": ("Fit", "Model", "OutcomeTables", "Privacy"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "AccumulateRequest",
     "Evaluation",

@@ -48,25 +48,13 @@ _request = _Request()
 
 
 def check() -> None:
-    """Raise InterruptedRun if a signal came, unless interruptions are deferred.
-
-    Raises
-    ------
-    InterruptedRun
-        SIGTERM or SIGINT came.
-    """
+    """Raise InterruptedRun if a signal came, unless interruptions are deferred."""
     if _request.came and not _request.deferrals:
         raise InterruptedRun("interrupted")
 
 
 def check_before_charge() -> None:
-    """Raise InterruptedRun if a signal came, even if deferred, because nothing is paid yet.
-
-    Raises
-    ------
-    InterruptedRun
-        SIGTERM or SIGINT came.
-    """
+    """Raise InterruptedRun if a signal came, even if deferred, because nothing is paid yet."""
     if _request.came:
         raise InterruptedRun("interrupted")
 
@@ -75,10 +63,7 @@ def check_before_charge() -> None:
 def deferred() -> Iterator[None]:
     """Defer interruptions to the end of the block, in which stopping may cost budget.
 
-    Raises
-    ------
-    InterruptedRun
-        A signal came before the block, or during it; in that case the block ends first.
+    InterruptedRun is raised before the block if a signal came before it, and after it otherwise.
     """
     with _request.lock:
         check()
@@ -92,13 +77,7 @@ def deferred() -> Iterator[None]:
 
 
 def result_of(future: Future[_Result]) -> _Result:
-    """Wait for the result of a future, with regular calls of `check`.
-
-    Raises
-    ------
-    InterruptedRun
-        A signal came, as in `check`; the future is not cancelled.
-    """
+    """Wait for the result of a future, with regular calls of `check`, which do not cancel it."""
     while not wait([future], timeout=_BETWEEN_LOOKS_SECONDS).done:
         check()
     return future.result()
@@ -108,15 +87,9 @@ def result_of(future: Future[_Result]) -> _Result:
 def signals_noted(last_words: Callable[[], None]) -> Iterator[None]:
     """Handle SIGTERM and SIGINT during the block, and restore the previous handlers.
 
-    Parameters
-    ----------
-    last_words
-        Function that logs the interruption, called before the watching thread ends the process.
-
-    Notes
-    -----
-    Outside the main thread, Python cannot install handlers, and the block runs without them. A
-    nested block only replaces the last words.
+    `last_words` logs the interruption before the watching thread ends the process. Outside the main
+    thread, Python cannot install handlers, and the block runs without them. A nested block only
+    replaces the last words.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -46,14 +46,6 @@ _VERSIONS = (
 )
 
 
-@dataclass(frozen=True)
-class _Limit:
-    """Memory limit and memory use of one control group, in bytes."""
-
-    limit: int
-    used: int
-
-
 def usable_cpus() -> int:
     """Return the number of CPUs that this process can use, within its affinity mask."""
     try:
@@ -67,13 +59,13 @@ def available_memory() -> int:
 
     The page cache counts as available.
     """
-    left = (max(0, group.limit - group.used) for group in _limits())
+    left = (max(0, limit - used) for limit, used in _limits())
     return min([int(psutil.virtual_memory().available), *left])
 
 
 def memory_limit() -> int:
     """Return the memory in bytes that this process and its children could use without others."""
-    return min([int(psutil.virtual_memory().total), *(group.limit for group in _limits())])
+    return min([int(psutil.virtual_memory().total), *(limit for limit, _ in _limits())])
 
 
 def resident_memory() -> int:
@@ -92,11 +84,6 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
 
     `disk` is the path of the data, which need not exist yet. `what` describes the data for the
     error.
-
-    Raises
-    ------
-    ResourceError
-        The disk has too little free space.
     """
     free = free_disk(disk)
     if needed > free:
@@ -109,8 +96,8 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
         )
 
 
-def _limits() -> Iterator[_Limit]:
-    """Yield the limits of this process's control group and of all groups that contain it.
+def _limits() -> Iterator[tuple[int, int]]:
+    """Yield memory limit and use in bytes of this process's control group and those around it.
 
     Queues and systemd limit groups far below the root, which has no limit. In a container the path
     may be that of the host; parts that are not visible in the container are skipped.
@@ -123,7 +110,7 @@ def _limits() -> Iterator[_Limit]:
             group = group / name
             limit, used = _bytes_in(group / version.limit), _bytes_in(group / version.used)
             if limit is not None and used is not None:
-                yield _Limit(limit, max(0, used - _page_cache(group, version)))
+                yield limit, max(0, used - _page_cache(group, version))
 
 
 def _own_groups() -> dict[str, str]:

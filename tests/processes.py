@@ -29,12 +29,16 @@ def command_of(command: str, arguments: Sequence[object]) -> list[str]:
 
 
 def run(
-    command: Sequence[str], environment: Mapping[str, str] = os.environ, *, umask: int = -1
+    command: Sequence[object],
+    environment: Mapping[str, str] = os.environ,
+    *,
+    folder: Path = ROOT,
+    umask: int = -1,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; return its exit code and output."""
+    """Run a command of this tree in a folder to its end; return its exit code and output."""
     return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False,
-        umask=umask, timeout=2 * PATIENCE_SECONDS,
+        list(map(str, command)), cwd=folder, env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False, umask=umask, timeout=2 * PATIENCE_SECONDS,
     )  # fmt: skip
 
 

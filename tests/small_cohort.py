@@ -22,6 +22,12 @@ def command(main, *arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+def succeeded(result):
+    """Return the result of a command, which must have exit code 0."""
+    assert result.exit_code == 0, result.output
+    return result
+
+
 def refused(result, code, *words):
     """Check the exit code of a command, and that its one error line contains the words."""
     assert result.exit_code == code, result.stderr
@@ -47,6 +53,13 @@ def write_cohort(folder, *, n_people=N, n_variants=D, names=("T",)):
     bounds = "".join(f"{name}\t0\t4\t2\t1\n" for name in names)
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
     return folder
+
+
+def add_covariate(folder, rows, name="AGE"):
+    """Write a table of one covariate, between 0 and 99, and return the options for it."""
+    (folder / "covar.tsv").write_text(f"FID\tIID\t{name}\n" + rows)
+    (folder / "covar_bounds.tsv").write_text(f"name\tlower\tupper\n{name}\t0\t99\n")
+    return ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
 
 
 def outcomes(cohort):
@@ -81,8 +94,7 @@ class Cohort:
         return self.folder / "ledger.sqlite"
 
     def ingest(self):
-        result = command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store)
-        assert result.exit_code == 0, result.stderr
+        succeeded(command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store))
 
     @property
     def accumulation(self):

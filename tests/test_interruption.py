@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from concurrent.futures import Future
-from pathlib import Path
 
 import pytest
+from processes import run
 
 from primo_scale import interruption
 from primo_scale.errors import InterruptedRun
 from primo_scale.interruption import check, check_before_charge, deferred, result_of, signals_noted
-
-ROOT = Path(__file__).resolve().parents[1]
 
 
 def strike(number: int = signal.SIGTERM) -> None:
@@ -88,8 +85,7 @@ def test_handlers_are_installed_once_and_only_in_the_main_thread() -> None:
         with pytest.raises(InterruptedRun):  # heard in the inner block, and not lost with it
             check()
     code = "import signal, pipelines, pipelines.gwas_release; print(signal.getsignal(15))"
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
-    assert done.stdout.decode().strip() == str(signal.Handlers.SIG_DFL)
+    assert run([sys.executable, "-c", code]).stdout.strip() == str(signal.Handlers.SIG_DFL)
 
 
 BUSY = """
@@ -128,8 +124,7 @@ main()
     ],
 )  # fmt: skip
 def test_a_busy_process_ends_unless_it_pays(block, code, said) -> None:
-    words = [sys.executable, "-c", BUSY.format(block=block)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = run([sys.executable, "-c", BUSY.format(block=block)])
     assert done.returncode == code, done.stderr
     assert said in done.stdout + done.stderr
     assert ("To continue" in done.stderr) == (code == 5)
@@ -161,9 +156,6 @@ main()
 )
 def test_a_signal_always_ends_with_exit_code_5(block, tmp_path) -> None:
     (tmp_path / "toy.py").write_text(SWALLOWED.format(block=block))
-    done = subprocess.run(
-        [sys.executable, "-m", "toy"], cwd=tmp_path, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = run([sys.executable, "-m", "toy"], folder=tmp_path)
     assert (done.returncode, done.stdout) == (5, ""), done.stderr
     assert done.stderr.startswith("error: interrupted. To continue: ")

@@ -6,9 +6,8 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.command_line import GENOTYPES, ContractCommand, log_format_option, under
 from primo_scale.cli.genotype_options import genotypes_option
-from primo_scale.cli.option_groups import GENOTYPES, under
 from primo_scale.cli.options import (
     budget_options,
     dry_run_option,

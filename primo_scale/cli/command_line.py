@@ -1,4 +1,4 @@
-"""Base classes of all commands: exit codes, one-line errors, interruption and the log.
+"""Base classes of all commands: exit codes, one-line errors, interruption, help and the log.
 
 In the output file of a batch job, which others can often read, the log is public lines alone. The
 digest of the statistics, counts of people and other facts about the cohort go to the run's log in
@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import copy_context
-from functools import partial
+from functools import partial, reduce
 from typing import Any, TextIO
 
 import click
@@ -38,7 +38,14 @@ BATCH_JOB_SIGNS = (
 )  # fmt: skip
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
-HEADINGS: dict[click.Parameter, str] = {}
+
+Command = Callable[..., Any]
+Decorator = Callable[[Command], Command]
+
+GENOTYPES, MODEL = "Genotypes", "Model and method"
+PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
+"""Headings of --help."""
+_HEADINGS: dict[click.Parameter, str] = {}
 """Heading of --help for an option; options without one are listed last."""
 
 
@@ -102,11 +109,11 @@ class ContractCommand(_OneLineErrors):
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters = self.get_params(ctx)
-        rest = "Other" if not HEADINGS.keys().isdisjoint(parameters) else "Options"
-        for parameter in sorted(parameters, key=lambda parameter: parameter not in HEADINGS):
+        rest = "Other" if not _HEADINGS.keys().isdisjoint(parameters) else "Options"
+        for parameter in sorted(parameters, key=lambda parameter: parameter not in _HEADINGS):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(HEADINGS.get(parameter, rest), []).append(record)
+                sections.setdefault(_HEADINGS.get(parameter, rest), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -116,6 +123,24 @@ class ContractGroup(_OneLineErrors, click.Group):
     """Group of commands, each a `ContractCommand`."""
 
     command_class = ContractCommand
+
+
+def under(heading: str, *options: Decorator) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help under a heading."""
+
+    def add(command: Command) -> Command:
+        before = len(vars(command).get("__click_params__", ()))
+        command = together(*options)(command)
+        for parameter in vars(command)["__click_params__"][before:]:
+            _HEADINGS[parameter] = heading
+        return command
+
+    return add
+
+
+def together(*options: Decorator) -> Decorator:
+    """Return a decorator that adds all `options`, listed in --help in the order given."""
+    return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
@@ -164,10 +189,8 @@ def _report(error: PrimoError) -> None:
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
-    terminal = _terminal()
     before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    shown = _PublicLines(terminal) if _is_batch_output(sys.stderr) else terminal
-    LOGGER.handlers[:] = [shown, _DigestOnStandardOutput(logging.DEBUG)]
+    LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
     LOGGER.setLevel(logging.DEBUG)
     LOGGER.propagate = False
     try:
@@ -185,19 +208,6 @@ def _is_batch_output(stream: TextIO) -> bool:
     return any(os.environ.get(sign) for sign in BATCH_JOB_SIGNS) and not stream.isatty()
 
 
-class _PublicLines(logging.Handler):
-    """Handler that passes public lines to `handler`, that of an output file."""
-
-    def __init__(self, handler: logging.Handler) -> None:
-        super().__init__(logging.DEBUG)
-        self._handler = handler
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Pass a public line."""
-        if getattr(record, "event", NOTE) in _PUBLIC_EVENTS:
-            self._handler.handle(record)
-
-
 class _DigestOnStandardOutput(logging.Handler):
     """Handler that prints the digest of the statistics, which is private, outside batch jobs."""
 
@@ -208,12 +218,12 @@ class _DigestOnStandardOutput(logging.Handler):
 
 
 def _terminal() -> logging.Handler:
+    """Return the handler of standard error, which writes public lines alone in a batch job."""
     terminal = logging.StreamHandler(sys.stderr)
-    if AS_JSON.get():
-        terminal.setFormatter(JsonLines())
-        terminal.setLevel(logging.DEBUG)
-        return terminal
-    # The output file of a batch job also gets the stages, which are public.
-    terminal.setLevel(logging.DEBUG if _is_batch_output(sys.stderr) else logging.INFO)
-    terminal.setFormatter(logging.Formatter("%(message)s"))
+    as_json, batch = AS_JSON.get(), _is_batch_output(sys.stderr)
+    # The stages are public, and are not for people at a terminal.
+    terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
+    terminal.setFormatter(JsonLines() if as_json else logging.Formatter("%(message)s"))
+    if batch:
+        terminal.addFilter(lambda record: getattr(record, "event", NOTE) in _PUBLIC_EVENTS)
     return terminal

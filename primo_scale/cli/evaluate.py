@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.command_line import ContractCommand, under
 from primo_scale.cli.genotype_options import SOURCE_OPTIONS
-from primo_scale.cli.option_groups import under
 from primo_scale.cli.option_types import FILE_PATH
 from primo_scale.cli.options import out_option, request_from
 
@@ -54,8 +53,7 @@ def main(**options: Any) -> None:
     result is not covered by the release's epsilon.
     """
     from primo_scale.evaluation.results import TABLE_FILE
-    from primo_scale.run.evaluation import evaluate
-    from primo_scale.run.evaluation_request import EvaluationRequest
+    from primo_scale.run.evaluation import EvaluationRequest, evaluate
 
     evaluation = evaluate(request_from(EvaluationRequest, options))
     click.echo(evaluation.stamp)

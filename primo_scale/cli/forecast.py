@@ -13,6 +13,10 @@ from primo_scale.cli.options import request_from
 
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
 _FOR_TARGET = " {:>11} {:>10} {:>14}"
+_HEADINGS = (
+    "people,phenotypes,epsilon,variants,columns,R^2,of best,n without,best R^2,"
+    "epsilon for,people for,phenotypes for"
+)
 
 
 @click.command(cls=ContractCommand)
@@ -101,22 +105,16 @@ def main(out: Path | None, **options: Any) -> None:
     from primo_scale.run.forecast_request import ForecastRequest
 
     rows = forecast(request_from(ForecastRequest, options))
-    names = "people", "phenotypes", "epsilon", "variants", "columns", "R^2"
-    header = _COLUMNS.format(*names, "of best", "n without", "best R^2")
-    with_target = options["target"] is not None
-    if with_target:
-        header += _FOR_TARGET.format("epsilon for", "people for", "phenotypes for")
-    click.echo(header)
+    columns = _COLUMNS if options["target"] is None else _COLUMNS + _FOR_TARGET
+    click.echo(columns.format(*_HEADINGS.split(",")))
     for row in rows:
+        shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
         numbers = f"{row.r2:.4f}", f"{row.r2 / row.r2_without_noise:.0%}"
         last = f"{row.effective_people:.0f}", f"{row.r2_without_noise:.4f}"
-        shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
-        line = _COLUMNS.format(*shape, *numbers, *last)
-        if with_target:
-            epsilon = None if row.target_epsilon is None else f"{row.target_epsilon:.3g}"
-            found = epsilon, row.target_people, row.target_phenotypes
-            line += _FOR_TARGET.format(*("-" if x is None else x for x in found))
-        click.echo(line)
+        epsilon = None if row.target_epsilon is None else f"{row.target_epsilon:.3g}"
+        found = epsilon, row.target_people, row.target_phenotypes
+        target = ("-" if each is None else each for each in found)
+        click.echo(columns.format(*shape, *numbers, *last, *target))
     if out is not None:
         write_forecast(out, rows)
         click.echo(f"written to {out}")

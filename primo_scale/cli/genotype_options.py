@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primo_scale.cli.option_groups import GENOTYPES, together, under
+from primo_scale.cli.command_line import GENOTYPES, together, under
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
 from primo_scale.errors import UsageError
 

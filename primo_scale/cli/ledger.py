@@ -15,6 +15,7 @@ import click
 from primo_scale.cli.command_line import ContractGroup
 from primo_scale.cli.option_types import FILE_PATH
 from primo_scale.cli.options import neighbour_options
+from primo_scale.errors import UsageError
 from primo_scale.humanize import spent_in_words
 
 if TYPE_CHECKING:
@@ -115,8 +116,6 @@ def _open(path: Path | None) -> Ledger:
 
 def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
     """Return the balances of the cohort with this name or abbreviated identifier."""
-    from primo_scale.errors import UsageError
-
     balances = ledger.balances()
     found = [b for b in balances if b.account.is_abbreviated_by(cohort)]
     if len({balance.account.cohort for balance in found}) > 1:
@@ -133,8 +132,6 @@ def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
 
 
 def _only_cohort(ledger: Ledger) -> str:
-    from primo_scale.errors import UsageError
-
     cohorts = {balance.account.cohort for balance in ledger.balances()}
     if len(cohorts) != 1:
         raise UsageError(

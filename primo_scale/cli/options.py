@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
+from primo_scale.cli.command_line import FILES, MODEL, PRIVACY, Decorator, together, under
 from primo_scale.cli.genotype_options import selection_options, source_options
-from primo_scale.cli.option_groups import FILES, MODEL, PRIVACY, Decorator, together, under
 from primo_scale.cli.option_types import (
     DIRECTORY,
     FILE_PATH,

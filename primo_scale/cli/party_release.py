@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
-from primo_scale.cli.option_groups import PRIVACY, under
+from primo_scale.cli.command_line import PRIVACY, ContractCommand, log_format_option, under
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
 from primo_scale.cli.options import ledger_options, out_option, request_from, work_dir_option
 

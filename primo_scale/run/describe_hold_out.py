@@ -7,11 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import (
-    held_out_accuracy,
-    hold_out_scale,
-    score_ranges,
-)
+from primo_scale.privacy.held_out_accuracy import held_out_accuracy, hold_out_scale, score_ranges
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.publication.statement import HeldOut, HeldOutPhenotype

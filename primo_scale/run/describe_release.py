@@ -20,14 +20,13 @@ from primo_scale.publication import statement as said
 from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
-from primo_scale.run.panel_design import OF_PANEL
+from primo_scale.run.design import OF_PANEL, Design
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from primo_scale.genotypes.genome_build import GenomeBuild
     from primo_scale.ledger.spending import Balance, Charge
     from primo_scale.privacy.mechanism import Mechanism
-    from primo_scale.run.design import Design
     from primo_scale.run.estimation import Solved
 
 _UNPROTECTED = (
@@ -66,11 +65,15 @@ def make_statement(
     hold_out: said.HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
+    guarantee = None
+    if payment is not None:
+        whole = total_cost(charge.cost for charge in payment.charges)
+        guarantee = state_guarantee(payment.mechanism.promise, whole)
     return said.Statement(
         software=said.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         private=payment is not None,
-        guarantee=None if payment is None else _guarantee(payment),
+        guarantee=guarantee,
         mechanism=None if payment is None else _mechanism(design, solved, payment),
         cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
@@ -92,11 +95,6 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
     """Return whether a release.json states the public inputs of a design."""
     inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
     return bool(document.get("public_inputs") == inputs)
-
-
-def _guarantee(payment: Payment) -> said.Guarantee:
-    whole = total_cost(charge.cost for charge in payment.charges)
-    return state_guarantee(payment.mechanism.promise, whole)
 
 
 def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechanism:
@@ -146,9 +144,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInpu
             if design.panel is None
             else said.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
-        pc_loadings=(
-            None if design.loadings is None else said.StatedLoadings(**asdict(design.loadings))
-        ),
+        pc_loadings=design.loadings,
     )
 
 

@@ -11,9 +11,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import InputError, UsageError
@@ -33,11 +35,13 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.run.panel_design import ComponentDesign, PanelDesign, to_array, without_arrays
+from primo_scale.publication.statement import StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
+OF_PANEL = "cuts of least LD in "
+"""Beginning of the rule that gave LD blocks, if it is that of a panel."""
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
@@ -61,14 +65,35 @@ class PaidMoments:
     budget: Budget
 
 
-@dataclass(frozen=True)
-class PcLoadings:
-    """Public loadings of the principal components among the covariates."""
+@dataclass(frozen=True, eq=False)
+class ComponentDesign:
+    """LD components that take the place of the variants in rows, sums and noise."""
 
-    file: str  # name without directories
-    sha256: str  # digest of the loadings and their allele frequencies
-    n_variants: int  # number of variants of the cohort that have loadings
-    n_components: int  # number of components, the last covariates
+    sizes: tuple[int, ...]  # number of components of each LD block
+    # Positions of the m components in their blocks, by descending variance in the panel.
+    chosen: npt.NDArray[np.int32]
+    variances: Float64  # of each component, in squared lattice units, shape (m,)
+    squared_norms: Float64  # of the row of the map that makes each component from codes, shape (m,)
+
+    @cached_property
+    def boundaries(self) -> tuple[int, ...]:
+        """Boundaries of the LD blocks among the components: 0, ..., m."""
+        return (0, *np.cumsum(self.sizes).tolist())
+
+
+@dataclass(frozen=True, eq=False)
+class PanelDesign:
+    """Public panel of genotypes, and what it tells of the linkage disequilibrium."""
+
+    file: str  # name of the prefix of the panel's files, without directories
+    sha256: str  # digest of its .bed and .bim files
+    request: str  # SHA-256 of everything that determines the other fields
+    n_people: int
+    boundaries: tuple[int, ...]  # of the LD blocks among the variants
+    # Eigenvalues of the genotypes' correlation matrix in people outside the panel, of mean 1: at
+    # most 4,096 values, each the mean of equally many neighbours.
+    eigenvalues: Float64
+    components: ComponentDesign | None  # None if the variants themselves are summed
 
 
 @dataclass(frozen=True)
@@ -96,7 +121,7 @@ class Design:
     object_store: str | None = None
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
-    loadings: PcLoadings | None = None  # of principal components that are covariates
+    loadings: StatedLoadings | None = None  # of principal components that are covariates
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
 
     @property
@@ -188,13 +213,7 @@ class Design:
         )
 
     def promise(self, budget: Budget) -> Promise:
-        """Return the guarantee of a release of this design with `budget`.
-
-        Raises
-        ------
-        UsageError
-            Phenotype moments were paid for as part of another (epsilon, delta).
-        """
+        """Return the guarantee of a release with `budget`, of which paid moments are a part."""
         if self.moments is not None and self.moments.budget != budget:
             raise UsageError(
                 "the phenotype moments were bought for a release with another epsilon and delta",
@@ -233,25 +252,32 @@ class Design:
         return value
 
 
-def load_design(path: Path) -> Design:
-    """Read a design.
+def without_arrays(value: Any) -> Any:
+    """Return a JSON value with a list for every array, from dicts of dataclasses."""
+    if isinstance(value, dict):
+        return {name: without_arrays(part) for name, part in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
 
-    Raises
-    ------
-    InputError
-        The design is damaged, or missing because `accumulate` has not run in this work directory.
-    """
+
+def to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
+    """Invert `without_arrays` for msgspec; `kind` is ``ndarray[shape, dtype[scalar type]]``."""
+    (scalar,) = get_args(get_args(kind)[1])
+    return np.array(values, dtype=scalar)
+
+
+def load_design(path: Path) -> Design:
+    """Read a design, unless it is damaged or `accumulate` has not run in this work directory."""
     if not path.is_file():
         raise InputError(
             "the work directory holds no statistics",
             where=path.parent,
             remedy="Run primo-scale accumulate with this --work-dir first",
         )
-    return read_document(path, _design_from, remedy="Run accumulate again, which writes it anew")
-
-
-def _design_from(value: dict[str, Any]) -> Design:
-    return msgspec.convert(value, Design, dec_hook=to_array)
+    return read_document(
+        path,
+        lambda stored: msgspec.convert(stored, Design, dec_hook=to_array),
+        remedy="Run accumulate again, which writes it anew",
+    )
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:

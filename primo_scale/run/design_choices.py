@@ -37,9 +37,8 @@ from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
-from primo_scale.run.design import Budget, Design, PaidMoments
+from primo_scale.run.design import OF_PANEL, Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import best_clip, design_panel, use_components, with_panel
-from primo_scale.run.panel_design import OF_PANEL, PanelDesign
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
@@ -76,27 +75,13 @@ class CohortTables(Protocol):
 
 @dataclass(frozen=True)
 class PublicPanels:
-    """Reference panels of a run, matched to its variants.
-
-    Attributes
-    ----------
-    frequencies : MatchedFrequencies or None
-        Allele frequencies.
-    ld : LdPanel or None
-        Genotypes for the linkage disequilibrium.
-    document : Path or None
-        File of the choices that an earlier run of the work directory made from `ld`.
-    settled : PanelDesign or None
-        The choices, if this command has made them.
-    loadings : Loadings or None
-        Loadings of principal components.
-    """
+    """Reference panels of a run, matched to its variants."""
 
     frequencies: MatchedFrequencies | None
-    ld: LdPanel | None = None
-    document: Path | None = None
-    settled: PanelDesign | None = None
-    loadings: Loadings | None = None
+    ld: LdPanel | None = None  # genotypes for the linkage disequilibrium
+    document: Path | None = None  # choices that an earlier run of the work directory made from `ld`
+    settled: PanelDesign | None = None  # the choices, if this command has made them
+    loadings: Loadings | None = None  # of principal components
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
@@ -143,11 +128,6 @@ def make_design(
 
     Of the genotypes it uses the variants and the number of people. `outcomes` comes from
     `outcome_coding`, and `moments` are paid for.
-
-    Raises
-    ------
-    UsageError
-        No release could use the subsample, or the bound on rows is too small.
     """
     unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
     if privacy.non_private:
@@ -192,7 +172,9 @@ def _unplanned(
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,
         outcomes=outcomes,
-        reference=None if matched is None else _reference(matched),
+        reference=(
+            None if matched is None else {"file": matched.path.name, "sha256": matched.sha256}
+        ),
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
@@ -314,7 +296,3 @@ def _row_norm(coding: GenotypeCoding, model: Model, *, clipped: bool) -> int:
             remedy="A standardised row of d variants has a norm of about sqrt(d)",
         )
     return min(squared, coding.max_squared_norm)
-
-
-def _reference(matched: MatchedFrequencies) -> dict[str, str]:
-    return {"file": matched.path.name, "sha256": matched.sha256}

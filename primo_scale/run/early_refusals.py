@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from primo_scale.accumulation.statistics import finished_plan_digest
@@ -30,21 +29,13 @@ from primo_scale.outcomes.store import is_aligned
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.run.design import Budget, Design, PaidMoments, load_design
+from primo_scale.run.design import Design, PaidMoments, load_design
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
-from primo_scale.run.principal_components import Loadings, read_loadings
-from primo_scale.run.prior_scores import PriorScores, read_prior_scores
-from primo_scale.run.publishing import (
-    check_publishable,
-    log_genome_build,
-    refuse_calibration_without_people,
-    refuse_other_release,
-    refuse_sumstats,
-    refuse_unwritable,
-)
-from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, recipe_of
+from primo_scale.run.principal_components import read_loadings
+from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
+from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, mechanism_of
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables
 from primo_scale.run.resources import (
@@ -111,25 +102,14 @@ def check_before_work(
     results of an earlier run in it are taken into account. `release` is the request of the release
     that the same run makes, or None. `read_values` asks to read all values of the outcomes, so that
     an error appears now; a run that aligns the outcomes next finds it as soon.
-
-    Raises
-    ------
-    InputError, UsageError
-        Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger would refuse to pay for the release.
-    ResourceError
-        Too little memory or disk.
     """
-    tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
-    loadings = _matched_loadings(tables, store)
-    coding = outcome_coding(tables, privacy, None, loadings)
-    check_publishable(store.variants, coding)
-    design, panels = _public_choices(store, request, coding, loadings)
-    chosen, priors = _chosen(design, budget, release), None
+    tables, budget = request.outcomes, request.privacy.budget
+    design, panels = _public_choices(store, request)
+    chosen, priors = None, None
+    if release is not None or budget is not None:
+        chosen = choose(design, budget, Fit() if release is None else release.fit)
     if release is not None:
-        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
-        priors = _check_release(release, store, design, stored_noise)
+        priors = check_release(release, design, store.variants)
     accuracy = check_accuracy(
         design, store.variants, chosen, budget, accept_noise=request.accept_noise
     )
@@ -152,17 +132,19 @@ def check_before_work(
     if release is not None:
         refuse_small_memory(needs)
     if read_values and not (summed or aligned):
-        _read_tables(store, tables, coding)
+        _read_tables(store, tables, design.outcomes)
     return PlannedRun(design, panels, chosen, accuracy, summation, needs)
 
 
 def _public_choices(
-    store: GenotypeStore,
-    request: AccumulateRequest,
-    coding: OutcomeCoding,
-    loadings: Loadings | None,
+    store: GenotypeStore, request: AccumulateRequest
 ) -> tuple[Design, PublicPanels]:
     """Return the design and the panels that it was made from, and warn of what costs accuracy."""
+    tables, loadings = request.outcomes, None
+    if tables.pc_loadings is not None:
+        loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
+    coding = outcome_coding(tables, request.privacy, None, loadings)
+    check_publishable(store.variants, coding)
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
         ld=_matched_panel(request.model, store),
@@ -179,20 +161,8 @@ def _public_choices(
             "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "
             "--epsilon and --delta, and not for a subsample"
         )
-    _warn_of_public_inputs(design, request.outcomes)
+    _warn_of_public_inputs(design, tables)
     return design, replace(panels, settled=design.panel)
-
-
-def _check_release(
-    release: FinalizeRequest, store: GenotypeStore, design: Design, stored_noise: Collection[str]
-) -> PriorScores | None:
-    """Return the public scores of a release, unless its options do not suit the design."""
-    if release.sumstats:
-        refuse_sumstats(design)
-    refuse_calibration_without_people(release, design)
-    build = log_genome_build(release.genome_build, store.variants)
-    refuse_other_release(release, design, build, stored_noise)
-    return read_prior_scores(release.fit.prior_weights, store.variants, design, build)
 
 
 def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequencies | None:
@@ -230,13 +200,6 @@ def _matched_panel(model: Model, store: GenotypeStore) -> LdPanel | None:
     return panel
 
 
-def _matched_loadings(tables: OutcomeTables, store: GenotypeStore) -> Loadings | None:
-    """Return the loadings of principal components, if there are any, and log how they match."""
-    if tables.pc_loadings is None:
-        return None
-    return read_loadings(tables.pc_loadings, tables.covar_bounds, store)
-
-
 def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     """Warn of public inputs that are allowed and cost accuracy."""
     if design.clipped and design.row_norm < design.column_variance:
@@ -263,16 +226,6 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
         )  # fmt: skip
 
 
-def _chosen(
-    design: Design, budget: Budget | None, release: FinalizeRequest | None
-) -> Chosen | None:
-    """Return the method as far as it is known, or None if no release is planned yet."""
-    if release is None and budget is None:
-        return None
-    fit = Fit() if release is None else release.fit
-    return choose(design, None if budget is None else design.promise(budget), fit)
-
-
 def _refuse_unaffordable(
     store: GenotypeStore, request: AccumulateRequest, design: Design, chosen: Chosen, *, pays: bool
 ) -> None:
@@ -290,7 +243,7 @@ def _refuse_unaffordable(
     bought = noise_store.read_moments() if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
-    cost = design.mechanism(budget, recipe_of(design, chosen)).cost
+    cost = mechanism_of(design, budget, chosen).cost
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)

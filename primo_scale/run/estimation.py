@@ -22,9 +22,8 @@ from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
 from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.request_parts import Fit
-from primo_scale.run.work_directory import COMPONENTS
+from primo_scale.run.work_directory import COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
-from primo_scale.storage.locations import parse_location
 
 
 @dataclass(frozen=True)
@@ -84,8 +83,7 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
     columns = design.components
     if columns is None or design.panel is None:
         return None
-    root = work_dir if design.object_store is None else parse_location(design.object_store)
-    store = open_components(root / COMPONENTS)
+    store = open_components(store_root(work_dir, design.object_store) / COMPONENTS)
     return PanelComponents(
         map_of=lambda block: store.map_of(block).real,
         variances=columns.variances,

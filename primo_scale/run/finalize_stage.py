@@ -26,26 +26,21 @@ from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
 from primo_scale.run.payments import log_payment, paying_cohort_of
-from primo_scale.run.prior_scores import read_prior_scores
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
-    Paid,
     SolvedRelease,
     charge_of,
     check_publishable,
+    check_release,
     exists_already,
-    log_genome_build,
     publish,
-    refuse_calibration_without_people,
-    refuse_other_release,
-    refuse_sumstats,
     solve,
 )
-from primo_scale.run.release_forecast import Chosen, choose, forecast_release, recipe_of
+from primo_scale.run.release_forecast import Chosen, choose, forecast_release, mechanism_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics
+from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics, store_root
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -62,15 +57,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    if request.sumstats:
-        refuse_sumstats(design)
-    refuse_calibration_without_people(request, design)
-    build = log_genome_build(request.genome_build, store.variants)
-    refuse_other_release(request, design, build, NoiseStore(work_dir / NOISE).charges())
-    budget = request.budget
-    chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
-    priors = read_prior_scores(request.fit.prior_weights, store.variants, design, build)
-    chosen = replace(chosen, priors=priors)
+    priors, budget = check_release(request, design, store.variants), request.budget
+    chosen = replace(choose(design, budget, request.fit), priors=priors)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -87,12 +75,11 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     if budget is None:
         exact = privatise(raw, None)
         solved = solve(design, exact, request, variants=store.variants, chosen=chosen)
-        publish(design, solved, request, paid=None)
+        publish(design, solved, request)
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
-        mechanism = _with_hold_out(
-            design, design.mechanism(budget, recipe_of(design, chosen)), chosen, request
-        )
+        mechanism = mechanism_of(design, budget, chosen)
+        mechanism = _with_hold_out(design, mechanism, chosen, request)
         _release_privately(raw, design, request, chosen, mechanism, store)
 
 
@@ -162,7 +149,7 @@ def _release_privately(
                 score = partial(_scored_people, raw, design, request, store, solved.weights)
                 noisy = measure_once(paid, noise, norms, score, noise_store, ledger)
                 solved = _with_accuracy(solved, noisy, noise, design, request)
-            digest = publish(design, solved, request, paid=Paid(payment, signer))
+            digest = publish(design, solved, request, payment=payment, signer=signer)
             for charge in charges:
                 ledger.mark_published(charge, digest)
 
@@ -190,9 +177,7 @@ def _scored_people(
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
-    bucket = design.object_store
-    root = request.work_dir if bucket is None else parse_location(bucket)
-    outcomes = open_outcome_store(root / OUTCOMES)
+    outcomes = open_outcome_store(store_root(request.work_dir, design.object_store) / OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
     return score_held_out(store, outcomes, design.outcomes, weights, request.work_dir)

@@ -8,20 +8,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.filters import Selection, most_important, select_variants
+from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
+from primo_scale.genotypes.ld_panel import open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.tables import Index, VariantTable, read_bim
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import make_design, outcome_weight
+from primo_scale.run.design_choices import PublicPanels, make_design, outcome_weight
 from primo_scale.run.forecast_request import ForecastRequest, Target
-from primo_scale.run.forecast_variants import VariantSet, variant_sets
+from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.run.prior_scores import importance_by
 from primo_scale.run.release_forecast import forecast_release
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.run.run_log import LOGGER
@@ -85,6 +90,15 @@ class _NoGenotypes:
     path: Path = Path()
 
 
+@dataclass(frozen=True, eq=False)
+class _VariantSet:
+    """Variants of a release, their panels, and the share of the heritability that they explain."""
+
+    variants: VariantTable
+    panels: PublicPanels
+    heritable: float
+
+
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
@@ -95,21 +109,72 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
     """
-    return tuple(_rows(request))
-
-
-def _rows(request: ForecastRequest) -> Iterator[ForecastRow]:
-    for chosen in variant_sets(request):
+    rows = []
+    for chosen in _variant_sets(request):
         sizes = itertools.product(request.people, request.phenotypes, request.epsilon)
         for people, phenotypes, epsilon in sizes:
             row = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
             if request.target is not None:
                 row = _with_target(request, request.target, chosen, row)
-            yield row
+            rows.append(row)
+    return tuple(rows)
+
+
+def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
+    """Yield the set of every number of variants in a request."""
+    table = read_bim(request.ld_panel.with_name(f"{request.ld_panel.name}.bim")).variants
+    chosen, _ = select_variants(table, Selection(extract=request.extract))
+    variants = table.select(chosen)
+    frequencies = read_reference_frequencies(request.ref_freq, variants)
+    refuse_few_matches(frequencies)
+    panel = open_ld_panel(request.ld_panel, variants)
+    warn_of_other_population(panel, frequencies, variants)
+    whole = PublicPanels(frequencies, panel)
+    importance = None
+    if request.extract_by_prior is not None:
+        importance = importance_by(request.extract_by_prior, request.ref_freq)(variants)
+        if not importance.any():
+            raise InputError(
+                "gives no variant of the panel a weight", where=request.extract_by_prior
+            )
+    for number in request.variants or (len(variants),):
+        if number >= len(variants):
+            yield _selected(whole, variants, np.arange(number) % len(variants), 1.0)
+            continue
+        if importance is None:
+            raise UsageError(
+                "does not say which variants of the panel to choose",
+                where="--variants",
+                value=number,
+                limit=f"the {len(variants)} variants of the panel, or more",
+                remedy="Give --extract-by-prior, or choose them by --extract",
+            )
+        best = most_important(importance, number)
+        share = float(importance[best].sum() / importance.sum())
+        yield _selected(whole, variants, best, share)
+
+
+def _selected(
+    whole: PublicPanels, variants: VariantTable, rows: Index, heritable: float
+) -> _VariantSet:
+    """Return the variants at `rows`; a row in a further copy is on a chromosome of its own."""
+    frequencies, ld = whole.frequencies, whole.ld
+    if frequencies is None or ld is None:
+        raise ValueError("a forecast has panels")
+    copy = np.arange(len(rows)) // len(variants)
+    chromosome = np.array(
+        [f"{name}/{number}" for name, number in zip(ld.chromosome[rows], copy, strict=True)],
+        dtype=object,
+    )
+    panels = PublicPanels(
+        replace(frequencies, a1_frequency=frequencies.a1_frequency[rows]),
+        replace(ld, rows=ld.rows[rows], swapped=ld.swapped[rows], chromosome=chromosome),
+    )
+    return _VariantSet(variants.select(rows), panels, heritable)
 
 
 def _row(
-    request: ForecastRequest, chosen: VariantSet, *, people: int, phenotypes: int, epsilon: float
+    request: ForecastRequest, chosen: _VariantSet, *, people: int, phenotypes: int, epsilon: float
 ) -> ForecastRow:
     budget = Budget(epsilon, request.delta_of(people))
     design = make_design(
@@ -146,7 +211,7 @@ def _row(
 
 
 def _with_target(
-    request: ForecastRequest, target: Target, chosen: VariantSet, row: ForecastRow
+    request: ForecastRequest, target: Target, chosen: _VariantSet, row: ForecastRow
 ) -> ForecastRow:
     """Return the row with what reaches a target."""
 

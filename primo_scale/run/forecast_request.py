@@ -37,13 +37,7 @@ class Target:
 
 
 def read_target(value: str | float | Target) -> Target:
-    """Return the target of a text such as ``0.15``, or ``80%`` for a share.
-
-    Raises
-    ------
-    UsageError
-        The text is not a number, or the target is not between 0 and 1.
-    """
+    """Return the target of a text such as ``0.15``, or ``80%`` for a share, between 0 and 1."""
     if isinstance(value, Target):
         return value
     text = str(value)

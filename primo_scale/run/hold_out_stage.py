@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.evaluation.scores import (
-    MatchCounts,
-    MatchedWeights,
-    people_of_store,
-    score_people,
-)
+from primo_scale.evaluation.scores import MatchCounts, MatchedWeights, people_of_store, score_people
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import OutcomeStore

@@ -54,12 +54,8 @@ def selection_of(files: GenotypeFiles) -> Selection:
 def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
     """Return the finished store at `destination`, or the tables of the store to be written there.
 
-    Reads the tables of variants and people and the lists of the filters, but no genotypes.
-
-    Raises
-    ------
-    InputError
-        An ingest would refuse the files or the destination.
+    Reads the tables of variants and people and the lists of the filters, but no genotypes, and
+    refuses what an ingest would refuse.
     """
     plan = plan_ingest(files.sources, destination, selection=selection_of(files))
     finished = open_genotype_store(destination) if destination.exists() else None

@@ -94,14 +94,8 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
     Raises
     ------
-    InputError, UsageError
-        Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger would refuse to pay for the release.
-    ResourceError
-        Too little memory or disk.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    PrimoError
+        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
     """
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
@@ -125,14 +119,8 @@ def finalize(request: FinalizeRequest) -> Release:
 
     Raises
     ------
-    InputError, UsageError
-        The statistics do not serve the release, or its directory holds another one.
-    BudgetRefused
-        The ledger refuses to pay for the release.
-    ResourceError
-        Too little memory or disk.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    PrimoError
+        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
     """
     # The code that publishes is imported here, so that accumulate does not load it.
     from primo_scale.publication.open_release import open_release
@@ -164,14 +152,8 @@ def release(request: ReleaseRequest) -> Release:
 
     Raises
     ------
-    InputError, UsageError
-        Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger refuses to pay for the release.
-    ResourceError
-        Too little memory or disk.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    PrimoError
+        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
     """
     from primo_scale.publication.open_release import open_release
 

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,6 +25,7 @@ from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
 from primo_scale.privacy.accuracy import Components, expected_r2
+from primo_scale.privacy.clip_response import Float64
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import (
     CLIPS,
@@ -35,10 +35,10 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.water_filling import fill
-from primo_scale.run.design import Budget, Design
-from primo_scale.run.panel_design import (
+from primo_scale.run.design import (
+    Budget,
     ComponentDesign,
-    Float64,
+    Design,
     PanelDesign,
     to_array,
     without_arrays,
@@ -90,13 +90,7 @@ def warn_of_other_population(
 
 
 def use_components(model: Model, design: Design) -> bool:
-    """Return whether LD components take the place of the variants of a design.
-
-    Raises
-    ------
-    UsageError
-        An LD block is too large, or an option is for rows of variants.
-    """
+    """Return whether LD components take the place of the variants of a design."""
     if not model.ld_components or design.subsample is not None:
         return False
     remedy = "Leave it out, or give --no-ld-components"
@@ -122,23 +116,12 @@ def design_panel(
     n_factors: int | None,
     settled: Path | None,
 ) -> PanelDesign:
-    """Return what a panel tells of the LD of a design, and its components.
+    """Return what a panel tells of the LD of a design, and its components if `use_components`.
 
-    Parameters
-    ----------
-    panel
-        Public panel, matched to the variants of the design.
-    design
-        Design without the panel, planned for the budget.
-    budget
-        Privacy parameters of the release.
-    use_components
-        Whether components take the place of the variants.
-    n_factors
-        Number of genetic factors that the phenotypes are expected to share; None stands for none.
-    settled
-        Document of an earlier run. It is used if it belongs to the same choices, because the last
-        bits of an eigenvalue may differ between machines.
+    The design lacks the panel and is planned for the budget, and the phenotypes are expected to
+    share `n_factors` genetic factors, or none. `settled` is the document of an earlier run. It is
+    used if it belongs to the same choices, because the last bits of an eigenvalue may differ
+    between machines.
     """
     request = sha256_of_json(
         {
@@ -150,7 +133,11 @@ def design_panel(
         | ({} if n_factors is None else {"factors": n_factors})
     )
     if settled is not None and settled.is_file():
-        found = read_document(settled, _panel_from, remedy=_AGAIN)
+        found = read_document(
+            settled,
+            lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
+            remedy=_AGAIN,
+        )
         if found.request == request:
             return found
     measured = _variances(panel, design.genotypes, design.boundaries)
@@ -205,10 +192,6 @@ def _variances(
 ) -> tuple[tuple[Float64, Float64], ...]:
     """Return `variances_outside` of every block, kept for the next design of the same panel."""
     return tuple(variances_outside(panel, coding, boundaries))
-
-
-def _panel_from(value: dict[str, Any]) -> PanelDesign:
-    return msgspec.convert(value, PanelDesign, dec_hook=to_array)
 
 
 def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:

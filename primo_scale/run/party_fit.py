@@ -68,11 +68,6 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
 
     The model post-processes the releases and costs no privacy.
 
-    Parameters
-    ----------
-    request
-        Releases of the parties, outcome, predictors and method.
-
     Raises
     ------
     InputError

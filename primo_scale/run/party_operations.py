@@ -45,11 +45,7 @@ from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.payments import log_payment
-from primo_scale.run.publishing import (
-    check_private_places,
-    exists_already,
-    refuse_unwritable,
-)
+from primo_scale.run.publishing import check_private_places, exists_already, refuse_unwritable
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import LOCK, NOISE
@@ -100,21 +96,10 @@ def party_roster(
 def party_release(request: PartyReleaseRequest) -> PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
 
-    Parameters
-    ----------
-    request
-        Columns, roster, promise and release directory.
-
     Raises
     ------
-    InputError, UsageError
-        Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger refuses to pay for the release.
-    ResourceError
-        Too little disk space.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    PrimoError
+        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
     """
     work_dir = request.work_dir
     ledger = request.ledger or default_ledger_path()

@@ -92,13 +92,6 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
 
     The work directory keeps the noisy moments, which a retry finds there at no cost. The request
     has passed `check_before_work`.
-
-    Raises
-    ------
-    BudgetRefused
-        The budget does not cover the moments and the rest of the release.
-    InputError
-        The work directory holds moments of another request.
     """
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
     if not tables.pheno_moments or budget is None:

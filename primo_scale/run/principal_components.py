@@ -26,7 +26,7 @@ from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.run.design import PcLoadings
+from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
@@ -74,7 +74,7 @@ Float64 = npt.NDArray[np.float64]
 class Loadings:
     """Loadings of a public panel, matched to the variants of a cohort."""
 
-    source: PcLoadings
+    source: StatedLoadings
     bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
     weights: MatchedWeights  # of the standardised genotypes, in units of `step`
     step: float
@@ -84,13 +84,8 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     """Read the loadings of a public panel, and log how they match the variants of the cohort.
 
     The panel's allele frequencies, .acount or .afreq, lie beside the file. So do the components of
-    the panel's own people, .sscore, unless the table `bounds` has bounds of every component.
-
-    Raises
-    ------
-    InputError
-        A file is missing or malformed, the loadings match few variants, or the components are those
-        of people of the cohort.
+    the panel's own people, .sscore, unless the table `bounds` has bounds of every component. People
+    of the cohort must not be among them.
     """
     from primo_scale.evaluation.scores import match_weights
     from primo_scale.evaluation.scoring_files import ScoringFile
@@ -113,7 +108,7 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
     digests = [sha256_of_file(path), sha256_of_file(frequencies)]
     return Loadings(
-        PcLoadings(path.name, sha256_of_json(digests), matched.counts.matched, len(names)),
+        StatedLoadings(path.name, sha256_of_json(digests), matched.counts.matched, len(names)),
         _bounds(path, bounds, spread_of, store.samples),
         weights,
         step,

@@ -21,7 +21,6 @@ from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_file
 
 if TYPE_CHECKING:
-    from primo_scale.evaluation.scores import MatchCounts
     from primo_scale.evaluation.scoring_files import ScoringFile
 
 # Functions import the readers of scores, so that a run without scores does not load them.
@@ -63,13 +62,6 @@ def read_prior_scores(
     """Read the public scores of a release and log how they match, or return None without files.
 
     The `variants` are those of the design, and `build` is their genome build.
-
-    Raises
-    ------
-    UsageError
-        A file is given for a phenotype that the release does not have.
-    InputError
-        A file is malformed, has positions of another genome build, or matches few variants.
     """
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
@@ -138,21 +130,12 @@ def _read_columns(
     _check_build(read, build)
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
-    source = _source(file, read, matched.counts)
+    sha256, counts = sha256_of_file(read.weights_path), matched.counts
+    source = PriorSource(_file_name(file), sha256, read.pgs_id, counts.total, counts.matched)
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights
         yield _Column(effects, file.phenotype or name, source)
-
-
-def _source(file: PriorFile, read: ScoringFile, counts: MatchCounts) -> PriorSource:
-    return PriorSource(
-        _file_name(file),
-        sha256_of_file(read.weights_path),
-        read.pgs_id,
-        n_variants=counts.total,
-        n_matched=counts.matched,
-    )
 
 
 def _check_build(file: ScoringFile, build: GenomeBuild) -> None:

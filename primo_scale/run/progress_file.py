@@ -32,9 +32,7 @@ class RunProgress:
     started: str  # times in ISO 8601
     updated: str
     stage: str = ""  # current or last stage; empty before the first
-    outcome: str | None = (
-        None  # None during the run; then ``finished``, ``interrupted`` or ``failed``
-    )
+    outcome: str | None = None  # ``finished``, ``interrupted`` or ``failed``; None during the run
     message: str | None = None  # error that ended the run, in one line
     out: str | None = None  # release directory, once it is published
     of_what: str = ""  # what `done` and `total` count: tasks, partitions or pieces
@@ -73,13 +71,7 @@ class ProgressFile(logging.Handler):
 
 
 def read_progress(work_dir: Path) -> RunProgress | None:
-    """Return what the last run in `work_dir` recorded, or None if no run started there.
-
-    Raises
-    ------
-    InputError
-        The file is not one that a run writes.
-    """
+    """Return what the last run in `work_dir` recorded, or None if no run started there."""
     import msgspec  # not needed to verify a release, which imports this module
 
     path = work_dir / PROGRESS_FILE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,11 +14,13 @@ from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Design
-from primo_scale.run.prior_scores import prior_file_names
+from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
 from primo_scale.run.release_forecast import Chosen
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
+from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import sha256_of_file
 
 if TYPE_CHECKING:
@@ -30,14 +32,6 @@ if TYPE_CHECKING:
     from primo_scale.run.estimation import Solved
 
 # Functions import `publication` and the solver, so that an accumulation does not load them.
-
-
-@dataclass(frozen=True)
-class Paid:
-    """Payment for a private release, and the signer of its statement."""
-
-    payment: Payment
-    signer: Signer
 
 
 # ---- What lies at --out --------------------------------------------------------------------------
@@ -64,13 +58,11 @@ def refuse_unwritable(path: Path) -> None:
         )
 
 
-def refuse_other_release(
-    request: FinalizeRequest, design: Design, build: GenomeBuild, stored_noise: Collection[str]
-) -> None:
+def _refuse_other_release(request: FinalizeRequest, design: Design, build: GenomeBuild) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows.
 
-    A private release belongs to the request only if its charge is one of `stored_noise`, the
-    charges whose noise lies in the work directory.
+    A private release belongs to the request only if the noise of its charge lies in the work
+    directory.
     """
     from primo_scale.run.describe_release import states_inputs
 
@@ -83,6 +75,7 @@ def refuse_other_release(
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
+        stored_noise = NoiseStore(request.work_dir / NOISE).charges()
         same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
     if not same:
         raise exists_already(request.out)
@@ -140,7 +133,7 @@ def exists_already(out: Path) -> InputError:
     )
 
 
-# ---- Names and the genome build ------------------------------------------------------------------
+# ---- Names, options and the genome build ---------------------------------------------------------
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
@@ -157,7 +150,24 @@ def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     pgs_file_stems(phenotypes)
 
 
-def refuse_sumstats(design: Design) -> None:
+def check_release(
+    request: FinalizeRequest, design: Design, variants: VariantTable
+) -> PriorScores | None:
+    """Return the public scores of a release, unless its options do not suit the design."""
+    if request.sumstats:
+        _refuse_sumstats(design)
+    if request.calibrate and not design.held_out:
+        raise UsageError(
+            "weights are calibrated by people held out, and these statistics have none",
+            where="--calibrate",
+            remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
+        )
+    build = _log_genome_build(request.genome_build, variants)
+    _refuse_other_release(request, design, build)
+    return read_prior_scores(request.fit.prior_weights, variants, design, build)
+
+
+def _refuse_sumstats(design: Design) -> None:
     """Refuse summary statistics of LD components, and of a coding without public frequencies."""
     if design.components is not None:
         raise UsageError(
@@ -173,24 +183,8 @@ def refuse_sumstats(design: Design) -> None:
         )
 
 
-def refuse_calibration_without_people(request: FinalizeRequest, design: Design) -> None:
-    """Refuse to calibrate weights if nobody is held out to measure them."""
-    if request.calibrate and not design.held_out:
-        raise UsageError(
-            "weights are calibrated by people held out, and these statistics have none",
-            where="--calibrate",
-            remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
-        )
-
-
-def log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Log and return the genome build that a release will state; warn if it will state none.
-
-    Raises
-    ------
-    InputError
-        The positions of known variants are those of another build than the given one.
-    """
+def _log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
+    """Log and return the genome build that a release will state; warn if it will state none."""
     build = settle_genome_build(given, variants)
     LOGGER.info("genome build: %s (%s)", build.name, build.source)
     if given is None and build.name == NOT_REPORTED:
@@ -244,13 +238,16 @@ def publish(
     release: SolvedRelease,
     request: FinalizeRequest,
     *,
-    paid: Paid | None,
+    payment: Payment | None = None,
+    signer: Signer | None = None,
 ) -> str:
-    """Publish, or find the release published; return the SHA-256 of release.json."""
+    """Publish, or find the release published; return the SHA-256 of release.json.
+
+    A private release has a payment and a signer.
+    """
     from primo_scale.publication.publish import is_same_release, publish_release
     from primo_scale.run.describe_release import make_statement
 
-    payment = None if paid is None else paid.payment
     build = settle_genome_build(request.genome_build, release.weights.variants)
     statement = make_statement(
         design, release.solved, payment, genome_build=build, hold_out=release.hold_out
@@ -266,7 +263,7 @@ def publish(
             release.weights,
             statement,
             _public_options(design, request, build.name),
-            signer=None if paid is None else paid.signer,
+            signer=signer,
         )
     LOGGER.info("%s", statement.stamp)
     _log_accuracy(statement)

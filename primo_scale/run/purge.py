@@ -18,26 +18,10 @@ from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.run.execution import Execution
-from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
-from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.run.work_directory import (
-    CLAIMS,
-    COMPONENTS,
-    DESIGN,
-    HOLD_OUT_KEY,
-    LOCK,
-    NOISE,
-    OUTCOMES,
-    PANEL,
-    PARTIALS,
-    PRINCIPAL_COMPONENTS,
-    STATISTICS,
-    STORE,
-    empty_claimed,
-    last_claimed,
-)
+from primo_scale.run.run_log import LOGGER
+from primo_scale.run.work_directory import INTERMEDIATES, LOCK, STORE, empty_claimed, last_claimed
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import (
     canonical_json,
@@ -47,24 +31,6 @@ from primo_scale.storage.files import (
 )
 
 _NOTE = "purged.json"
-# By name, because a user may keep a ledger, a key or other results in the same directory.
-_INTERMEDIATES = (
-    OUTCOMES,
-    PARTIALS,
-    STATISTICS,
-    NOISE,
-    COMPONENTS,
-    PANEL,
-    PRINCIPAL_COMPONENTS,
-    "scratch",
-    DESIGN,
-    HOLD_OUT_KEY,
-    "phenotype_moments.json",
-    "statistics.charge",
-    RUN_LOG,
-    PROGRESS_FILE,
-    CLAIMS,
-)
 _EXAMPLES = 3
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
@@ -101,12 +67,8 @@ def purge(request: PublishingRequest) -> None:
 def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
-    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`.
-
-    Raises
-    ------
-    InputError
-        The purge followed another release, or the release is damaged or no longer there.
+    An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
+    purge after another release is refused, and so is a release that is damaged or gone.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE
@@ -137,7 +99,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     sizes = {
         name: size
         for name, size in disk_usage(work_dir).items()
-        if name in (*_INTERMEDIATES, STORE) and size
+        if name in (*INTERMEDIATES, STORE) and size
     }
     if not sizes:
         return
@@ -166,7 +128,7 @@ def _comparable(value: object) -> object:
 
 def _delete(work_dir: Path, note: _Purged) -> None:
     empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of claims is deleted
-    names = (*_INTERMEDIATES, *((STORE,) if note.genotypes else ()))
+    names = (*INTERMEDIATES, *((STORE,) if note.genotypes else ()))
     for path in (work_dir / name for name in names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -30,7 +30,7 @@ from primo_scale.privacy.accuracy import (
     forecast_of,
     spectrum_shape,
 )
-from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, attenuation, variance_left
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.panel_choices import component_shares
@@ -58,19 +58,13 @@ class Chosen:
     priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
 
 
-def choose(design: Design, promise: Promise | None, fit: Fit) -> Chosen:
-    """Return the method and its rule of shrinkage; without a promise, statistics have no noise.
-
-    Raises
-    ------
-    UsageError
-        The method is unknown, does not offer this kind of privacy, or allows no choice of rule or
-        of gamma.
-    """
-    if promise is None:
+def choose(design: Design, budget: Budget | None, fit: Fit) -> Chosen:
+    """Return the method and its rule of shrinkage; without a budget, statistics have no noise."""
+    if budget is None:
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
         return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
+    promise = design.promise(budget)
     if fit.method != "auto":
         method, reason = method_named(fit.method, promise.privacy), "as given"
     elif design.subsample is not None:
@@ -124,21 +118,16 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
     return estimator
 
 
-def recipe_of(design: Design, chosen: Chosen) -> Recipe:
-    """Return the recipe of the statistics that the method needs."""
-    return chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
+def mechanism_of(design: Design, budget: Budget, chosen: Chosen) -> Mechanism:
+    """Return the least noise on the statistics that the method needs."""
+    recipe = chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
+    return design.mechanism(budget, recipe)
 
 
 def check_summed(design: Design, request: FinalizeRequest) -> None:
-    """Check a release of finished statistics: its accuracy, and whether it opens a budget.
-
-    Raises
-    ------
-    UsageError
-        The release would be noise, and `accept_noise` is False.
-    """
+    """Check a release of finished statistics: its accuracy, and whether it opens a budget."""
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
-    chosen = choose(design, None if budget is None else design.promise(budget), request.fit)
+    chosen = choose(design, budget, request.fit)
     check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
     if budget is not None:
         announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
@@ -152,23 +141,16 @@ def check_accuracy(
     *,
     accept_noise: bool,
 ) -> Forecast | None:
-    """Log and return the expected accuracy, and refuse a release that would be noise.
+    """Log and return the expected accuracy; refuse a release of noise, unless `accept_noise`.
 
     There is no forecast without a method and a budget: the release is planned later, or has no
     noise. `variants` are in the order of the design.
-
-    Raises
-    ------
-    UsageError
-        The release would be noise, and `accept_noise` is False.
     """
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
     if budget is None or chosen is None or not design.clipped:
         return None
-    expected = forecast_release(
-        design, variants, design.mechanism(budget, recipe_of(design, chosen))
-    )
+    expected = forecast_release(design, variants, mechanism_of(design, budget, chosen))
     LOGGER.info(
         "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
         "of the variance of a trait of heritability %g in other people, and %.2g without noise "

@@ -142,14 +142,8 @@ def forecast_summation(
     """Log the needs of an accumulation and of the release after it; refuse a small machine.
 
     `work_dir` need not exist. Files that an interrupted run left there count as free space, since
-    they are used again, or deleted before others are written.
-
-    Raises
-    ------
-    ResourceError
-        Too little disk or memory.
-    UsageError
-        This machine cannot run the requested kernel.
+    they are used again, or deleted before others are written. A kernel that this machine cannot
+    run is refused too.
     """
     work = workload(design, store, execution.kernel)
     # Load the table of people now: it stays in the memory that this process is measured to use.

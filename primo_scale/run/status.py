@@ -38,13 +38,7 @@ class Status:
 
 
 def read_status(work_dir: Path) -> Status:
-    """Return the state of the run in a work directory.
-
-    Raises
-    ------
-    InputError
-        There is no such directory, or no run has started in it.
-    """
+    """Return the state of the run in a work directory, which a run must have started in."""
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir)
     # The lock comes first: a run that ends after this line has recorded its end before the next.

@@ -12,7 +12,8 @@ import msgspec
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.progress_file import PROGRESS_FILE
+from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import canonical_json, write_atomically
@@ -29,16 +30,25 @@ HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
 PRINCIPAL_COMPONENTS = "principal_components.zarr"
 """Names in the work directory."""
+INTERMEDIATES = (
+    OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
+    DESIGN, HOLD_OUT_KEY, "phenotype_moments.json", "statistics.charge", RUN_LOG, PROGRESS_FILE,
+    CLAIMS,
+)  # fmt: skip
+"""Private files and directories of a run besides its genotypes, all that a purge may delete.
+
+A user may keep a ledger, a key or other results in the same directory.
+"""
 _CLAIM = "claim"  # in a bucket
 
 
-def store_root(work_dir: Path, object_store: ObjectUrl | None) -> Location:
+def store_root(work_dir: Path, object_store: str | ObjectUrl | None) -> Location:
     """Return the location of the stores whose sizes grow with the cohort: the bucket, if any.
 
     Everything else is in the work directory. The record of paid noise, and that noise, must be
     there, because they must be durable before anything is drawn, and under its lock.
     """
-    return work_dir if object_store is None else object_store
+    return work_dir if object_store is None else parse_location(object_store)
 
 
 def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
@@ -89,10 +99,10 @@ def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
 
     This run holds the lock of the work directory.
     """
-    if object_store is None:
-        return work_dir / STATISTICS
-    claim(parse_location(object_store), work_dir)
-    return parse_location(object_store) / STATISTICS
+    root = store_root(work_dir, object_store)
+    if object_store is not None:
+        claim(root, work_dir)
+    return root / STATISTICS
 
 
 def claim(object_store: Location, work_dir: Path) -> None:
@@ -103,12 +113,6 @@ def claim(object_store: Location, work_dir: Path) -> None:
 
     Sums below the prefix are then this work directory's own. Sums of another one could be of a
     subsample that has served a release, which only that work directory records.
-
-    Raises
-    ------
-    InputError
-        Another work directory uses the prefix or left sums there, or the service does not support
-        conditional put.
     """
     from primo_scale.storage.stores import no_conditional_put, store_at
 

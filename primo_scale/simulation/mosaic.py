@@ -102,15 +102,6 @@ class _SlabVariants(NamedTuple):
     starts: npt.NDArray[np.bool_]
 
 
-class _ScoredPeople(NamedTuple):
-    """Current segment of each person: its member, its end, a genotype of it, and the stream."""
-
-    member: npt.NDArray[np.int32]
-    reached: npt.NDArray[np.int64]
-    genotype: npt.NDArray[np.uint8]
-    stream: npt.NDArray[np.uint64]
-
-
 def genotype_slabs(
     mosaic: Mosaic,
     n_people: int,
@@ -147,12 +138,9 @@ def score_people(
         """Sum the scores of some people, whose state stays in the cache."""
         few = people[first : first + step]
         found = np.zeros((n_scores, len(few)))
-        people_now = _ScoredPeople(
-            np.zeros(len(few), np.int32),
-            np.zeros(len(few), np.int64),
-            np.empty(len(few), np.uint8),
-            _person_streams(mosaic.seed, few),
-        )
+        member, reached = np.zeros(len(few), np.int32), np.zeros(len(few), np.int64)
+        genotypes, streams = np.empty(len(few), np.uint8), _person_streams(mosaic.seed, few)
+        people_now = member, reached, genotypes, streams
         _add_scores(panel, ends, scale, people_now, scores, found)
         sums[first : first + step] = found.T
 
@@ -297,7 +285,9 @@ def _add_scores(
 ) -> None:
     """Add the scores of people, shape (scores, people), with segments drawn exactly as in `_fill`.
 
-    People are the inner loop, so that their sums and genotypes of one variant stay in the cache.
+    `people` are the member, the end and a genotype of each person's current segment, and the
+    stream. They are the inner loop, so that their sums and genotypes of one variant stay in the
+    cache.
     """
     codes, panel_row = panel
     member, reached, genotypes, streams = people

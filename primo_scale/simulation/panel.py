@@ -54,13 +54,7 @@ class Sites:
 
 
 def read_panel(prefix: str) -> ReferencePanel:
-    """Read a whole PLINK 1 fileset into memory.
-
-    Raises
-    ------
-    InputError
-        One of the three files is missing or malformed, or they contradict each other.
-    """
+    """Read a whole PLINK 1 fileset into memory."""
     variants = read_bim(Path(f"{prefix}.bim")).variants
     n_members = len(read_fam(Path(f"{prefix}.fam")))
     bed = open_bed(Path(f"{prefix}.bed"), n_members, len(variants))
@@ -74,12 +68,6 @@ def lay_out_sites(panel: ReferencePanel, n_variants: int) -> Sites:
 
     Variants of a tile are renamed (``rs123`` becomes ``rs123_2`` in the second tile). Tiles are
     distributed in order over chromosomes 1 to 22, each after the end of the previous tile.
-
-    Raises
-    ------
-    InputError
-        Tiling is needed, and the panel has several chromosomes or a position would exceed PLINK's
-        limit.
     """
     size = len(panel.variants)
     index = np.arange(n_variants)

@@ -19,12 +19,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import FEMALE, MALE
-from primo_scale.simulation.mosaic import (
-    GenotypeScores,
-    Mosaic,
-    population_variance,
-    score_people,
-)
+from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, population_variance, score_people
 from primo_scale.simulation.panel import A1_COPIES
 
 AGE_VARIANCE = 0.05
@@ -102,11 +97,6 @@ def draw_effects(
     Effects are Gaussian on genotypes standardised by the panel's frequencies `a1_frequency`, shape
     (variants,). Two cohorts of one population have the same effects if `model` and `seed` are the
     same; the seed of `mosaic` is not used.
-
-    Raises
-    ------
-    InputError
-        Every variant is monomorphic in the panel.
     """
     rng = np.random.default_rng(seed)
     spread = np.sqrt(2 * a1_frequency * (1 - a1_frequency))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_io import digest_in, table_options
+from command_io import PANEL, digest_in, table_options
 from commands import Journal
-from processes import ROOT, command_of, run
+from processes import command_of, run
 
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
-N_PEOPLE, N_VARIANTS = 3_000, 600
+import primo_scale as ps
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 
 @dataclass(frozen=True)
@@ -33,15 +33,10 @@ class Cohort:
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     directory = tmp_path_factory.mktemp("chaos")
-    prefix, environment = directory / "cohort", {**os.environ, "XDG_STATE_HOME": str(directory)}
-    for words in (
-        ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", N_PEOPLE, "--seed", 1,
-         "--variants", N_VARIANTS, "--phenotypes", 2],
-        ["ingest", "--bfile", prefix, "--out", f"{prefix}.zarr"],
-    ):  # fmt: skip
-        done = run(command_of(words[0], words[1:]), environment)
-        assert done.returncode == 0, done.stderr
-    return Cohort(prefix, environment)
+    prefix = directory / "cohort"
+    simulate(SimulatedCohort(str(PANEL), str(prefix), 3_000, 1, variants=600, phenotypes=2))
+    ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
+    return Cohort(prefix, {**os.environ, "XDG_STATE_HOME": str(directory)})
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_io import digest_in, error_in, table_options
-from conftest import PANEL
+from command_io import PANEL, digest_in, error_in, table_options
 from processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
-from small_cohort import command
+from small_cohort import command, succeeded
 
+import primo_scale as ps
+from primo_scale.cli.accumulate import main as accumulate_command
 from primo_scale.cli.release import main as release_command
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.verify import verify_release
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
@@ -86,24 +88,18 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     directory = tmp_path_factory.mktemp("signals")
     prefix, work = directory / "c", directory / "work"
     work.mkdir(mode=0o700)
-    done = None
-    for words in (
-        ["simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
-         "--variants", 90, "--phenotypes", 2],
-        ["ingest", "--bfile", prefix, "--out", work / "genotypes.zarr"],
-        ["accumulate", "--genotypes", work / "genotypes.zarr", *table_options(prefix), *MODEL,
-         "--work-dir", work],
-    ):  # fmt: skip
-        done = run(command_of(words[0], words[1:]))
-        assert done.returncode == 0, done.stderr
-    assert done is not None
+    simulate(SimulatedCohort(str(PANEL), str(prefix), 400, 1, variants=90, phenotypes=2))
+    store = work / "genotypes.zarr"
+    ps.ingest(ps.GenotypeFiles(prefix), store)
+    words = ["--genotypes", store, *table_options(prefix), *MODEL, "--work-dir", work]
+    digest = digest_in(succeeded(command(accumulate_command, *words)).stdout)
     whole = Trial(directory / "whole")
     whole.directory.mkdir()
     start = time.monotonic()
     assert run(whole.command(prefix)).returncode == 0
     seconds = time.monotonic() - start
-    completed(whole, prefix, digest_in(done.stdout))
-    return Prepared(prefix, work, digest_in(done.stdout), seconds)
+    completed(whole, prefix, digest)
+    return Prepared(prefix, work, digest, seconds)
 
 
 def is_noting_signals(process: subprocess.Popen[str]) -> bool:
@@ -115,8 +111,7 @@ def is_noting_signals(process: subprocess.Popen[str]) -> bool:
 
 def completed(trial: Trial, prefix: Path, digest: str) -> None:
     """Run the command again, in this process; compare everything with an undisturbed run."""
-    again = command(release_command, *trial.options(prefix))
-    assert again.exit_code == 0, again.stderr
+    again = succeeded(command(release_command, *trial.options(prefix)))
     assert digest_in(again.stdout) == digest
     with Ledger(trial.ledger, create=False) as ledger:
         assert ledger.verify() == []

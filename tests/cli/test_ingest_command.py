@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_cohort import command, refused
+from small_cohort import command, refused, succeeded
 
 from primo_scale.cli.ingest import main
 
@@ -14,8 +14,8 @@ def test_prints_filters_hazards_and_what_was_written(reference: Path, tmp_path: 
     keep = tmp_path / "keep"
     keep.write_text("NA11931\nNA12045\nnobody\n")
     prefix = reference / "data/edge/plink_made/bim_negpos"
-    result = command(main, "--bfile", prefix, "--out", tmp_path / "g.zarr", "--keep", keep)
-    assert result.exit_code == 0, result.output
+    words = ["--bfile", prefix, "--out", tmp_path / "g.zarr", "--keep", keep]
+    result = succeeded(command(main, *words))
     assert "--keep: 3 named, 2 found, 2 samples left" in result.output
     assert "variants of negative position, left out as PLINK 2 does: 1" in result.output
     assert "60 variants of 2 " in result.output

@@ -165,17 +165,8 @@ def test_other_formats_are_named_with_the_option_or_the_conversion(
 
 def test_the_conversion_is_that_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
     """The printed command is run as it is."""
-    words = [
-        plink2,
-        "--bfile",
-        cohort / "cohort",
-        "--export",
-        "vcf",
-        "bgz",
-        "--out",
-        tmp_path / "c",
-    ]
-    subprocess.run(words, check=True, capture_output=True)
+    words = ["--bfile", cohort / "cohort", "--export", "vcf", "bgz", "--out", tmp_path / "c"]
+    subprocess.run([plink2, *words], check=True, capture_output=True)
     with pytest.raises(InputError) as caught:
         open_filesets([tmp_path / "c"])
     printed = re.search(r"plink2 (.*?), then", str(caught.value))

@@ -13,7 +13,7 @@ from bed_reader import open_bed
 from click.testing import Result
 from command_io import PANEL
 from scipy import stats
-from small_cohort import command
+from small_cohort import command, succeeded
 
 from primo_scale.cli.simulate import main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
@@ -43,8 +43,7 @@ def simulate(prefix: Path, n_people: int, *options: object, seed: int = 1) -> Re
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prefix = tmp_path_factory.mktemp("cohort") / "cohort"
-    result = simulate(prefix, 4_002, "--missing", 0.01, *TRAITS)
-    assert result.exit_code == 0, result.output
+    succeeded(simulate(prefix, 4_002, "--missing", 0.01, *TRAITS))
     return prefix
 
 
@@ -119,8 +118,7 @@ def test_other_people_with_the_same_effects(cohort: Path, tmp_path: Path) -> Non
 
 
 def test_more_variants_than_the_panel_has(tmp_path: Path) -> None:
-    result = simulate(tmp_path / "wide", 10, "--variants", 7_000)
-    assert result.exit_code == 0, result.output
+    succeeded(simulate(tmp_path / "wide", 10, "--variants", 7_000))
     with open_bed(tmp_path / "wide.bed") as bed:
         assert bed.shape == (10, 7_000)
         assert len(set(bed.sid)) == 7_000

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from observed_runs import logged
-from small_cohort import Cohort, command, write_cohort
+from processes import run
+from small_cohort import Cohort, command, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import ingest
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 from primo_scale.errors import InputError, InterruptedRun
 
-ROOT = Path(__file__).resolve().parents[2]
 PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
 
 
@@ -54,8 +51,7 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
     """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
     monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     bfile = write_cohort(tmp_path / "in") / "cohort"
-    done = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
-    assert done.exit_code == 0, done.stderr
+    done = succeeded(command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr"))
     assert "people" not in done.stderr
     assert "stage ingest: begins" in done.stderr and "stage ingest: ended after " in done.stderr
     failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
@@ -69,8 +65,7 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
         monkeypatch.setenv("LSB_JOBID", "7")
     cohort = Cohort(write_cohort(tmp_path / "c"))
     cohort.ingest()
-    done = cohort.accumulate()
-    assert done.exit_code == 0, done.output
+    done = succeeded(cohort.accumulate())
     log = (cohort.work / "run.log").read_text()
     (line,) = [line for line in log.splitlines() if "statistics sha256" in line]
     assert (line.split("sha256: ")[1] in done.output) == (not batch)
@@ -95,9 +90,7 @@ with run_logged(Path(), "accumulate", Execution()):
     ("logging", "said"), thinned([("configured", "24 people"), ("left alone", "")], every=2)
 )
 def test_a_program_prints_only_what_its_own_handlers_ask_for(logging, said, tmp_path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LIBRARY, logging], cwd=tmp_path, check=True, text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
-    )  # fmt: skip
+    done = run([sys.executable, "-c", LIBRARY, logging], folder=tmp_path)
+    assert done.returncode == 0, done.stderr
     assert (said in done.stderr) if said else (done.stderr == "")
     assert "24 people" in (tmp_path / "run.log").read_text()

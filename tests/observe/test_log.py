@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from observed_runs import Asked, logged
-from small_cohort import command
+from small_cohort import command, succeeded
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
@@ -28,8 +28,7 @@ MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), m
 
 
 def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
-    result = logged(tmp_path, "--log-format", "json")
-    assert result.exit_code == 0, result.output
+    result = succeeded(logged(tmp_path, "--log-format", "json"))
     on_file = [json.loads(line) for line in (tmp_path / "run.log").read_text().splitlines()]
     on_screen = [json.loads(line) for line in result.stderr.splitlines()]
     assert all(line.keys() == KEYS for line in on_file)

@@ -215,7 +215,3 @@ def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:
         refused(command(status.main, path), 3, str(path))
         with pytest.raises(InputError):
             read_status(path)
-
-
-def test_help_says_that_it_is_private() -> None:
-    assert "PRIVATE" in command(status.main, "--help").stdout

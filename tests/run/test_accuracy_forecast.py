@@ -6,7 +6,7 @@ import re
 import shlex
 
 import pytest
-from small_cohort import command, refused
+from small_cohort import command, refused, succeeded
 
 from primo_scale.cli.ledger import main as ledger_command
 from primo_scale.ledger.ledger import Ledger
@@ -42,8 +42,7 @@ def test_every_stage_refuses_noise(cohort):
     assert cohort.accumulate().exit_code == 0
     refused_as_noise(cohort.finalize(budget=TOO_SMALL))
     assert not cohort.ledger.exists()
-    accepted = cohort.finalize("--accept-noise", budget=TOO_SMALL)
-    assert accepted.exit_code == 0, accepted.stderr
+    accepted = succeeded(cohort.finalize("--accept-noise", budget=TOO_SMALL))
     assert "the weights of this release will be noise" in accepted.stderr
     assert "will be noise" in (cohort.work / "run.log").read_text()
     assert (cohort.out / "release.json").exists()
@@ -63,10 +62,8 @@ def test_opening_a_budget_is_announced_with_the_command_that_opens_a_larger_one(
     planned = cohort.release("--dry-run", budget=BUDGET)
     assert "then give --cohort NAME here too" in planned.stderr
     assert not cohort.ledger.exists()
-    opened = command(ledger_command, *opening(planned.stderr))
-    assert opened.exit_code == 0, opened.output
-    result = cohort.release("--cohort", "NAME", "--dry-run", budget=BUDGET)
-    assert result.exit_code == 0, result.stderr
+    succeeded(command(ledger_command, *opening(planned.stderr)))
+    result = succeeded(cohort.release("--cohort", "NAME", "--dry-run", budget=BUDGET))
     assert "opens one of" not in result.stderr
     with Ledger(cohort.ledger, create=False) as ledger:
         (balance,) = ledger.balances()
@@ -79,6 +76,5 @@ def test_in_a_known_ledger_the_command_names_the_people(cohort):
         pass
     planned = cohort.release("--dry-run", budget=BUDGET)
     assert command(ledger_command, *opening(planned.stderr)).exit_code == 0
-    result = cohort.release(budget=BUDGET)
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(cohort.release(budget=BUDGET))
     assert "opens one of" not in result.stderr and "had no budget" not in result.stderr

@@ -11,7 +11,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from small_cohort import Cohort, command, refused, write_cohort
+from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import ingest, show_cluster, status, verify
@@ -34,8 +34,7 @@ PRIVATE = ["--epsilon", 1, "--delta", 1e-6]
 def made(tmp_path_factory) -> Cohort:
     """A cohort, its published release and the work directory of both."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
-    result = cohort.release(budget=PRIVATE)
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.release(budget=PRIVATE))
     return cohort
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_io import PANEL
-from small_cohort import BUDGET, Cohort, D, N, refused, write_cohort
+from small_cohort import BUDGET, Cohort, D, N, add_covariate, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.errors import InterruptedRun
@@ -29,12 +29,6 @@ def cut_bed(folder: Path) -> list[object]:
     bed = folder / "cohort.bed"
     bed.write_bytes(bed.read_bytes()[:-1])
     return []
-
-
-def add_covariates(folder: Path, rows: str) -> list[object]:
-    (folder / "covar.tsv").write_text("FID\tIID\tAGE\n" + rows)
-    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nAGE\t0\t99\n")
-    return ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
 
 
 def write_panel(folder: Path, matched: int) -> list[object]:
@@ -91,7 +85,7 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         3, ["no person of this file is in the genotypes"],
     ),
     "nobody in common with the covariates": (
-        lambda folder: add_covariates(folder, "x\ty\t50\n"),
+        lambda folder: add_covariate(folder, "x\ty\t50\n"),
         3, ["covar.tsv", "no person of this file is in the genotypes"],
     ),
     "text in a phenotype": (
@@ -99,7 +93,7 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         3, ["pheno.tsv:45", "T is not a number", "tall"],
     ),
     "text in a covariate": (
-        lambda folder: add_covariates(folder, "f0\tp0\told\n"),
+        lambda folder: add_covariate(folder, "f0\tp0\told\n"),
         3, ["covar.tsv:2", "AGE is not a number", "old"],
     ),
     "a person twice in the phenotypes": (
@@ -194,8 +188,7 @@ def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) 
 
 
 def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
-    result = cohort.release(*write_panel(cohort.folder, 10), "--dry-run")
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(cohort.release(*write_panel(cohort.folder, 10), "--dry-run"))
     assert "10 variants matched" in result.stderr
 
 
@@ -262,8 +255,7 @@ def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str)
 @pytest.mark.slow
 def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -> None:
     """The check lets pass what the run would publish again, and refuses the rest at once."""
-    first = ingested.release()
-    assert first.exit_code == 0, first.stderr
+    first = succeeded(ingested.release())
     assert first.stderr.count("pre-flight: memory") == 1  # once, not twice
     left = first.stderr.splitlines()[-1]
     assert left.startswith("PRIVATE intermediates are left behind: ")
@@ -271,8 +263,7 @@ def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -
     assert "--purge-intermediates" in left
     other_work = ("--work-dir", ingested.folder / "other")
     for dry_run in (["--dry-run"], []):
-        again = ingested.release(*dry_run)
-        assert again.exit_code == 0, again.stderr
+        again = succeeded(ingested.release(*dry_run))
         assert "pre-flight: memory" not in again.stderr  # nothing is left to sum
         for result in (
             ingested.release(*dry_run, "--epsilon", 2),

@@ -5,18 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-from pathlib import Path
 
 import attrs
 import pytest
-from click.testing import CliRunner
+from command_io import PANEL
+from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.forecast import main
-from primo_scale.cli.simulate import main as simulate
 from primo_scale.errors import InputError, UsageError
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 N, D = 2000, 700
 
 
@@ -74,12 +73,8 @@ def test_components_explain_more_than_variants(variants, rows):
 
 
 def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, variants, rows):
-    made = CliRunner().invoke(
-        simulate,
-        ["--bfile", str(PANEL), "--out", str(tmp_path / "cohort"), "--samples", str(N), "--seed",
-         "1", "--variants", str(D), "--phenotypes", "1"],
-    )  # fmt: skip
-    assert made.exit_code == 0, made.stderr
+    cohort = SimulatedCohort(str(PANEL), str(tmp_path / "cohort"), N, 1, variants=D, phenotypes=1)
+    simulate(cohort)
     planned = ps.plan(
         ps.ReleaseRequest(
             genotypes=ps.GenotypeFiles(tmp_path / "cohort"),
@@ -100,26 +95,23 @@ def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, variants, rows
 
 def words_of(variants, *options):
     inputs = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
-    return [str(word) for word in (*inputs, "--people", 1000, "--epsilon", 1, *options)]
+    return [*inputs, "--people", 1000, "--epsilon", 1, *options]
 
 
 def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
     words = words_of(variants, "--phenotypes", "1,2", "--out", tmp_path / "out")
-    found = CliRunner().invoke(main, words)
-    assert found.exit_code == 0, found.stderr
+    found = succeeded(command(main, *words))
     assert len(found.stdout.splitlines()) == 4
     records = json.loads((tmp_path / "out" / "forecast.json").read_text())
     assert [record["phenotypes"] for record in records] == [1, 2]
     assert (tmp_path / "out" / "forecast.tsv").read_text().startswith("people\tphenotypes\t")
-    again = CliRunner().invoke(main, words)
-    assert again.exit_code == 3
-    assert "exists already" in again.stderr
+    refused(command(main, *words), 3, "exists already")
 
 
 @pytest.mark.slow
 def test_the_command_prints_what_reaches_a_target(few):
     words = words_of(few, "--phenotypes", "10", "--target", "80%")
-    header, row = CliRunner().invoke(main, words).stdout.splitlines()
+    header, row = command(main, *words).stdout.splitlines()
     assert header.split()[-6:] == ["epsilon", "for", "people", "for", "phenotypes", "for"]
     (found,) = ps.forecast(request(few, people=1000, phenotypes=10, epsilon=1.0, target="80%"))
     reached = f"{found.target_epsilon:.3g}", found.target_people, found.target_phenotypes

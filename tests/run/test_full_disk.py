@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from command_io import error_in
+from processes import command_of, run
 from small_cohort import Cohort, command
 from tiers import thinned
 
 from primo_scale.cli import verify
 
-ROOT = Path(__file__).resolve().parents[2]
 MOUNT = 'mount -t tmpfs -o size="$0" tmpfs "$1"'
 
 
@@ -32,10 +30,7 @@ def on_small_disk(cohort: Cohort, disk: Path):
     namespace = ["unshare", "--mount"]
     if os.geteuid() != 0:
         namespace += ["--user", "--map-root-user"]
-    tried = subprocess.run(
-        [*namespace, "sh", "-c", MOUNT, "64k", disk], capture_output=True, check=False
-    )
-    if tried.returncode:
+    if run([*namespace, "sh", "-c", MOUNT, "64k", disk]).returncode:
         pytest.skip("this machine does not allow tests to mount a small disk")
 
     def run_on(size: str, *options: object) -> tuple[str, list[str]]:
@@ -48,11 +43,8 @@ def on_small_disk(cohort: Cohort, disk: Path):
             ls -A "$disk"/* > "$listing"
             exit $code
         """
-        done = subprocess.run(
-            [*namespace, "sh", "-c", script, size, disk, listing, sys.executable, "-m",
-             "pipelines.gwas_release", *cohort.publication(), *options],
-            cwd=ROOT, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+        words = command_of("gwas_release", [*cohort.publication(), *options])
+        done = run([*namespace, "sh", "-c", script, size, disk, listing, *words])
         assert done.returncode == 4, done.stderr
         return error_in(done.stderr), listing.read_text().split()
 

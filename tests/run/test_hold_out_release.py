@@ -15,7 +15,7 @@ from command_io import PANEL, table_options
 from crash import KILLED, killed_at
 from readme_scores import own_scores
 from sklearn.metrics import roc_auc_score
-from small_cohort import Cohort, command, refused, write_cohort
+from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 import primo_scale as ps
@@ -44,8 +44,7 @@ def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo")
     people = ("--samples", N, "--seed", 3, "--variants", 150, "--missing", 0.01)
     traits = ("--phenotypes", 2, "--prevalence", 0.3, "--heritability", 0.5, "--causal-fraction", 1)
-    made = command(simulate.main, "--bfile", PANEL, "--out", folder / "train", *people, *traits)
-    assert made.exit_code == 0, made.stderr
+    succeeded(command(simulate.main, "--bfile", PANEL, "--out", folder / "train", *people, *traits))
     model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:50", "--hold-out", 0.25)
     result = command(
         release.main, "--bfile", folder / "train", *table_options(folder / "train"), *model,
@@ -145,8 +144,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     """The same noise serves them, at no cost, and predictions at the mean stay."""
     out = demo / "calibrated"
     words = ("--work-dir", demo / "release.work", "--ledger", demo / "ledger", "--out", out)
-    result = command(finalize.main, *words, *BUDGET, "--calibrate")
-    assert result.exit_code == 0, result.stderr
+    succeeded(command(finalize.main, *words, *BUDGET, "--calibrate"))
     assert command(verify.main, out).exit_code == 0
     before, document = document_of(demo / "release"), document_of(out)
     assert document["ledger"]["charges"] == before["ledger"]["charges"]
@@ -316,8 +314,7 @@ def test_the_hold_out_costs_nothing(tiny):
     ),
 )
 def test_every_unit_and_moments_can_be_held_out_of(tiny, privacy, options):
-    result = tiny_release(tiny, "--privacy", privacy, *options)
-    assert result.exit_code == 0, result.stderr
+    succeeded(tiny_release(tiny, "--privacy", privacy, *options))
     assert command(verify.main, tiny.out).exit_code == 0
     document = document_of(tiny.out)
     assert document["mechanism"]["share"] == (0.95 if options else 1)

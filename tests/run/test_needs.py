@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import psutil
 import pytest
-from small_cohort import BUDGET, refused
+from small_cohort import BUDGET, refused, succeeded
 
 from primo_scale import machine
 from primo_scale.errors import ResourceError
@@ -21,8 +21,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 def summed(cohort):
     """A cohort whose work directory has statistics."""
     cohort.ingest()
-    result = cohort.accumulate(*BUDGET)
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.accumulate(*BUDGET))
     return cohort
 
 
@@ -31,18 +30,18 @@ def small_memory(patch):
     patch.setattr(resources, "available_memory", lambda: 0)
 
 
-@pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_too_little_memory_is_refused_before_the_ingest(cohort, monkeypatch, options):
-    small_memory(monkeypatch)
-    refused(cohort.release(*options), 4, "100 MiB there", "where there is more memory")
-    assert not list(cohort.folder.rglob("genotypes.zarr"))
-    assert not cohort.ledger.exists()
+def full_disk(patch):
+    patch.setattr(machine, "free_disk", lambda _: 10)
 
 
 @pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_a_full_disk_is_refused_before_the_ingest(cohort, monkeypatch, options):
-    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
-    refused(cohort.release(*options), 4, "disk")
+@pytest.mark.parametrize(
+    ("shrink", "words"),
+    [(small_memory, ["100 MiB there", "where there is more memory"]), (full_disk, ["disk"])],
+)
+def test_a_small_machine_is_refused_before_the_ingest(cohort, monkeypatch, options, shrink, words):
+    shrink(monkeypatch)
+    refused(cohort.release(*options), 4, *words)
     assert not list(cohort.folder.rglob("genotypes.zarr"))
     assert not cohort.ledger.exists()
 
@@ -58,8 +57,7 @@ def test_files_of_an_interrupted_run_reduce_needed_space(cohort, monkeypatch, le
     work.chmod(0o700)
     with file.open("wb") as written:
         written.truncate(1 << 30)
-    result = cohort.release("--dry-run")
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.release("--dry-run"))
 
 
 @pytest.mark.parametrize("dry_run", [["--dry-run"], []])
@@ -83,8 +81,7 @@ def test_a_dry_run_reports_needs_and_writes_nothing(cohort):
     cohort.ingest()
     before = sorted(cohort.folder.rglob("*"))
     for run in (cohort.release, cohort.accumulate):
-        result = run("--dry-run")
-        assert result.exit_code == 0, result.stderr
+        result = succeeded(run("--dry-run"))
         tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
         assert "2 tasks" in tasks
         assert "kernel" in tasks
@@ -119,14 +116,13 @@ def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkey
 
 def test_a_full_disk_is_refused_before_paying_and_not_where_all_is_drawn(summed, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(machine, "free_disk", lambda _: 10)
+        full_disk(patch)
         refused(summed.finalize(), 4, "not enough free disk for the private statistics")
         assert summed.charges() == ()
     assert summed.finalize().exit_code == 0
     assert len(summed.charges()) == 1
-    monkeypatch.setattr(machine, "free_disk", lambda _: 10)
-    replayed = summed.finalize()
-    assert replayed.exit_code == 0, replayed.stderr
+    full_disk(monkeypatch)
+    succeeded(summed.finalize())
     # The statistics of the first release leave no room for those of another one.
     other = summed.finalize("--epsilon", 0.5, "--out", summed.folder / "other")
     assert other.exit_code == 4

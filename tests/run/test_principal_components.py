@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click.testing import CliRunner
 from filesets import write_fileset_of
-from small_cohort import Cohort, refused, write_cohort
+from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 import primo_scale as ps
 from primo_scale.cli import verify
+from primo_scale.errors import InputError
 from primo_scale.evaluation import scores
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run import principal_components
@@ -157,10 +157,10 @@ def test_no_genotypes_exceed_the_bound_on_covariates(tmp_path, panel):
     """The bounds are asymmetric, and loadings may be far too large for them."""
     cohort = Cohort(write_cohort(tmp_path / "cohort", n_people=400, n_variants=23))
     large = write_loadings(tmp_path / "large", panel[0], 20 * panel[1])
-    (tmp_path / "c.tsv").write_text("name\tlower\tupper\tmean\nPC2\t-0.5\t3\t0.1\n")
+    bounds = tmp_path / "c.tsv"
+    bounds.write_text("name\tlower\tupper\tmean\nPC2\t-0.5\t3\t0.1\n")
     cohort.ingest()
-    result = cohort.accumulate("--pc-loadings", large, "--covar-bounds", tmp_path / "c.tsv")
-    assert result.exit_code == 0, result.stderr
+    result = succeeded(cohort.accumulate("--pc-loadings", large, "--covar-bounds", bounds))
     assert "No covariate is named" not in result.stderr
     coding = load_design(cohort.work / "design.json").outcomes
     assert [c.name for c in coding.covariates] == ["PC1", "PC2"]
@@ -182,12 +182,9 @@ def test_covariates_weigh_more_if_they_are_principal_components():
 def test_a_release_states_its_loadings(tmp_path, panel):
     folder = write_cohort(tmp_path / "cohort", n_people=400, n_variants=23)
     cohort, budget = Cohort(folder), ("--epsilon", 3, "--delta", 1e-6, "--accept-noise")
-    ids = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
-    (folder / "covar.tsv").write_text("FID\tIID\tage\n" + ids)
-    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nage\t0\t7\n")
-    covariates = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "covar_bounds.tsv"]
-    result = cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget)
-    assert result.exit_code == 0, result.stderr
+    ages = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
+    covariates = add_covariate(folder, ages, "age")
+    succeeded(cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget))
     document = json.loads((cohort.out / "release.json").read_text())
     public = document["public_inputs"]
     assert [c["name"] for c in public["covariates"]] == ["age", "PC1", "PC2"]
@@ -195,51 +192,49 @@ def test_a_release_states_its_loadings(tmp_path, panel):
     assert (stated["file"], stated["n_variants"]) == ("panel.eigenvec.allele", 23)
     assert "--pc-loadings panel.eigenvec.allele" in (cohort.out / "report.html").read_text()
     assert "panel.eigenvec.allele" in (cohort.out / "README.txt").read_text()
-    assert CliRunner().invoke(verify.main, [str(cohort.out)]).exit_code == 0
+    assert command(verify.main, cohort.out).exit_code == 0
 
 
-FAULTS = ["no counts", "no scores", "no PC", "text", "few", "suffix", "cohort"]
+def edit_loadings(prefix: Path, dropped: str = "PC9", **columns: str) -> None:
+    """Leave out columns of the loadings, by the beginning of their names, or replace some."""
+    path = prefix.with_name("panel.eigenvec.allele")
+    table = pd.read_csv(path, sep="\t", dtype=str).assign(**columns)
+    kept = [name for name in table.columns if not name.startswith(dropped)]
+    table[kept].to_csv(path, sep="\t", index=False)
 
 
-@pytest.mark.parametrize("fault", thinned(FAULTS, every=3))
-def test_unusable_loadings_are_refused(tmp_path, panel, fault):
-    path, cohort = panel[2], Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
+def take_a_name_of_the_cohort(prefix: Path) -> None:
+    scores = prefix.with_suffix(".sscore")
+    scores.write_text(scores.read_text().replace("\nb\t", "\np7\t"))
+
+
+FAULTS = {
+    "plink2 --freq counts": lambda prefix: prefix.with_suffix(".acount").unlink(),
+    "--covar-bounds": lambda prefix: prefix.with_suffix(".sscore").unlink(),
+    "panel.sscore: has people with the IID of somebody in the cohort": take_a_name_of_the_cohort,
+    "no finite": lambda prefix: edit_loadings(prefix, dropped="PC"),
+    "is malformed": lambda prefix: edit_loadings(prefix, PC1="x"),
+    "have 0 of": lambda prefix: edit_loadings(prefix, ID="rs9999999"),
+}
+
+
+@pytest.mark.parametrize("words", thinned(FAULTS, every=2))
+def test_unusable_loadings_are_refused(tmp_path, panel, words):
+    cohort = Cohort(write_cohort(tmp_path / "cohort", n_variants=23))
     cohort.ingest()
-    prefix = tmp_path / "panel"
-    content = path.read_text()
-    if fault == "no counts":
-        prefix.with_suffix(".acount").unlink()
-    elif fault == "no scores":
-        prefix.with_suffix(".sscore").unlink()
-    elif fault == "cohort":
-        scores = prefix.with_suffix(".sscore")
-        scores.write_text(scores.read_text().replace("\nb\t", "\np7\t"))
-    elif fault == "suffix":
-        path = path.rename(tmp_path / "loadings.txt")
-    else:
-        table = pd.read_csv(path, sep="\t", dtype=str)
-        for column, bad in {"text": {"PC1": "x"}, "few": {"ID": "rs9999999"}}.get(
-            fault, {}
-        ).items():
-            table[column] = bad
-        columns = [*table.columns[:5]] if fault == "no PC" else [*table.columns]
-        table[columns].to_csv(path, sep="\t", index=False)
-        assert content != path.read_text()
-    words = {
-        "no counts": "plink2 --freq counts", "no scores": "--covar-bounds", "no PC": "no finite",
-        "text": "is malformed", "few": "have 0 of", "suffix": "PREFIX.eigenvec.allele",
-        "cohort": "panel.sscore: has people with the IID of somebody in the cohort",
-    }  # fmt: skip
-    refused(cohort.accumulate("--pc-loadings", path), 3, words[fault])
+    FAULTS[words](tmp_path / "panel")
+    refused(cohort.accumulate("--pc-loadings", panel[2]), 3, words)
+
+
+def test_a_file_that_is_not_of_loadings_is_named(tmp_path, panel):
+    path = panel[2].rename(tmp_path / "loadings.txt")
+    with pytest.raises(InputError, match=r"loadings\.txt: .*PREFIX\.eigenvec\.allele"):
+        read_loadings(path, None, None)
 
 
 def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):
     folder = write_cohort(tmp_path / "cohort", n_variants=23)
     cohort = Cohort(folder)
     cohort.ingest()
-    (folder / "covar.tsv").write_text(
-        "FID\tIID\tPC1\n" + "".join(f"f{i}\tp{i}\t1\n" for i in range(44))
-    )
-    (folder / "b.tsv").write_text("name\tlower\tupper\nPC1\t0\t7\n")
-    words = ["--covar", folder / "covar.tsv", "--covar-bounds", folder / "b.tsv"]
+    words = add_covariate(folder, "".join(f"f{i}\tp{i}\t1\n" for i in range(44)), "PC1")
     refused(cohort.accumulate(*words, "--pc-loadings", panel[2]), 3, "PC1 is used for 2 columns")

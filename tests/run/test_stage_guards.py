@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from small_cohort import BUDGET, Cohort, N, command, refused, write_cohort
+from processes import run
+from small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT
 
-ROOT = Path(__file__).resolve().parents[2]
 BLOCKS = ("--ld-blocks", "window:1")
 
 
@@ -43,8 +40,7 @@ def degenerate_cohort(folder):
 def made(tmp_path_factory):
     cohort = degenerate_cohort(tmp_path_factory.mktemp("made") / "cohort")
     cohort.ingest()
-    result = cohort.accumulate(*BLOCKS)
-    assert result.exit_code == 0, result.stderr  # blocks of nothing but zeros included
+    succeeded(cohort.accumulate(*BLOCKS))  # blocks of nothing but zeros included
     return cohort
 
 
@@ -61,8 +57,7 @@ def raise_budget(cohort):
 
 @pytest.mark.slow
 def test_a_tile_of_zeros_is_summed_and_released(summed):
-    result = summed.finalize()
-    assert result.exit_code == 0, result.stderr
+    succeeded(summed.finalize())
     assert command(verify.main, summed.out).exit_code == 0
 
 
@@ -158,16 +153,14 @@ def test_a_release_of_another_request_is_refused_before_it_is_paid(summed):
     raise_budget(summed)
     refused(summed.finalize("--epsilon", 2), 3, "exists already")
     assert len(summed.charges()) == 1
-    again = summed.finalize()
-    assert again.exit_code == 0, again.stderr
+    again = succeeded(summed.finalize())
     assert "statistics: paid for before" in again.stderr
 
 
 @pytest.mark.slow
 def test_payments_are_told_each_time(cohort):
     """Moments open a budget, are found again at no cost, and are paid again where they are lost."""
-    first = cohort.release("--pheno-moments")
-    assert first.exit_code == 0, first.stderr
+    first = succeeded(cohort.release("--pheno-moments"))
     moments, statistics = cohort.charges()
     assert f"phenotype means and sds: paid with charge {moments.id}" in first.stderr
     assert first.stderr.count("had no budget: it now has epsilon 1 ") == 1
@@ -197,11 +190,7 @@ sys.addaudithook(stop)
 finalize.main(sys.argv[1:])
 """
     words = ["--work-dir", "work", "--out", "release", "--ledger", "ledger.sqlite", *BUDGET]
-    result = subprocess.run(
-        [sys.executable, "-c", script, *map(str, words)],
-        cwd=summed.folder, capture_output=True, text=True, check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    result = run([sys.executable, "-c", script, *words], folder=summed.folder)
     assert result.returncode == 5, result.stderr
     (charge,) = summed.charges()
     assert f"statistics: paid with charge {charge.id}" in result.stderr
@@ -248,16 +237,15 @@ def test_a_subsample_that_no_release_could_use_is_not_summed(cohort, options, wo
 
 @pytest.mark.parametrize("private", thinned([False, True], every=2))
 def test_a_damaged_release_is_not_said_to_be_published(summed, private):
-    def run():
+    def finalize_again():
         return summed.finalize() if private else summed.finalize("--non-private", budget=[])
 
-    assert run().exit_code == 0
+    assert finalize_again().exit_code == 0
     weights = summed.out / "weights.tsv.gz"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:-9])
-    refused(run(), 3, "the release there is damaged")
+    refused(finalize_again(), 3, "the release there is damaged")
     shutil.rmtree(summed.out)
-    again = run()
-    assert again.exit_code == 0, again.stderr
+    succeeded(finalize_again())
     assert weights.read_bytes() == whole
-    assert "published already" in run().stderr
+    assert "published already" in finalize_again().stderr

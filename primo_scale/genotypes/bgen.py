@@ -176,11 +176,8 @@ class BgenDosages(BgenFile):
 def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     """Read the descriptions of the people and variants of a BGEN file.
 
-    Raises
-    ------
-    InputError
-        The file is malformed or of another version, has no sample IDs and no .sample file, or has a
-        variant with more than two alleles.
+    A malformed file, another version, missing sample IDs without a .sample file, and a variant with
+    more than two alleles are refused.
     """
     for file in (path, *([] if files.sample is None else [files.sample])):
         refuse_special_file(file)

@@ -73,10 +73,7 @@ def fileset_path(prefix: Path, extension: str) -> Path:
 def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
     """Read the tables of a fileset and check the .bed file against them.
 
-    Raises
-    ------
-    InputError
-        A file is malformed or of another format, or a file is given instead of a prefix.
+    Malformed files, files of other formats, and a file in place of a prefix are refused.
     """
     bed, bim, fam = (fileset_path(prefix, extension) for extension in EXTENSIONS)
     if not bed.exists():

@@ -52,13 +52,7 @@ class MatchedFrequencies:
 
 
 def refuse_few_matches(matched: MatchedFrequencies) -> None:
-    """Refuse a panel that matches few variants.
-
-    Raises
-    ------
-    InputError
-        The panel matches less than `LEAST_MATCHED` of the variants.
-    """
+    """Refuse a panel that matches less than `LEAST_MATCHED` of the variants."""
     n_variants = len(matched.a1_frequency)
     if matched.n_matched >= LEAST_MATCHED * n_variants:
         return
@@ -88,13 +82,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz), or by ``--freq counts``. A
     row matches a variant with the same identifier and the same two alleles, in either order.
     Alleles other than A/T and C/G also match on the other strand. If the panel repeats an
-    identifier, the row with matching alleles counts. The identifier ``.`` never matches.
-
-    Raises
-    ------
-    InputError
-        The file is missing, its header lacks a column, a row is too short, a frequency is not a
-        number in [0, 1], or two rows match one variant.
+    identifier, the row with matching alleles counts; two of them are refused. The identifier ``.``
+    never matches. Malformed tables are refused.
     """
     rows_of_identifier: dict[str, list[int]] = defaultdict(list)
     for index, identifier in enumerate(variants.identifier):

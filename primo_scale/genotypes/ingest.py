@@ -89,15 +89,6 @@ def ingest(
     chunk_shape
         Numbers of variants and samples in a chunk; the number of samples is a multiple of 4. None
         stands for the default of the packing.
-
-    Raises
-    ------
-    InputError
-        A file is refused, an input changed, or `destination` holds something else.
-    ResourceError
-        The disk has too little free space.
-    UsageError
-        `chunk_shape` is impossible.
     """
     plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():

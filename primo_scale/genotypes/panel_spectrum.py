@@ -35,21 +35,8 @@ def variances_outside(
 ) -> Iterator[tuple[Float64, Float64]]:
     """Yield the variances of the components of every LD block, in people outside the panel.
 
-    Parameters
-    ----------
-    panel
-        Public panel, matched to the variants.
-    coding
-        Public coding of the variants.
-    boundaries
-        Boundaries of the LD blocks: 0, ..., d.
-
-    Yields
-    ------
-    variances : ndarray of float64, shape (k,)
-        Variances in squared lattice units, in the order of `components`.
-    remainder : ndarray of float64, shape (v - k,)
-        Variances of the directions that no component covers, all equal.
+    They are in squared lattice units and in the order of `components`, shape (k,). The variances of
+    the directions that no component covers follow, all equal, shape (v - k,).
     """
     measure = partial(_measured, panel, coding)
     yield from _side_by_side(measure, _slices(boundaries))

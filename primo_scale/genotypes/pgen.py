@@ -145,12 +145,7 @@ class PgenDosages(PgenFileset):
 def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     """Read the tables of a fileset and check the .pgen file against them.
 
-    Raises
-    ------
-    InputError
-        A file is missing or malformed, or a variant has more than two alleles.
-    UsageError
-        Pgenlib is not installed.
+    Missing or malformed files, and variants with more than two alleles, are refused.
     """
     pgen, pvar, psam = (fileset_path(prefix, kind) for kind in (".pgen", ".pvar", ".psam"))
     if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():

@@ -111,13 +111,9 @@ def read_bim(path: Path) -> BimFile:
     """Read a .bim file: chromosome, identifier, centimorgans, position, A1, A2.
 
     Columns are separated by blanks or tabs, lines may end with CR LF, and columns after the sixth
-    are ignored.
-
-    Raises
-    ------
-    InputError
-        The file is missing or empty, a line has fewer than six columns, a position does not begin
-        with an integer or is above 2**31 - 2, or a genetic distance is not a number.
+    are ignored. A missing or empty file is refused, and so are a line with fewer columns, a
+    position that does not begin with an integer or is above 2**31 - 2, and a genetic distance that
+    is not a number.
     """
     with open_lines(path) as lines:
         return read_variants(lines, path, BIM_COLUMNS)
@@ -161,13 +157,8 @@ def read_variants(
 def read_fam(path: Path) -> SampleTable:
     """Read the identity columns of a .fam file: FID, IID and sex (columns 1, 2 and 5).
 
-    The columns of parents and phenotype must exist, but are not used.
-
-    Raises
-    ------
-    InputError
-        The file is missing or empty, a line has fewer than six columns, or an IID is ``0``, which
-        PLINK reserves for absent people.
+    The columns of parents and phenotype must exist, but are not used. A missing or empty file is
+    refused, and so is the IID ``0``, which PLINK reserves for absent people.
     """
     with open_lines(path) as lines:
         return read_people_table(lines, path, FAM_COLUMNS)

@@ -21,13 +21,7 @@ _EXAMPLES = 5
 
 
 def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (line number, cells) of every line that is not blank; the first line has number 1.
-
-    Raises
-    ------
-    InputError
-        The file is missing, is a directory, cannot be read, or cannot be decompressed.
-    """
+    """Yield (line number, cells) of every line that is not blank; the first line has number 1."""
     for line, content, comma_separated in numbered_lines(path):
         cells = cells_of(content, comma_separated=comma_separated)
         if cells:
@@ -45,10 +39,7 @@ def cells_of(content: bytes, *, comma_separated: bool) -> list[bytes]:
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
     """Yield line number, content, and whether commas separate the cells, of every line.
 
-    Raises
-    ------
-    InputError
-        The file is missing, is a directory, cannot be read, or cannot be decompressed.
+    A file that is missing, a directory, or cannot be read or decompressed is refused.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     comma_separated: bool | None = None

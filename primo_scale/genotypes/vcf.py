@@ -67,13 +67,7 @@ class _Cursor:
         self._next = self._stop = 0  # rows: of the next record, and after the last one
 
     def record(self, row: int) -> Variant:
-        """Return the record of a row of the table.
-
-        Raises
-        ------
-        InputError
-            The record is missing, or has another position than in the table.
-        """
+        """Return the record of a row of the table; refuse a file without it at its position."""
         if not self._next <= row < min(self._stop, self._next + _MOST_SKIPPED):
             self._seek(row)
         record = next(islice(self._records, row - self._next, None), None)
@@ -211,13 +205,8 @@ class VcfDosages(VcfFile):
 def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     """Read the people and variants of a file.
 
-    Raises
-    ------
-    InputError
-        The file or its index is missing or damaged, or a variant has more than two alleles; or the
-        file has no dosages, which are to be read.
-    UsageError
-        cyvcf2 is not installed.
+    A file that is missing, damaged or has no index, a variant with more than two alleles, and a
+    file without dosages that are to be read, are refused.
     """
     index = _index_of(path)
     header = _header(path)

@@ -138,11 +138,8 @@ class VcfZarrDosages(VcfZarr):
 def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     """Read the tables of a VCF-Zarr store.
 
-    Raises
-    ------
-    InputError
-        The store is missing, lacks an array, or has variants with more than two alleles or people
-        of higher ploidy; or it has no dosages, which are to be read.
+    A store that is missing or lacks an array, variants with more than two alleles, people of higher
+    ploidy, and a store without dosages that are to be read, are refused.
     """
     arrays = open_foreign_arrays(path)
     absent = [name for name in _REQUIRED if name not in arrays]

@@ -103,13 +103,7 @@ class OutcomeStore:
 
 
 def open_outcome_store(path: Location) -> OutcomeStore:
-    """Open a finished outcome store.
-
-    Raises
-    ------
-    InputError
-        The store is missing, unfinished, damaged, of another kind or of another format version.
-    """
+    """Open a finished outcome store, or refuse what `open_group` refuses."""
     group = open_group(path, KIND)
     rows, attributes = array_of(group, "rows"), attributes_of(group)
     return OutcomeStore(
@@ -182,13 +176,13 @@ def align_outcomes(
 
     People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
     a row, or with a missing value, has the lattice value 0; all people have the constant. The index
-    of IDs is the only part of the memory that grows with n.
+    of IDs is the only part of the memory that grows with n. A finished store of the same files,
+    people and coding is reused; another outcome store is replaced.
 
     Parameters
     ----------
     path
-        Location of the store. A finished store of the same files, people and coding is reused;
-        another outcome store is replaced.
+        Location of the store.
     samples
         People of the genotypes, in the order of the store's rows.
     files
@@ -199,14 +193,6 @@ def align_outcomes(
         Private directory with free space for all rows; None means the parent directory of `path`.
     hold_out
         Choice of the people who are held out, or None for nobody.
-
-    Raises
-    ------
-    InputError
-        A file is malformed (see `OutcomeTable.row_groups`); no person matches; a person has two
-        rows in a file or in the genotypes; or a file has no FID and two people share an IID.
-    ValueError
-        The coding has covariates and `files` has none, or `path` is a URL and `scratch` is None.
     """
     components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])

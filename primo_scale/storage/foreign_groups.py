@@ -14,13 +14,7 @@ from primo_scale.storage.groups import Array
 
 
 def open_foreign_arrays(path: Path) -> Mapping[str, Array]:
-    """Return the arrays of a group on this machine by name, read-only.
-
-    Raises
-    ------
-    InputError
-        The path is missing or holds no Zarr group.
-    """
+    """Return the arrays of a group on this machine by name, read-only; refuse what is no group."""
     with foreign_errors_explained(path):
         return dict(zarr.open_group(str(path), mode="r").arrays())
 

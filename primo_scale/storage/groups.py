@@ -91,13 +91,9 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
 def open_group(location: Location, kind: str, *others: str, complete: bool = True) -> zarr.Group:
     """Open a group of a kind, one of `FORMAT_VERSIONS`, or of one of several kinds.
 
-    A group that has to be `complete` is opened read-only.
-
-    Raises
-    ------
-    InputError
-        The group is missing, unfinished, damaged, of another kind or of an unknown format version,
-        or the key in effect does not decrypt it.
+    A group that has to be `complete` is opened read-only. A group that is missing, unfinished,
+    damaged, of another kind or of an unknown format version is refused, and so is one that the key
+    in effect does not decrypt.
     """
     store = store_at(location)
     if not store.holds(HEADER):

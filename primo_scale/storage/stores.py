@@ -195,10 +195,7 @@ class DiskStore(LocalStore, BaseStore):
 def store_at(location: Location) -> BaseStore:
     """Return the store at a location; nothing is read or written yet.
 
-    Raises
-    ------
-    InputError, UsageError
-        The process lacks a package or settings to reach the bucket.
+    A process that lacks a package or settings to reach the bucket is refused.
     """
     if isinstance(location, Path):
         return DiskStore(location)

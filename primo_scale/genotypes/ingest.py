@@ -95,16 +95,16 @@ def ingest(
         return _reuse(plan)
     make_private_directory(plan.partial)
     with exclusive_lock(plan.partial / "lock"):
-        initialise(plan)
-        missing = missing_partitions(plan)
+        _initialise(plan)
+        missing = _missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         hashes = _GrowingHashes(plan)
         _write_partitions(plan, missing, hashes, on_progress)
-        return finalise(replace(plan, sources=hashes.complete()))
+        return _finalise(replace(plan, sources=hashes.complete()))
 
 
-def initialise(plan: IngestPlan) -> None:
+def _initialise(plan: IngestPlan) -> None:
     """Create the empty store and record the request, or refuse the store of another request."""
     request, sources = recorded_request(plan)
     if request is not None:
@@ -125,7 +125,7 @@ def initialise(plan: IngestPlan) -> None:
     write_atomically(plan.request_path, json.dumps(plan.description).encode())
 
 
-def write_one(plan: IngestPlan, number: int) -> None:
+def _write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
     array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
@@ -193,7 +193,7 @@ def _write_partitions(
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
         try:
             for number in missing:
-                under_way.append((number, threads.submit(write_one, plan, number)))
+                under_way.append((number, threads.submit(_write_one, plan, number)))
                 if len(under_way) == plan.partitions_at_once:
                     finish_oldest()
             while under_way:
@@ -202,7 +202,7 @@ def _write_partitions(
             threads.shutdown(cancel_futures=True)
 
 
-def missing_partitions(plan: IngestPlan) -> list[int]:
+def _missing_partitions(plan: IngestPlan) -> list[int]:
     """Return the numbers of the partitions that lack their record or a chunk."""
     array = _growing_array(plan)
     columns = -(-array.shape[1] // array.chunks[1])
@@ -214,12 +214,12 @@ def missing_partitions(plan: IngestPlan) -> list[int]:
     ]
 
 
-def finalise(plan: IngestPlan) -> GenotypeStore:
+def _finalise(plan: IngestPlan) -> GenotypeStore:
     """Write tables, counts and digests, run the self-test and publish the store.
 
-    Missing partitions, a source that changed during the run, and a failed self-test are refused.
+    A source that changed during the run and a failed self-test are refused.
     """
-    plan = _with_all_digests(plan)
+    _refuse_changed_sources(plan)
     group = open_group(plan.growing_store, plan.packing.kind, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
@@ -260,18 +260,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _with_all_digests(plan: IngestPlan) -> IngestPlan:
-    """Return the plan with the digests of all sources; refuse missing partitions and changes."""
-    missing = missing_partitions(plan)
-    if missing:
-        raise InputError(
-            "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
-            where=plan.partial,
-            value=f"{len(missing)} of {plan.n_partitions}",
-            remedy="Run the same command again to write them",
-        )
-    if any(source.sha256 == NOT_HASHED for source in plan.sources):
-        plan = replace(plan, sources=_GrowingHashes(plan).complete())
+def _refuse_changed_sources(plan: IngestPlan) -> None:
     known = {source.path: source for source in plan.sources}
     if fingerprint(plan.source.files(), known) != plan.sources:
         raise InputError(
@@ -279,7 +268,6 @@ def _with_all_digests(plan: IngestPlan) -> IngestPlan:
             where=plan.source.where,
             remedy=f"Remove {plan.partial} and start again",
         )
-    return plan
 
 
 def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:

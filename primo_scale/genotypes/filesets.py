@@ -17,14 +17,9 @@ EXTENSIONS = (".bed", ".bim", ".fam")
 
 # Option that reads a file of another format, by file name ending.
 _OTHER_FORMATS = {
-    ".pgen": "Give --pfile {prefix}",
-    ".pvar": "Give --pfile {prefix}",
-    ".psam": "Give --pfile {prefix}",
-    ".bgen": "Give --bgen {file}",
-    ".vcf": "Convert it: plink2 --vcf {file} --make-bed --out {prefix}, then give --bfile {prefix}",
-    ".vcf.gz": "Convert it: plink2 --vcf {file} --make-bed --out {prefix}, then give --bfile "
-    "{prefix}",
-    ".bcf": "Convert it: plink2 --bcf {file} --make-bed --out {prefix}, then give --bfile {prefix}",
+    **dict.fromkeys((".pgen", ".pvar", ".psam"), "--pfile {prefix}"),
+    ".bgen": "--bgen {file}",
+    **dict.fromkeys((".vcf", ".vcf.gz", ".bcf"), "--vcf {file}"),
 }
 
 
@@ -86,14 +81,14 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
 
 
 def _check_format(prefix: Path) -> None:
-    """Refuse files of other formats, with the option or command that reads them."""
+    """Refuse files of other formats, with the option that reads them."""
     if prefix.suffix in EXTENSIONS:
         raise InputError(
             f"is a file, but --bfile takes the prefix of three files (without {prefix.suffix})",
             where=prefix,
             remedy=f"Give --bfile {prefix.with_suffix('')}",
         )
-    for ending, remedy in _OTHER_FORMATS.items():
+    for ending, option in _OTHER_FORMATS.items():
         if prefix.name.endswith(ending):
             file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))
         else:
@@ -102,5 +97,5 @@ def _check_format(prefix: Path) -> None:
             raise InputError(
                 "is not a PLINK 1 fileset",
                 where=file,
-                remedy=remedy.format(file=file, prefix=bare),
+                remedy=f"Give {option.format(file=file, prefix=bare)}",
             )

@@ -21,23 +21,17 @@ from primo_scale.genotypes.filesets import fileset_path
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.plink2_tables import read_psam, read_pvar
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    refuse_multiallelic,
-)
-from primo_scale.kernels.dosage_bytes import (
-    UNITS,
-    DosageBytes,
-    bytes_of_copies,
-    nearest_byte,
-)
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, refuse_multiallelic
+from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, bytes_of_copies, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
 from primo_scale.storage.files import refuse_special_file
 
 # The header's last byte says whether the types of variants have room for phase and dosages.
 _HEADER_BYTES, _COMPRESSED, _FIRST_WIDE_TYPES = 12, b"\x10", 4
+_UNUSED = (
+    "phase and dosages are not used: the hard calls are those stored in the .pgen file "
+    "(--dosages reads dosages)"
+)
 
 if TYPE_CHECKING:
     from pgenlib import PgenReader
@@ -62,12 +56,8 @@ class PgenFileset:
         """Line about dosages, if the types of the records leave room for them."""
         with self.where.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-        if header[2:3] != _COMPRESSED or header[-1] & 15 < _FIRST_WIDE_TYPES:
-            return ""
-        return (
-            "phase and dosages are not used: the hard calls are those stored in the .pgen file "
-            "(--dosages reads dosages)"
-        )
+        wide = header[2:3] == _COMPRESSED and header[-1] & 15 >= _FIRST_WIDE_TYPES
+        return _UNUSED if wide else ""
 
     def files(self) -> list[Path]:
         """Return the files, including the index that some .pgen files have."""
@@ -118,10 +108,7 @@ class PgenFileset:
 class PgenDosages(PgenFileset):
     """Dosages of a PLINK 2 fileset: a `GenotypeSource`."""
 
-    @property
-    def remark(self) -> str:
-        """Empty: no dosage is left out."""
-        return ""
+    remark = ""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read dosages in slabs of at most `RAW_SLAB_BYTES`, as four bytes for each."""

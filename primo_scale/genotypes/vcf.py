@@ -97,16 +97,12 @@ class VcfFile:
     index: Path
     samples: SampleTable
     variants: VariantTable
-    dosage_field: str | None = None  # DS or GP, or None if the header has neither
+    dosage_field: str | None  # DS or GP, or None if the header has neither
+    remark: str
     odd_positions: int = 0
     variant_major: bool = True
     # A cursor belongs to one thread at a time, and opening one reads the header.
     _idle: queue.SimpleQueue[_Cursor] = field(default_factory=queue.SimpleQueue)
-
-    @property
-    def remark(self) -> str:
-        """Line about dosages, if there are any."""
-        return "" if self.dosage_field is None else UNUSED_DOSAGES
 
     def files(self) -> list[Path]:
         """Return the file and its index."""
@@ -173,11 +169,6 @@ class VcfFile:
 class VcfDosages(VcfFile):
     """Dosages of a VCF or BCF file: a `GenotypeSource`."""
 
-    @property
-    def remark(self) -> str:
-        """Empty: no dosage is left out."""
-        return ""
-
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
@@ -222,8 +213,9 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
         )
     variants = _variants(_open_reader(path), path)
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    kind = VcfDosages if files.packing is DOSAGES else VcfFile
-    return kind(path, index, people, variants, dosages)
+    if files.packing is DOSAGES:
+        return VcfDosages(path, index, people, variants, dosages, remark="")
+    return VcfFile(path, index, people, variants, dosages, UNUSED_DOSAGES if dosages else "")
 
 
 def _variants(reader: VCF, path: Path) -> VariantTable:

@@ -27,12 +27,13 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.fingerprints import SourceFile, fingerprint
 from primo_scale.genotypes.ingest_plan import (
     NOT_HASHED,
     IngestPlan,
+    SourceFile,
     check_free_space,
     check_same_request,
+    fingerprint,
     plan_ingest,
     recorded_request,
 )

@@ -36,8 +36,7 @@ from primo_scale.genotypes.vcf_genotypes import (
 )
 from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
-from primo_scale.storage.foreign_groups import foreign_errors_explained, open_foreign_arrays
-from primo_scale.storage.groups import Array
+from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
 
 _GENOTYPES = "call_genotype"
 _REQUIRED = (

@@ -345,6 +345,23 @@ def _about(kind: str, complete: bool) -> str:
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
+def open_foreign_arrays(path: Path) -> Mapping[str, Array]:
+    """Return the arrays, by name, of a group of format 2 or 3 that another program wrote."""
+    with foreign_errors_explained(path):
+        return dict(zarr.open_group(str(path), mode="r").arrays())
+
+
+@contextmanager
+def foreign_errors_explained(path: Path) -> Iterator[Any]:
+    """Turn errors of Zarr and of its codecs into an `InputError` that names the group."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"cannot be read as a Zarr group: {' '.join(str(error).split())}", where=path
+        ) from error
+
+
 def store_of(node: zarr.Group | Array) -> BaseStore:
     """Return the store of a group or an array."""
     store = node.store_path.store

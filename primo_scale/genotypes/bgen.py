@@ -36,12 +36,12 @@ from primo_scale.genotypes.tables import (
     Index,
     SampleTable,
     VariantTable,
-    open_lines,
     people_with_ids,
     read_people_table,
     refuse_multiallelic,
     string_column,
 )
+from primo_scale.genotypes.text_lines import open_lines
 from primo_scale.kernels.dosage_bytes import DosageBytes
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
 from primo_scale.storage.files import refuse_special_file

@@ -17,10 +17,10 @@ from primo_scale.genotypes.tables import (
     FAM_COLUMNS,
     BimFile,
     SampleTable,
-    open_lines,
     read_people_table,
     read_variants,
 )
+from primo_scale.genotypes.text_lines import open_lines
 
 _PVAR_NAMES = {
     "#CHROM": "chromosome", "ID": "ID", "CM": "cM", "POS": "position", "ALT": "A1", "REF": "A2",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.text_lines import open_lines
 
 StringColumn = npt.NDArray[np.object_]
 Index = npt.NDArray[np.intp]
@@ -243,28 +242,6 @@ def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.b
     """Return the mask of the strings that are among `values`."""
     inside = map(frozenset(values).__contains__, column.tolist())
     return np.fromiter(inside, dtype=bool, count=len(column))
-
-
-@contextmanager
-def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a text file, decompressed if its name ends in .zst, as numbered lines from 1."""
-    try:
-        with path.open("rb") as file:
-            content: IO[bytes] = file
-            if path.suffix == ".zst":
-                content = io.BytesIO(_decompressed(file.read(), path))
-            yield enumerate(content, start=1)
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the prefix") from error
-
-
-def _decompressed(content: bytes, path: Path) -> bytes:
-    from numcodecs import Zstd  # only few tables are compressed
-
-    try:
-        return bytes(Zstd().decode(content))
-    except RuntimeError as error:
-        raise InputError(f"cannot be decompressed: {error}", where=path) from error
 
 
 def table_rows(

@@ -16,6 +16,8 @@ from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 
+FORMATS = Path(__file__).parent / "formats"
+
 
 def run(
     prefix: Path | list[Path] | SourceFiles,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import zipfile
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import run, stored
+from ingest_runs import FORMATS, run, stored
 from pgenlib import PgenReader
 from small_cohort import command, refused
 from tiers import thinned
@@ -34,27 +33,13 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
 from primo_scale.parties.columns import GenotypeColumns
 
-FORMATS = Path(__file__).parent / "formats"
 KINDS = ("pfile", "bgen", "vcf", "vcz")
 
 
 @pytest.fixture
-def files_of(tmp_path):
+def files_of(files_of):
     """Return a function that gives the files of a fixture in a format, to read their dosages."""
-
-    def find(name: str, kind: str) -> SourceFiles:
-        path, sample = FORMATS / name, None
-        if kind == "vcz":
-            path = tmp_path / f"{name}.vcz"
-            zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(path)
-        if kind == "vcf":
-            path = FORMATS / f"{name}.vcf.gz"
-        if kind == "bgen":
-            path, sample = FORMATS / f"{name}.bgen", FORMATS / f"{name}.sample"
-        sample = sample if sample is not None and sample.exists() else None
-        return SourceFiles((path,), kind, sample, packing=DOSAGES)
-
-    return find
+    return lambda name, kind: replace(files_of(name, kind), packing=DOSAGES)
 
 
 def dosages(source, samples=None) -> np.ndarray:

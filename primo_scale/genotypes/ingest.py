@@ -251,7 +251,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "filter_counts": [asdict(count) for count in plan.filter_counts],
             "hazards": asdict(input_warnings),
             "remark": plan.source.remark,
-            "orientation_self_test": asdict(orientation),
+            "orientation_self_test": orientation,
         },
     )
     with disk_errors_explained(plan.destination):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from primo_scale.errors import InputError
@@ -24,21 +22,14 @@ _TESTED_VARIANTS = 16
 _TESTED_SAMPLES = 64
 
 
-@dataclass(frozen=True)
-class OrientationTest:
-    """Numbers of variants and genotypes that were compared and agreed."""
-
-    variants: int
-    genotypes: int
-
-
 def check_orientation(
     source: GenotypeSource, array: Array, packing: Packing, *, variants: Index, samples: Index
-) -> OrientationTest:
+) -> dict[str, int]:
     """Compare stored dosages with source genotypes, which are read as the format defines them.
 
     `variants` and `samples` are positions in the source, of the rows of the packed `array` and of
-    its columns. A genotype that differs is refused.
+    its columns. A genotype that differs is refused. The result has the numbers of variants and
+    genotypes that agreed.
     """
     rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
     half = _TESTED_SAMPLES // 2
@@ -60,4 +51,4 @@ def check_orientation(
                     remedy="Remove the partial store and start again",
                 )
             genotypes += len(expected)
-    return OrientationTest(len(rows), genotypes)
+    return {"variants": len(rows), "genotypes": genotypes}

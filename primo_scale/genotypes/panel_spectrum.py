@@ -48,7 +48,7 @@ def components(
     """Yield the components of every LD block, orthonormal rows of shape (k, v).
 
     The leading eigenvectors of the covariance of the variants that the panel has come first, then
-    one unit vector for each of the others. Parameters as in `variances_outside`.
+    one unit vector for each of the others.
     """
     yield from _side_by_side(partial(_vectors, panel, coding), _slices(boundaries))
 

@@ -139,6 +139,13 @@ def test_a_store_holds_the_dosages_of_chosen_people_and_variants(
     assert store.remark == "" and store.packing is DOSAGES
 
 
+def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:
+    """Return weights of all variants of a store, shape (variants, scores)."""
+    d, scores = weights.shape
+    counts = MatchCounts(d, d, 0, 0, 0, 0, 0)
+    return MatchedWeights(np.arange(d), weights, np.zeros(scores), centre, counts)
+
+
 def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     run(files_of("odd", "pfile"), tmp_path / "g")
     genotypes = open_store(tmp_path / "g")
@@ -148,9 +155,8 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     known = np.where(missing, 0, copies).sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)
     centre = np.where(np.arange(8) % 2, np.nan, 0.3)
     filled = np.where(missing, np.where(np.isnan(centre), known, centre)[:, None], copies)
-    counts = MatchCounts(8, 8, 0, 0, 0, 0, 0)
-    every = MatchedWeights(np.arange(8), weights, np.zeros(2), centre, counts)
-    np.testing.assert_allclose(score_people(genotypes, every), filled.T @ weights, rtol=1e-12)
+    scores = score_people(genotypes, every_variant(weights, centre))
+    np.testing.assert_allclose(scores, filled.T @ weights, rtol=1e-12)
     pieces = [piece() for piece in GenotypeColumns(run(files_of("odd", "pfile"), tmp_path / "g"))
               .pieces()]  # fmt: skip
     units = np.where(missing, 0, np.rint((copies - 1) * 2**20)).T
@@ -269,8 +275,7 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     lines = (tmp_path / "s.sscore").read_text().splitlines()[1:]
     theirs = np.array([float(line.split()[-1]) for line in lines])
     run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", None, (64, 128))
-    every = MatchedWeights(np.arange(300), weights[:, None], np.zeros(1), np.zeros(300),
-                           MatchCounts(300, 300, 0, 0, 0, 0, 0))  # fmt: skip
+    every = every_variant(weights[:, None], np.zeros(300))
     ours = score_people(open_store(tmp_path / "g"), every)[:, 0]
     assert 0 < np.abs(ours - theirs).max() < np.abs(weights).sum() / 254
     assert np.std(ours - theirs) < 3 * np.sqrt((weights**2).sum() / 12) / STEPS
@@ -283,8 +288,7 @@ def test_scores_of_whole_weights_have_the_same_bits_for_any_chunks(dummy, tmp_pa
     rng = np.random.default_rng(4)
     weights = rng.integers(-(2**22), 2**22, size=(300, 2)).astype(float)
     centre = rng.integers(0, 2**15, size=300) / 2**14
-    every = MatchedWeights(np.arange(300), weights, np.zeros(2), centre,
-                           MatchCounts(300, 300, 0, 0, 0, 0, 0))  # fmt: skip
+    every = every_variant(weights, centre)
     scores = []
     for chunks in ((64, 128), (7, 500)):
         store = tmp_path / f"{chunks[0]}"

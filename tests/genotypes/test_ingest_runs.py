@@ -15,7 +15,6 @@ from ingest_runs import bed_reader_dosages, run
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
-from primo_scale.genotypes import orientation
 from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import plan_ingest
@@ -116,7 +115,7 @@ def test_an_input_that_changes_during_the_run_is_refused(base, tmp_path):
 
 def test_the_self_test_detects_a_wrong_allele(base, tmp_path, monkeypatch):
     swapped = {0b00: 0, 0b01: -1, 0b10: 1, 0b11: 2}
-    monkeypatch.setitem(orientation._DEFINITIONS, "genotypes", swapped)
+    monkeypatch.setitem(ingest_module._DEFINITIONS, "genotypes", swapped)
     with pytest.raises(InputError, match="differ from the source"):
         run(base, tmp_path / "g.zarr")
     assert not (tmp_path / "g.zarr").exists()

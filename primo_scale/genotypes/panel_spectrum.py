@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TypeVar
 
 import numpy as np
@@ -38,8 +38,7 @@ def variances_outside(
     They are in squared lattice units and in the order of `components`, shape (k,). The variances of
     the directions that no component covers follow, all equal, shape (v - k,).
     """
-    measure = partial(_measured, panel, coding)
-    yield from _side_by_side(measure, _slices(boundaries))
+    yield from _side_by_side(partial(_measured, panel, coding), boundaries)
 
 
 def components(
@@ -50,16 +49,14 @@ def components(
     The leading eigenvectors of the covariance of the variants that the panel has come first, then
     one unit vector for each of the others.
     """
-    yield from _side_by_side(partial(_vectors, panel, coding), _slices(boundaries))
+    yield from _side_by_side(partial(_vectors, panel, coding), boundaries)
 
 
-def _slices(boundaries: tuple[int, ...]) -> list[slice]:
-    return [slice(start, stop) for start, stop in pairwise(boundaries)]
-
-
-def _side_by_side(of_block: Callable[[slice], _Result], blocks: list[slice]) -> Iterator[_Result]:
+def _side_by_side(
+    of_block: Callable[[slice], _Result], boundaries: tuple[int, ...]
+) -> Iterator[_Result]:
     """Yield the result of every block, computed on one thread each."""
-    threads = usable_cpus()
+    threads, blocks = usable_cpus(), list(starmap(slice, pairwise(boundaries)))
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(blocks), 4 * threads):  # bounds the memory of finished blocks
             check()

@@ -186,17 +186,12 @@ def read_people_table(
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
-        sexes.append(UNKNOWN_SEX if sex_at is None else sex_code(tokens[sex_at]))
+        sexes.append(UNKNOWN_SEX if sex_at is None else _SEX_CODES.get(tokens[sex_at], UNKNOWN_SEX))
     if not individuals:
         raise InputError("has no samples", where=path, remedy="Check that the file is complete")
     return SampleTable(
         string_column(families), string_column(individuals), np.asarray(sexes, dtype=np.int8)
     )
-
-
-def sex_code(text: str) -> int:
-    """Return the code of a sex as PLINK writes it."""
-    return _SEX_CODES.get(text, UNKNOWN_SEX)
 
 
 def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> None:

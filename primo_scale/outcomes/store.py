@@ -205,7 +205,8 @@ def align_outcomes(
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
     request = _request_digest(samples, tables, coding, held_out, components)
-    if is_complete(path, KIND) and _request_of(path) == request:
+    found = attributes_of(open_group(path, KIND)) if is_complete(path, KIND) else {}
+    if found.get("request_digest") == request:
         return open_outcome_store(path)
     with disk_errors_explained(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
@@ -235,11 +236,6 @@ def align_outcomes(
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
-
-
-def _request_of(path: Location) -> object:
-    """Return the request digest of the finished store at `path`."""
-    return attributes_of(open_group(path, KIND)).get("request_digest")
 
 
 def _write_rows(

@@ -130,7 +130,8 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
             where=str(location),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return _group_in(_view(store_of(group), kind, encryption, recorded), group)
+    view = _view(store_of(group), kind, encryption, recorded)
+    return zarr.Group(zarr.AsyncGroup(group.metadata, StorePath(view, group.store_path.path)))
 
 
 def kind_of(group: zarr.Group) -> str:
@@ -378,9 +379,3 @@ def location_of(node: zarr.Group | Array) -> Location:
 def _key(node: zarr.Group | Array, name: str) -> str:
     path = node.store_path.path
     return f"{path}/{name}" if path else name
-
-
-def _group_in(store: BaseStore, group: zarr.Group) -> zarr.Group:
-    """Return the same group in another view of its store."""
-    path = StorePath(store, group.store_path.path)
-    return zarr.Group(zarr.AsyncGroup(group.metadata, path))

@@ -21,8 +21,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
@@ -306,27 +308,18 @@ def _check_orientation(plan: IngestPlan, array: Array) -> dict[str, int]:
 
 
 def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:
-    variants, samples = plan.variants, plan.samples
-    for name, values in (
-        ("genotype_counts", tallies.counts),
-        ("chunk_crc32c", tallies.chunk_crc32c),
-        ("variant_centimorgan", variants.centimorgan),
-        ("variant_position", variants.position),
-        ("sample_sex", samples.sex),
-    ):
-        chunks = (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
-        array = create_array(group, name, shape=values.shape, chunks=chunks, dtype=values.dtype)
-        write_block(array, tuple(slice(0, size) for size in values.shape), values)
+    columns: dict[str, npt.NDArray[Any]]
+    columns = {"genotype_counts": tallies.counts, "chunk_crc32c": tallies.chunk_crc32c}
+    for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
+        columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with disk_errors_explained(plan.partial):
-        for name, strings in (
-            ("variant_chromosome", variants.chromosome),
-            ("variant_identifier", variants.identifier),
-            ("variant_allele1", variants.allele1),
-            ("variant_allele2", variants.allele2),
-            ("sample_family", samples.family),
-            ("sample_individual", samples.individual),
-        ):
-            write_strings(group, name, strings.tolist())
+        for name, values in columns.items():
+            if values.dtype == object:
+                write_strings(group, name, values.tolist())
+                continue
+            shape, chunks = values.shape, (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
+            array = create_array(group, name, shape=shape, chunks=chunks, dtype=values.dtype)
+            write_block(array, tuple(slice(0, size) for size in shape), values)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:

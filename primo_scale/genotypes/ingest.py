@@ -89,19 +89,10 @@ def ingest(
 ) -> GenotypeStore:
     """Write the genotypes of `files` to a store, continue doing so, or reuse the finished store.
 
-    Parameters
-    ----------
-    files
-        Genotype files of the same people; their variants are joined in this order.
-    destination
-        Path of the store.
-    selection
-        Lists of the people and variants to use.
-    on_progress
-        Function called with (partitions written, total partitions).
-    chunk_shape
-        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4. None
-        stands for the default of the packing.
+    All files hold the same people, and their variants are joined in the order of the files.
+    `on_progress` is called with (partitions written, total partitions). `chunk_shape` are the
+    numbers of variants and samples in a chunk, by default those of the packing; the number of
+    samples is a multiple of 4.
     """
     plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():

@@ -201,8 +201,7 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     """
     index = _index_of(path)
     header = _header(path)
-    names = string_column(header[-1].split("\t")[_FIXED_COLUMNS:])
-    people = people_with_ids(names)
+    people = people_with_ids(string_column(header[-1].split("\t")[_FIXED_COLUMNS:]))
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:

@@ -158,8 +158,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
         )
     variants = _variants(arrays, path)
     refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
-    names = _texts(arrays["sample_id"], path)
-    people = people_with_ids(names)
+    people = people_with_ids(_texts(arrays["sample_id"], path))
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
         return VcfZarrDosages(path, genotypes, people, variants, dosages)

@@ -177,22 +177,8 @@ def align_outcomes(
     People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
     a row, or with a missing value, has the lattice value 0; all people have the constant. The index
     of IDs is the only part of the memory that grows with n. A finished store of the same files,
-    people and coding is reused; another outcome store is replaced.
-
-    Parameters
-    ----------
-    path
-        Location of the store.
-    samples
-        People of the genotypes, in the order of the store's rows.
-    files
-        Phenotype file and, if the coding has covariates, covariate file or components, or both.
-    coding
-        Columns and their public coding.
-    scratch
-        Private directory with free space for all rows; None means the parent directory of `path`.
-    hold_out
-        Choice of the people who are held out, or None for nobody.
+    people and coding is reused; another outcome store is replaced. `scratch` is a private directory
+    with free space for all rows, by default the parent directory of `path`.
     """
     components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
+from primo_scale.genotypes.alleles import Alleles, compare_alleles, strand_is_unknown
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
@@ -67,15 +67,6 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _PanelRow:
-    line: int
-    identifier: str
-    reference: str
-    alternate: str
-    alternate_frequency: float
-
-
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
@@ -92,22 +83,20 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     frequency = np.full(len(variants), np.nan)
     line_of_match = np.zeros(len(variants), dtype=np.int64)
     mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
-    for row in _panel_rows(path):
-        for index in rows_of_identifier.get(row.identifier, ()):
-            counted, other = variants.allele1[index], variants.allele2[index]
-            found = compare_alleles((row.alternate, row.reference), (counted, other))
+    for line, identifier, alleles, alternate in _panel_rows(path):
+        for index in rows_of_identifier.get(identifier, ()):
+            found = compare_alleles(alleles, (variants.allele1[index], variants.allele2[index]))
             if found is None:
                 mismatched[index] = True
                 continue
             if line_of_match[index]:
                 raise InputError(
-                    f"two rows match variant {row.identifier} (the other is line "
+                    f"two rows match variant {identifier} (the other is line "
                     f"{line_of_match[index]})",
-                    where=f"{path}:{row.line}",
+                    where=f"{path}:{line}",
                     remedy="Remove all rows but one for each variant",
                 )
-            line_of_match[index], (swapped[index], flipped[index]) = row.line, found
-            alternate = row.alternate_frequency
+            line_of_match[index], (swapped[index], flipped[index]) = line, found
             frequency[index] = 1.0 - alternate if swapped[index] else alternate
     matched = line_of_match > 0
     ambiguous = (
@@ -126,8 +115,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     )
 
 
-def _panel_rows(path: Path) -> Iterator[_PanelRow]:
-    """Yield the panel's rows that have calls."""
+def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
+    """Yield line, identifier, alleles (ALT, REF) and frequency of ALT of rows that have calls."""
     columns: list[int] | None = None
     counts, file = False, str(path)
     for line, cells in table_lines(path):
@@ -152,11 +141,11 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
             utf8_text(cells[column], where) for column in columns
         )
         if "," in alternate:  # several alternate alleles never match
-            yield _PanelRow(line, identifier, reference, alternate, math.nan)
+            yield line, identifier, (alternate, reference), math.nan
             continue
         value = _frequency(frequency, where, observed if counts else "1")
         if observed != "0" and not math.isnan(value):
-            yield _PanelRow(line, identifier, reference, alternate, value)
+            yield line, identifier, (alternate, reference), value
     if columns is None:
         raise InputError("has no header", where=path, remedy=_REMEDY)
 

@@ -281,14 +281,8 @@ def _scan(
         raise struct.error("the last variant is incomplete")
     names, chromosomes, positions, alleles = zip(*rows, strict=True)
     ordered = [each if counts_first else each[::-1] for each in alleles]
-    variants = VariantTable(
-        chromosome=string_column(chromosomes),
-        identifier=string_column(names),
-        centimorgan=np.zeros(len(rows)),
-        position=np.asarray(positions, dtype=np.int64),
-        allele1=string_column([",".join(each[:-1]) for each in ordered]),
-        allele2=string_column([each[-1] for each in ordered]),
-    )
+    counted, others = [",".join(each[:-1]) for each in ordered], [each[-1] for each in ordered]
+    variants = VariantTable.of(chromosomes, names, positions, counted, others)
     return variants, bounds[:, 0], bounds[:, 1]
 
 

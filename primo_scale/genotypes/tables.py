@@ -63,6 +63,21 @@ class VariantTable(_Columns):
     allele1: StringColumn  # allele A1 (column 5), whose copies are counted
     allele2: StringColumn  # allele A2 (column 6)
 
+    @classmethod
+    def of(
+        cls, chromosome: Sequence[str], identifier: Sequence[str], position: Sequence[int],
+        allele1: Sequence[str], allele2: Sequence[str], centimorgan: Sequence[float] | None = None,
+    ) -> Self:  # fmt: skip
+        """Return the table with these columns; genetic distances that are not known are 0."""
+        return cls(
+            string_column(chromosome),
+            string_column(identifier),
+            np.zeros(len(position)) if centimorgan is None else np.asarray(centimorgan, np.float64),
+            np.asarray(position, dtype=np.int64),
+            string_column(allele1),
+            string_column(allele2),
+        )
+
     def __len__(self) -> int:
         return len(self.identifier)
 
@@ -142,15 +157,8 @@ def read_variants(
         alleles2.append(sys.intern(tokens[allele2]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
-    variants = VariantTable(
-        chromosome=string_column(chromosomes),
-        identifier=string_column(identifiers),
-        centimorgan=np.asarray(centimorgans, dtype=np.float64),
-        position=np.asarray(positions, dtype=np.int64),
-        allele1=string_column(alleles1),
-        allele2=string_column(alleles2),
-    )
-    return BimFile(variants, odd)
+    columns_read = chromosomes, identifiers, positions, alleles1, alleles2, centimorgans
+    return BimFile(VariantTable.of(*columns_read), odd)
 
 
 def read_fam(path: Path) -> SampleTable:

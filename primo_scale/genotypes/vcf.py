@@ -233,15 +233,7 @@ def _variants(reader: VCF, path: Path) -> VariantTable:
         raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
     if not rows:
         raise InputError("has no variants", where=path)
-    chromosome, identifier, position, alternate, reference = zip(*rows, strict=True)
-    return VariantTable(
-        chromosome=string_column(chromosome),
-        identifier=string_column(identifier),
-        centimorgan=np.zeros(len(rows)),
-        position=np.array(position, dtype=np.int64),
-        allele1=string_column(alternate),
-        allele2=string_column(reference),
-    )
+    return VariantTable.of(*zip(*rows, strict=True))
 
 
 def _index_of(path: Path) -> Path:

@@ -37,6 +37,18 @@ def run(
     )
 
 
+class Stop(Exception):
+    """Interruption of an ingest."""
+
+
+def stop_after(partitions: int) -> Callable[[int, int], None]:
+    def on_progress(done: int, total: int) -> None:
+        if done >= partitions:
+            raise Stop
+
+    return on_progress
+
+
 def variants_with(d: int, **columns: object) -> VariantTable:
     """Return d variants with the given columns; others are constant, and positions count from 1."""
     constant = {"chromosome": "1", "identifier": "v", "allele1": "A", "allele2": "G"}

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import FORMATS, run, stored
+from ingest_runs import FORMATS, Stop, run, stop_after, stored
 from pgenlib import PgenReader
 from small_cohort import command, refused
 from tiers import thinned
@@ -202,12 +202,8 @@ def test_dosages_and_hard_calls_do_not_share_a_store(files_of, tmp_path):
 def run_until_planned(destination, *, dosages: bool) -> None:
     """Leave an ingest of ``odd`` that was interrupted before its first partition."""
     files = ps.GenotypeFiles(pfile=FORMATS / "odd", dosages=dosages).sources
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(files, destination, chunk_shape=files.packing.chunk_shape, on_progress=stop)
+    with pytest.raises(Stop):
+        run(files, destination, chunk_shape=files.packing.chunk_shape, on_progress=stop_after(0))
 
 
 @pytest.mark.slow

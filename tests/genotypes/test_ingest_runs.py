@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ingest_runs import bed_reader_dosages, run
+from ingest_runs import Stop, bed_reader_dosages, run, stop_after
 
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
@@ -19,18 +18,6 @@ from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import plan_ingest
 from primo_scale.genotypes.source import SourceFiles
-
-
-class Stop(Exception):
-    pass
-
-
-def stop_after(partitions: int) -> Callable[[int, int], None]:
-    def on_progress(done: int, total: int) -> None:
-        if done >= partitions:
-            raise Stop
-
-    return on_progress
 
 
 def test_a_stopped_run_continues(base, tmp_path):

@@ -10,7 +10,6 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import BedFile, open_bed
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
-from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.storage.files import refuse_special_file
 
 EXTENSIONS = (".bed", ".bim", ".fam")
@@ -24,20 +23,14 @@ _OTHER_FORMATS = {
 
 
 @dataclass(frozen=True)
-class Fileset:
-    """A PLINK 1 fileset: a `GenotypeSource`."""
+class Fileset(BedFile):
+    """A .bed file with its tables: a `GenotypeSource`."""
 
     where: Path  # prefix
-    bed: BedFile
     samples: SampleTable
     variants: VariantTable
     odd_positions: int
     remark: str = ""
-
-    @property
-    def variant_major(self) -> bool:
-        """Whether the .bed file is variant-major."""
-        return self.bed.variant_major
 
     def files(self) -> list[Path]:
         """Return the three files."""
@@ -45,19 +38,11 @@ class Fileset:
 
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the .bed file and its number of bytes that hold the first variants."""
-        yield self.bed.path, self.bed.bytes_through(n_variants)
-
-    def read_ahead(self, variants: Index) -> None:
-        """Start to read the variants into the page cache, see `BedFile.read_ahead`."""
-        self.bed.read_ahead(variants)
-
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
-        """Read genotypes as `BedFile.read_into` does."""
-        self.bed.read_into(result, variants, samples)
+        yield self.path, self.bytes_through(n_variants)
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes as the format defines them (`BedFile.raw_value`)."""
-        return [self.bed.raw_value(variant, sample) for sample in samples.tolist()]
+        return [self.raw_value(variant, sample) for sample in samples.tolist()]
 
 
 def fileset_path(prefix: Path, extension: str) -> Path:
@@ -77,7 +62,13 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
         refuse_special_file(path)
     table, people = read_bim(bim), read_fam(fam)
     opened = open_bed(bed, len(people), len(table.variants))
-    return Fileset(prefix, opened, people, table.variants, table.odd_positions)
+    return Fileset(
+        **vars(opened),
+        where=prefix,
+        samples=people,
+        variants=table.variants,
+        odd_positions=table.odd_positions,
+    )
 
 
 def _check_format(prefix: Path) -> None:

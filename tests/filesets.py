@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from bed_reader import to_bed
 
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.tables import SampleTable, string_column
 
 
 def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) -> Path:
@@ -21,6 +22,14 @@ def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) 
         content[3:] = np.random.default_rng(1).integers(0, 256, len(content) - 3)
         content.tofile(f"{target}.bed")
     return target
+
+
+def sample_table(people: Iterable[tuple[str, str]]) -> SampleTable:
+    """Return people of unknown sex by their FIDs and IIDs."""
+    family, individual = zip(*people, strict=True)
+    return SampleTable(
+        string_column(family), string_column(individual), np.zeros(len(family), dtype=np.int8)
+    )
 
 
 def open_filesets(prefixes: list[Path]) -> GenotypeSource:

@@ -208,11 +208,7 @@ def _became_shorter(path: Path) -> InputError:
 def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
     """Check the header and the exact size of a .bed file against its .fam and .bim.
 
-    Raises
-    ------
-    InputError
-        The file is missing, is not a .bed file, has an unknown layout, or does not have the size
-        that the two tables imply.
+    A missing file, one of another format or layout, and one of another size are refused.
     """
     try:
         with path.open("rb") as file:

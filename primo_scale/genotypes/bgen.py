@@ -36,12 +36,12 @@ from primo_scale.genotypes.tables import (
     Index,
     SampleTable,
     VariantTable,
-    open_lines,
     people_with_ids,
     read_people_table,
     refuse_multiallelic,
     string_column,
 )
+from primo_scale.genotypes.text_lines import open_lines
 from primo_scale.kernels.dosage_bytes import DosageBytes
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
 from primo_scale.storage.files import refuse_special_file
@@ -176,19 +176,18 @@ class BgenDosages(BgenFile):
 def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     """Read the descriptions of the people and variants of a BGEN file.
 
-    Raises
-    ------
-    InputError
-        The file is malformed or of another version, has no sample IDs and no .sample file, or has a
-        variant with more than two alleles.
+    A malformed file, another version, missing sample IDs without a .sample file, and a variant with
+    more than two alleles are refused.
     """
-    for file in (path, *([] if files.sample is None else [files.sample])):
-        refuse_special_file(file)
+    for each in (path, *([] if files.sample is None else [files.sample])):
+        refuse_special_file(each)
     counts_first = files.allele_order != REF_FIRST
-    with _open(path) as descriptor:
+    if not path.exists():
+        raise InputError("no such file", where=path, remedy="Check the path")
+    with path.open("rb", buffering=0) as file:
         try:
-            header = _read_header(descriptor, path)
-            variants, starts, stops = _scan(descriptor, header, counts_first=counts_first)
+            header = _read_header(file.fileno(), path)
+            variants, starts, stops = _scan(file.fileno(), header, counts_first=counts_first)
         except (struct.error, ValueError) as error:
             raise InputError(f"is truncated or malformed: {error}", where=path) from error
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any), or leave them out")
@@ -227,15 +226,6 @@ def read_sample(path: Path) -> SampleTable:
         return read_people_table(lines, path, columns)
 
 
-@contextmanager
-def _open(path: Path) -> Iterator[int]:
-    try:
-        with path.open("rb", buffering=0) as file:
-            yield file.fileno()
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the path") from error
-
-
 def _read_header(descriptor: int, path: Path) -> _Header:
     """Read the header and the sample IDs, or refuse a file of another format or version."""
     start = os.pread(descriptor, 24, 0)
@@ -261,8 +251,7 @@ def _read_header(descriptor: int, path: Path) -> _Header:
         for _ in range(n_samples):
             name, place = _text(content, place, "<H")
             names.append(name)
-        ids = string_column(names)
-        samples = people_with_ids(ids)
+        samples = people_with_ids(string_column(names))
     return _Header(4 + offset, n_variants, n_samples, compression, samples)
 
 
@@ -292,14 +281,8 @@ def _scan(
         raise struct.error("the last variant is incomplete")
     names, chromosomes, positions, alleles = zip(*rows, strict=True)
     ordered = [each if counts_first else each[::-1] for each in alleles]
-    variants = VariantTable(
-        chromosome=string_column(chromosomes),
-        identifier=string_column(names),
-        centimorgan=np.zeros(len(rows)),
-        position=np.asarray(positions, dtype=np.int64),
-        allele1=string_column([",".join(each[:-1]) for each in ordered]),
-        allele2=string_column([each[-1] for each in ordered]),
-    )
+    counted, others = [",".join(each[:-1]) for each in ordered], [each[-1] for each in ordered]
+    variants = VariantTable.of(chromosomes, names, positions, counted, others)
     return variants, bounds[:, 0], bounds[:, 1]
 
 

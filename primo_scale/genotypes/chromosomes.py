@@ -43,15 +43,8 @@ _LAST_NUMBER = 26  # MT
 def parse_chromosomes(text: str) -> tuple[str, ...]:
     """Parse a list of chromosomes in the syntax of ``plink2 --chr``, such as ``1-4,22,X,PAR1``.
 
-    Returns
-    -------
-    tuple of str
-        Canonical codes in the given order, without repetitions.
-
-    Raises
-    ------
-    UsageError
-        A name is not a human chromosome, or ``plink2 --score`` counts one copy of it.
+    The result has canonical codes in the given order, without repetitions. A name that is no human
+    chromosome, and one of which ``plink2 --score`` counts one copy, are usage errors.
     """
     names = dict.fromkeys(name for part in text.split(",") for name in _expand(part.strip()))
     for name in names:

@@ -34,12 +34,8 @@ def copy_genotypes(
     """Copy a finished store to `destination`, or continue an interrupted copy; return the copy.
 
     `on_progress` is called with (steps done, total steps). A step copies or verifies one object.
-
-    Raises
-    ------
-    InputError
-        The destination holds another store; or an object that was read back differs, in which case
-        it is deleted, so that the same call copies it again.
+    Another store at the destination is refused. An object that differs when it is read back is
+    deleted and reported, so that the same call copies it again.
     """
     kind = source.packing.kind
     if is_complete(destination, kind):

@@ -10,39 +10,27 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import BedFile, open_bed
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
-from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.storage.files import refuse_special_file
 
 EXTENSIONS = (".bed", ".bim", ".fam")
 
 # Option that reads a file of another format, by file name ending.
 _OTHER_FORMATS = {
-    ".pgen": "Give --pfile {prefix}",
-    ".pvar": "Give --pfile {prefix}",
-    ".psam": "Give --pfile {prefix}",
-    ".bgen": "Give --bgen {file}",
-    ".vcf": "Convert it: plink2 --vcf {file} --make-bed --out {prefix}, then give --bfile {prefix}",
-    ".vcf.gz": "Convert it: plink2 --vcf {file} --make-bed --out {prefix}, then give --bfile "
-    "{prefix}",
-    ".bcf": "Convert it: plink2 --bcf {file} --make-bed --out {prefix}, then give --bfile {prefix}",
+    **dict.fromkeys((".pgen", ".pvar", ".psam"), "--pfile {prefix}"),
+    ".bgen": "--bgen {file}",
+    **dict.fromkeys((".vcf", ".vcf.gz", ".bcf"), "--vcf {file}"),
 }
 
 
 @dataclass(frozen=True)
-class Fileset:
-    """A PLINK 1 fileset: a `GenotypeSource`."""
+class Fileset(BedFile):
+    """A .bed file with its tables: a `GenotypeSource`."""
 
     where: Path  # prefix
-    bed: BedFile
     samples: SampleTable
     variants: VariantTable
     odd_positions: int
     remark: str = ""
-
-    @property
-    def variant_major(self) -> bool:
-        """Whether the .bed file is variant-major."""
-        return self.bed.variant_major
 
     def files(self) -> list[Path]:
         """Return the three files."""
@@ -50,19 +38,11 @@ class Fileset:
 
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the .bed file and its number of bytes that hold the first variants."""
-        yield self.bed.path, self.bed.bytes_through(n_variants)
-
-    def read_ahead(self, variants: Index) -> None:
-        """Start to read the variants into the page cache, see `BedFile.read_ahead`."""
-        self.bed.read_ahead(variants)
-
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
-        """Read genotypes as `BedFile.read_into` does."""
-        self.bed.read_into(result, variants, samples)
+        yield self.path, self.bytes_through(n_variants)
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes as the format defines them (`BedFile.raw_value`)."""
-        return [self.bed.raw_value(variant, sample) for sample in samples.tolist()]
+        return [self.raw_value(variant, sample) for sample in samples.tolist()]
 
 
 def fileset_path(prefix: Path, extension: str) -> Path:
@@ -73,10 +53,7 @@ def fileset_path(prefix: Path, extension: str) -> Path:
 def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
     """Read the tables of a fileset and check the .bed file against them.
 
-    Raises
-    ------
-    InputError
-        A file is malformed or of another format, or a file is given instead of a prefix.
+    Malformed files, files of other formats, and a file in place of a prefix are refused.
     """
     bed, bim, fam = (fileset_path(prefix, extension) for extension in EXTENSIONS)
     if not bed.exists():
@@ -85,18 +62,24 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
         refuse_special_file(path)
     table, people = read_bim(bim), read_fam(fam)
     opened = open_bed(bed, len(people), len(table.variants))
-    return Fileset(prefix, opened, people, table.variants, table.odd_positions)
+    return Fileset(
+        **vars(opened),
+        where=prefix,
+        samples=people,
+        variants=table.variants,
+        odd_positions=table.odd_positions,
+    )
 
 
 def _check_format(prefix: Path) -> None:
-    """Refuse files of other formats, with the option or command that reads them."""
+    """Refuse files of other formats, with the option that reads them."""
     if prefix.suffix in EXTENSIONS:
         raise InputError(
             f"is a file, but --bfile takes the prefix of three files (without {prefix.suffix})",
             where=prefix,
             remedy=f"Give --bfile {prefix.with_suffix('')}",
         )
-    for ending, remedy in _OTHER_FORMATS.items():
+    for ending, option in _OTHER_FORMATS.items():
         if prefix.name.endswith(ending):
             file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))
         else:
@@ -105,5 +88,5 @@ def _check_format(prefix: Path) -> None:
             raise InputError(
                 "is not a PLINK 1 fileset",
                 where=file,
-                remedy=remedy.format(file=file, prefix=bare),
+                remedy=f"Give {option.format(file=file, prefix=bare)}",
             )

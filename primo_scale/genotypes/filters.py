@@ -24,21 +24,11 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_on
 
 @dataclass(frozen=True)
 class Ranking:
-    """Choice of the variants of largest importance.
+    """Choice of the variants of largest importance."""
 
-    Attributes
-    ----------
-    option : str
-        Option that asks for it.
-    top : int
-        Largest number of variants to choose.
-    importance : callable
-        Function of a variant table that returns the importance of each variant from public
-        numbers, 0 for a variant that is never chosen.
-    """
-
-    option: str
-    top: int
+    option: str  # that asks for it
+    top: int  # largest number of variants to choose
+    # Importance of each variant from public numbers, 0 for a variant that is never chosen.
     importance: Callable[[VariantTable], npt.NDArray[np.float64]]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
+from primo_scale.genotypes.alleles import Alleles, compare_alleles, strand_is_unknown
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
@@ -52,13 +52,7 @@ class MatchedFrequencies:
 
 
 def refuse_few_matches(matched: MatchedFrequencies) -> None:
-    """Refuse a panel that matches few variants.
-
-    Raises
-    ------
-    InputError
-        The panel matches less than `LEAST_MATCHED` of the variants.
-    """
+    """Refuse a panel that matches less than `LEAST_MATCHED` of the variants."""
     n_variants = len(matched.a1_frequency)
     if matched.n_matched >= LEAST_MATCHED * n_variants:
         return
@@ -73,28 +67,14 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _PanelRow:
-    line: int
-    identifier: str
-    reference: str
-    alternate: str
-    alternate_frequency: float
-
-
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
     The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz), or by ``--freq counts``. A
     row matches a variant with the same identifier and the same two alleles, in either order.
     Alleles other than A/T and C/G also match on the other strand. If the panel repeats an
-    identifier, the row with matching alleles counts. The identifier ``.`` never matches.
-
-    Raises
-    ------
-    InputError
-        The file is missing, its header lacks a column, a row is too short, a frequency is not a
-        number in [0, 1], or two rows match one variant.
+    identifier, the row with matching alleles counts; two of them are refused. The identifier ``.``
+    never matches. Malformed tables are refused.
     """
     rows_of_identifier: dict[str, list[int]] = defaultdict(list)
     for index, identifier in enumerate(variants.identifier):
@@ -103,22 +83,20 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     frequency = np.full(len(variants), np.nan)
     line_of_match = np.zeros(len(variants), dtype=np.int64)
     mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
-    for row in _panel_rows(path):
-        for index in rows_of_identifier.get(row.identifier, ()):
-            counted, other = variants.allele1[index], variants.allele2[index]
-            found = compare_alleles((row.alternate, row.reference), (counted, other))
+    for line, identifier, alleles, alternate in _panel_rows(path):
+        for index in rows_of_identifier.get(identifier, ()):
+            found = compare_alleles(alleles, (variants.allele1[index], variants.allele2[index]))
             if found is None:
                 mismatched[index] = True
                 continue
             if line_of_match[index]:
                 raise InputError(
-                    f"two rows match variant {row.identifier} (the other is line "
+                    f"two rows match variant {identifier} (the other is line "
                     f"{line_of_match[index]})",
-                    where=f"{path}:{row.line}",
+                    where=f"{path}:{line}",
                     remedy="Remove all rows but one for each variant",
                 )
-            line_of_match[index], (swapped[index], flipped[index]) = row.line, found
-            alternate = row.alternate_frequency
+            line_of_match[index], (swapped[index], flipped[index]) = line, found
             frequency[index] = 1.0 - alternate if swapped[index] else alternate
     matched = line_of_match > 0
     ambiguous = (
@@ -137,8 +115,8 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     )
 
 
-def _panel_rows(path: Path) -> Iterator[_PanelRow]:
-    """Yield the panel's rows that have calls."""
+def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
+    """Yield line, identifier, alleles (ALT, REF) and frequency of ALT of rows that have calls."""
     columns: list[int] | None = None
     counts, file = False, str(path)
     for line, cells in table_lines(path):
@@ -163,11 +141,11 @@ def _panel_rows(path: Path) -> Iterator[_PanelRow]:
             utf8_text(cells[column], where) for column in columns
         )
         if "," in alternate:  # several alternate alleles never match
-            yield _PanelRow(line, identifier, reference, alternate, math.nan)
+            yield line, identifier, (alternate, reference), math.nan
             continue
         value = _frequency(frequency, where, observed if counts else "1")
         if observed != "0" and not math.isnan(value):
-            yield _PanelRow(line, identifier, reference, alternate, value)
+            yield line, identifier, (alternate, reference), value
     if columns is None:
         raise InputError("has no header", where=path, remedy=_REMEDY)
 

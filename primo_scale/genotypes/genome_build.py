@@ -84,10 +84,7 @@ def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
 def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
     """Return the given build, one of `BUILD_NAMES`, or the one inferred from known variants.
 
-    Raises
-    ------
-    InputError
-        Known variants are at the positions of another build than the given one.
+    A given build is refused if known variants are at their positions of another one.
     """
     found = find_known_variants(variants)
     if given is None:

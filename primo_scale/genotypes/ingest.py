@@ -21,28 +21,31 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.fingerprints import SourceFile, fingerprint
 from primo_scale.genotypes.ingest_plan import (
     NOT_HASHED,
     IngestPlan,
+    SourceFile,
     check_free_space,
     check_same_request,
+    fingerprint,
     plan_ingest,
     recorded_request,
 )
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_input_warnings
-from primo_scale.genotypes.orientation import check_orientation
+from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS
 from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import result_of
-from primo_scale.storage.chunks import chunk_path, write_block
+from primo_scale.storage.chunks import chunk_path, read_block, write_block
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
@@ -65,6 +68,16 @@ from primo_scale.storage.groups import (
 
 _TABLE_CHUNK_ROWS = 65536
 
+# Copies of A1 by raw value, https://www.cog-genomics.org/plink/1.9/formats#bed, and steps of 1/127
+# of a copy by byte. They are repeated here so that the self-test does not depend on the kernels it
+# tests.
+_DEFINITIONS: dict[str, dict[int, int]] = {
+    HARD_CALLS.kind: {0b00: 2, 0b01: -1, 0b10: 1, 0b11: 0},
+    DOSAGES.kind: {**{step: step for step in range(255)}, 255: -1},
+}
+_TESTED_VARIANTS = 16
+_TESTED_SAMPLES = 64
+
 
 def ingest(
     files: SourceFiles,
@@ -76,44 +89,26 @@ def ingest(
 ) -> GenotypeStore:
     """Write the genotypes of `files` to a store, continue doing so, or reuse the finished store.
 
-    Parameters
-    ----------
-    files
-        Genotype files of the same people; their variants are joined in this order.
-    destination
-        Path of the store.
-    selection
-        Lists of the people and variants to use.
-    on_progress
-        Function called with (partitions written, total partitions).
-    chunk_shape
-        Numbers of variants and samples in a chunk; the number of samples is a multiple of 4. None
-        stands for the default of the packing.
-
-    Raises
-    ------
-    InputError
-        A file is refused, an input changed, or `destination` holds something else.
-    ResourceError
-        The disk has too little free space.
-    UsageError
-        `chunk_shape` is impossible.
+    All files hold the same people, and their variants are joined in the order of the files.
+    `on_progress` is called with (partitions written, total partitions). `chunk_shape` are the
+    numbers of variants and samples in a chunk, by default those of the packing; the number of
+    samples is a multiple of 4.
     """
     plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():
         return _reuse(plan)
     make_private_directory(plan.partial)
     with exclusive_lock(plan.partial / "lock"):
-        initialise(plan)
-        missing = missing_partitions(plan)
+        _initialise(plan)
+        missing = _missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
         hashes = _GrowingHashes(plan)
         _write_partitions(plan, missing, hashes, on_progress)
-        return finalise(replace(plan, sources=hashes.complete()))
+        return _finalise(replace(plan, sources=hashes.complete()))
 
 
-def initialise(plan: IngestPlan) -> None:
+def _initialise(plan: IngestPlan) -> None:
     """Create the empty store and record the request, or refuse the store of another request."""
     request, sources = recorded_request(plan)
     if request is not None:
@@ -134,7 +129,7 @@ def initialise(plan: IngestPlan) -> None:
     write_atomically(plan.request_path, json.dumps(plan.description).encode())
 
 
-def write_one(plan: IngestPlan, number: int) -> None:
+def _write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
     array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
@@ -202,7 +197,7 @@ def _write_partitions(
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
         try:
             for number in missing:
-                under_way.append((number, threads.submit(write_one, plan, number)))
+                under_way.append((number, threads.submit(_write_one, plan, number)))
                 if len(under_way) == plan.partitions_at_once:
                     finish_oldest()
             while under_way:
@@ -211,7 +206,7 @@ def _write_partitions(
             threads.shutdown(cancel_futures=True)
 
 
-def missing_partitions(plan: IngestPlan) -> list[int]:
+def _missing_partitions(plan: IngestPlan) -> list[int]:
     """Return the numbers of the partitions that lack their record or a chunk."""
     array = _growing_array(plan)
     columns = -(-array.shape[1] // array.chunks[1])
@@ -223,12 +218,12 @@ def missing_partitions(plan: IngestPlan) -> list[int]:
     ]
 
 
-def finalise(plan: IngestPlan) -> GenotypeStore:
+def _finalise(plan: IngestPlan) -> GenotypeStore:
     """Write tables, counts and digests, run the self-test and publish the store.
 
-    Missing partitions, a source that changed during the run, and a failed self-test are refused.
+    A source that changed during the run and a failed self-test are refused.
     """
-    plan = _with_all_digests(plan)
+    _refuse_changed_sources(plan)
     group = open_group(plan.growing_store, plan.packing.kind, complete=False)
     tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, tallies)
@@ -239,13 +234,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
         negative_positions=int(np.sum(plan.source.variants.position < 0)),
         odd_positions=plan.source.odd_positions,
     )
-    orientation = check_orientation(
-        plan.source,
-        array_of(group, "genotypes"),
-        plan.packing,
-        variants=plan.variant_index,
-        samples=plan.sample_index,
-    )
+    orientation = _check_orientation(plan, array_of(group, "genotypes"))
     sync_tree(plan.growing_store)
     mark_complete(
         group,
@@ -259,7 +248,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
             "filter_counts": [asdict(count) for count in plan.filter_counts],
             "hazards": asdict(input_warnings),
             "remark": plan.source.remark,
-            "orientation_self_test": asdict(orientation),
+            "orientation_self_test": orientation,
         },
     )
     with disk_errors_explained(plan.destination):
@@ -269,18 +258,7 @@ def finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _with_all_digests(plan: IngestPlan) -> IngestPlan:
-    """Return the plan with the digests of all sources; refuse missing partitions and changes."""
-    missing = missing_partitions(plan)
-    if missing:
-        raise InputError(
-            "partitions are missing: " + ", ".join(str(number) for number in missing[:10]),
-            where=plan.partial,
-            value=f"{len(missing)} of {plan.n_partitions}",
-            remedy="Run the same command again to write them",
-        )
-    if any(source.sha256 == NOT_HASHED for source in plan.sources):
-        plan = replace(plan, sources=_GrowingHashes(plan).complete())
+def _refuse_changed_sources(plan: IngestPlan) -> None:
     known = {source.path: source for source in plan.sources}
     if fingerprint(plan.source.files(), known) != plan.sources:
         raise InputError(
@@ -288,31 +266,51 @@ def _with_all_digests(plan: IngestPlan) -> IngestPlan:
             where=plan.source.where,
             remedy=f"Remove {plan.partial} and start again",
         )
-    return plan
+
+
+def _check_orientation(plan: IngestPlan, array: Array) -> dict[str, int]:
+    """Compare stored dosages with source genotypes, which are read as the format defines them.
+
+    A genotype that differs is refused. The result has the numbers of variants and of genotypes that
+    agreed.
+    """
+    variants, samples, packing = plan.variant_index, plan.sample_index, plan.packing
+    rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
+    half = _TESTED_SAMPLES // 2
+    blocks = [(0, min(half, len(samples)))]
+    if len(samples) > half:
+        blocks.append((max(half, (len(samples) - half) // 4 * 4), len(samples)))
+    genotypes, definition = 0, _DEFINITIONS[packing.kind]
+    for row in rows.tolist():
+        for start, stop in blocks:
+            columns = slice(packing.width(start), packing.width(stop))
+            packed = read_block(array, (slice(row, row + 1), columns))
+            stored = packing.steps_or_missing(packed, stop - start)[0].tolist()
+            raw = plan.source.raw_values(int(variants[row]), samples[start:stop])
+            expected = [definition[value] for value in raw]
+            if stored != expected:
+                raise InputError(
+                    f"the stored genotypes of variant {row + 1} differ from the source",
+                    where=plan.source.where,
+                    remedy="Remove the partial store and start again",
+                )
+            genotypes += len(expected)
+    return {"variants": len(rows), "genotypes": genotypes}
 
 
 def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:
-    variants, samples = plan.variants, plan.samples
-    for name, values in (
-        ("genotype_counts", tallies.counts),
-        ("chunk_crc32c", tallies.chunk_crc32c),
-        ("variant_centimorgan", variants.centimorgan),
-        ("variant_position", variants.position),
-        ("sample_sex", samples.sex),
-    ):
-        chunks = (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
-        array = create_array(group, name, shape=values.shape, chunks=chunks, dtype=values.dtype)
-        write_block(array, tuple(slice(0, size) for size in values.shape), values)
+    columns: dict[str, npt.NDArray[Any]]
+    columns = {"genotype_counts": tallies.counts, "chunk_crc32c": tallies.chunk_crc32c}
+    for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
+        columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with disk_errors_explained(plan.partial):
-        for name, strings in (
-            ("variant_chromosome", variants.chromosome),
-            ("variant_identifier", variants.identifier),
-            ("variant_allele1", variants.allele1),
-            ("variant_allele2", variants.allele2),
-            ("sample_family", samples.family),
-            ("sample_individual", samples.individual),
-        ):
-            write_strings(group, name, strings.tolist())
+        for name, values in columns.items():
+            if values.dtype == object:
+                write_strings(group, name, values.tolist())
+                continue
+            shape, chunks = values.shape, (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
+            array = create_array(group, name, shape=shape, chunks=chunks, dtype=values.dtype)
+            write_block(array, tuple(slice(0, size) for size in shape), values)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +16,13 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filters import FilterCount, Selection, select_samples, select_variants
-from primo_scale.genotypes.fingerprints import SourceFile, digest_of_people, fingerprint
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.machine import refuse_full_disk
 from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import sha256_of_json
+from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
 
 READ_BUDGET_BYTES = 64 << 20
@@ -40,6 +40,25 @@ _SAMPLES_MULTIPLE = 4  # of a chunk, so that a chunk of any packing is read in w
 _COPIES_OF_A_SLAB = 4
 # Size of a variant in addition to its genotypes: counts in the record and the store, and table row.
 _BYTES_PER_VARIANT = 256
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Content hash of a file, and its path and file-system attributes at that time."""
+
+    path: str
+    sha256: str
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path, sha256: str) -> SourceFile:
+        """Return the fingerprint of a file whose hash is known."""
+        found = path.stat()
+        times = found.st_mtime_ns, found.st_ctime_ns
+        return cls(str(path.resolve()), sha256, found.st_size, *times, found.st_ino)
 
 
 @dataclass(frozen=True)
@@ -128,7 +147,7 @@ class IngestPlan:
     @cached_property
     def cohort_digest(self) -> str:
         """Cohort digest of the store, see `GenotypeStore`."""
-        return digest_of_people(self.source.samples)
+        return _digest_of_people(self.source.samples)
 
     def task(self, number: int) -> PartitionTask:
         """Return the inputs of partition `number`."""
@@ -239,6 +258,32 @@ def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
         unhashed = (SourceFile.of(path, NOT_HASHED) for path in growing)
         known = {source.path: source for source in unhashed}
     return fingerprint(plan.source.files(), known)
+
+
+def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
+    """Hash files, except for those that are unchanged since an earlier fingerprint.
+
+    A file with equal times, size and inode is taken as unchanged, because programs cannot set back
+    the inode change time.
+    """
+    sources = []
+    for path in paths:
+        before = known.get(str(path.resolve()))
+        now = SourceFile.of(path, before.sha256 if before is not None else "")
+        sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
+    return tuple(sources)
+
+
+def _digest_of_people(samples: SampleTable) -> str:
+    """Return the SHA-256 digest of the sorted (FID, IID) pairs, which is private.
+
+    It does not depend on the order, the format or the variants of the files, so that releases of
+    different chromosomes are charged to the same account.
+    """
+    # Sorting comes before removing duplicates, because people are mostly sorted already.
+    people = sorted(zip(samples.family.tolist(), samples.individual.tolist(), strict=True))
+    rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
+    return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
 def _digest_of_index(index: Index) -> str:

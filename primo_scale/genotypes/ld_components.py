@@ -65,13 +65,7 @@ class LdComponents:
 
 
 def open_components(path: Location) -> LdComponents:
-    """Open a finished store.
-
-    Raises
-    ------
-    InputError
-        The store is missing, unfinished, damaged, of another kind or of another format version.
-    """
+    """Open a finished store, or refuse what `open_group` refuses."""
     attributes = attributes_of(open_group(path, KIND))
     sizes, boundaries = tuple(attributes["sizes"]), tuple(attributes["boundaries"])
     return LdComponents(path, str(attributes["digest"]), sizes, boundaries)
@@ -116,15 +110,8 @@ def write_components(path: Location, request: str, maps: Iterable[LinearMap]) ->
 def component_map(vectors: Float64, scales: Float64) -> LinearMap:
     """Return the integer map of components ``scales[i] vectors[i] @ codes``.
 
-    Every row of the matrix is rounded with its largest entry at 127, and the multiplier brings the
-    component to its scale.
-
-    Parameters
-    ----------
-    vectors : ndarray of float64, shape (m, k)
-        Directions, none of them zero.
-    scales : ndarray of float64, shape (m,)
-        Scale of each component.
+    The m directions, of shape (m, k), are not zero. Every row of the matrix is rounded with its
+    largest entry at 127, and the multiplier brings the component to its scale.
     """
     steps = LARGEST_CODE / np.abs(vectors).max(axis=1)
     matrix = np.rint(vectors * steps[:, None]).astype(np.int8)

@@ -56,26 +56,11 @@ class BlockSizes:
 def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
     """Write a table of ``chr start stop`` with the LD blocks of a public panel.
 
-    Parameters
-    ----------
-    panel
-        Prefix of a PLINK 1 fileset, such as a population of the 1000 Genomes Project. It must not
-        contain people of the cohort.
-    out
-        File to write: base pairs, of which ``stop`` is not part of the block, as in LDetect.
-    sizes
-        Permitted numbers of variants in a block.
-
-    Returns
-    -------
-    int
-        Number of blocks.
-
-    Raises
-    ------
-    InputError
-        The fileset is malformed, its variants are not sorted by position, or too many of them have
-        the same position.
+    The number of blocks is returned. `panel` is the prefix of a PLINK 1 fileset, such as a
+    population of the 1000 Genomes Project. It must not contain people of the cohort. The table has
+    base pairs, of which ``stop`` is not part of the block, as in LDetect. A malformed fileset is
+    refused, and so are variants that are not sorted by position, or of which too many have the same
+    position.
     """
     source = open_source(SourceFiles((panel,)))
     variants = source.variants
@@ -159,21 +144,10 @@ def _of_norm_one(rows: Float32) -> Float32:
 def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach: int) -> Float64:
     """Return the sum of r^2, beyond that of chance, over pairs on both sides of every cut.
 
-    Between independent variants, the mean of r^2 in a panel of n people is ``1 / (n - 1)``.
-
-    Parameters
-    ----------
-    standardised
-        Function from a run of variants to their rows, of `standardise`.
-    n_variants
-        Number of variants of the chromosome.
-    reach
-        Pairs count that are less than so many variants apart.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_variants + 1,)
-        Entry k is the sum over ``i < k <= j``.
+    Between independent variants, the mean of r^2 in a panel of n people is ``1 / (n - 1)``. Pairs
+    count that are less than `reach` variants apart. `standardised` returns the rows of
+    `standardise` for a run of variants. Entry k of the result, float64 (n_variants + 1,), is the
+    sum over ``i < k <= j``.
     """
     change = np.zeros(n_variants + 1)
     for start in range(0, n_variants, _VARIANTS_PER_PASS):
@@ -193,19 +167,10 @@ def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach
 def least_cuts(cost: Float64, sizes: BlockSizes) -> list[int] | None:
     """Return the boundaries of least total cost, by dynamic programming.
 
-    Parameters
-    ----------
-    cost
-        Cost of a cut before each variant, and at the end, shape (variants + 1,). The first and the
-        last are free. A cut of infinite cost is not made.
-    sizes
-        Permitted sizes of blocks.
-
-    Returns
-    -------
-    list of int or None
-        Index of the first variant of each block, then the number of variants; None if every
-        division has an infinite cost.
+    `cost` has the cost of a cut before each variant, and at the end, shape (variants + 1,). The
+    first and the last are free. A cut of infinite cost is not made. The result has the index of the
+    first variant of each block, then the number of variants; it is None if every division into
+    blocks of permitted sizes has an infinite cost.
     """
     n_variants = len(cost) - 1
     if n_variants < sizes.least:

@@ -33,27 +33,13 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LdPanel:
-    """PLINK 1 fileset of public people, and the row of each variant of a cohort in it.
-
-    Attributes
-    ----------
-    prefix : Path
-        Prefix of the fileset.
-    sha256 : str
-        Digest of its files.
-    rows : ndarray of intp, shape (d,)
-        Row of each variant in the fileset; -1 for a variant that is not in it.
-    swapped : ndarray of bool, shape (d,)
-        Whether the fileset counts the other allele of a variant.
-    chromosome : ndarray of str, shape (d,)
-        Chromosome of each variant of the cohort.
-    """
+    """PLINK 1 fileset of public people, and the row of each of d variants of a cohort in it."""
 
     prefix: Path
-    sha256: str
-    rows: Index
-    swapped: npt.NDArray[np.bool_]
-    chromosome: StringColumn
+    sha256: str  # of the files
+    rows: Index  # in the fileset, -1 for a variant that is not in it, shape (d,)
+    swapped: npt.NDArray[np.bool_]  # whether the fileset counts the other allele, shape (d,)
+    chromosome: StringColumn  # of the cohort's variants, shape (d,)
     _source: GenotypeSource
 
     @property
@@ -72,16 +58,10 @@ class LdPanel:
         return int((self.rows >= 0).sum())
 
     def centred_dosages(self, variants: slice) -> tuple[Index, Float32]:
-        """Return copies of the cohort's A1 minus their mean, of the matched ones of some variants.
+        """Return copies of the cohort's A1 minus their mean, of those variants that the panel has.
 
-        A missing dosage is the mean.
-
-        Returns
-        -------
-        here : ndarray of intp, shape (v,)
-            Positions of the matched variants in `variants`.
-        dosages : ndarray of float32, shape (v, people)
-            Centred dosages.
+        A missing dosage is the mean. The result has the positions of these variants in `variants`,
+        shape (v,), and their dosages, float32 (v, people).
         """
         here = np.flatnonzero(self.rows[variants] >= 0)
         wanted = self.rows[variants][here]
@@ -114,19 +94,11 @@ class LdPanel:
 
 
 def fixation_index(panel: Float64, n_people: int, other: Float64) -> float:
-    """Return F_ST between the population of a panel and one of known frequencies.
+    """Return F_ST between the population of a panel of people and one of known frequencies.
 
-    Hudson's estimator, the ratio of sums, in which the sampling of the panel's people is corrected
-    for. Variants without a frequency, nan, do not count.
-
-    Parameters
-    ----------
-    panel : ndarray of float64, shape (d,)
-        Frequencies in the panel.
-    n_people : int
-        Number of its people.
-    other : ndarray of float64, shape (d,)
-        Frequencies of the same alleles in the other population.
+    Both frequencies are those of the same d alleles. Hudson's estimator, the ratio of sums,
+    corrects for the sampling of the panel's people. Variants without a frequency, nan, do not
+    count.
     """
     known = ~np.isnan(panel + other)
     p, q = panel[known], other[known]
@@ -140,13 +112,8 @@ def open_ld_panel(prefix: Path, variants: VariantTable) -> LdPanel:
     """Match a public fileset to the variants of a cohort, by position and alleles.
 
     Alleles match in either order and, other than A/T and C/G, on either strand. If the panel has
-    several variants of one position and the same alleles, the first counts.
-
-    Raises
-    ------
-    InputError
-        The fileset is malformed, has fewer than `FEWEST_PEOPLE` people, or matches less than
-        `LEAST_MATCHED` of the variants.
+    several variants of one position and the same alleles, the first counts. A panel of fewer than
+    `FEWEST_PEOPLE` people, or of less than `LEAST_MATCHED` of the variants, is refused.
     """
     source = open_source(SourceFiles((prefix,)))
     if len(source.samples) < FEWEST_PEOPLE:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, starmap
 from typing import TypeVar
 
 import numpy as np
@@ -35,24 +35,10 @@ def variances_outside(
 ) -> Iterator[tuple[Float64, Float64]]:
     """Yield the variances of the components of every LD block, in people outside the panel.
 
-    Parameters
-    ----------
-    panel
-        Public panel, matched to the variants.
-    coding
-        Public coding of the variants.
-    boundaries
-        Boundaries of the LD blocks: 0, ..., d.
-
-    Yields
-    ------
-    variances : ndarray of float64, shape (k,)
-        Variances in squared lattice units, in the order of `components`.
-    remainder : ndarray of float64, shape (v - k,)
-        Variances of the directions that no component covers, all equal.
+    They are in squared lattice units and in the order of `components`, shape (k,). The variances of
+    the directions that no component covers follow, all equal, shape (v - k,).
     """
-    measure = partial(_measured, panel, coding)
-    yield from _side_by_side(measure, _slices(boundaries))
+    yield from _side_by_side(partial(_measured, panel, coding), boundaries)
 
 
 def components(
@@ -61,18 +47,16 @@ def components(
     """Yield the components of every LD block, orthonormal rows of shape (k, v).
 
     The leading eigenvectors of the covariance of the variants that the panel has come first, then
-    one unit vector for each of the others. Parameters as in `variances_outside`.
+    one unit vector for each of the others.
     """
-    yield from _side_by_side(partial(_vectors, panel, coding), _slices(boundaries))
+    yield from _side_by_side(partial(_vectors, panel, coding), boundaries)
 
 
-def _slices(boundaries: tuple[int, ...]) -> list[slice]:
-    return [slice(start, stop) for start, stop in pairwise(boundaries)]
-
-
-def _side_by_side(of_block: Callable[[slice], _Result], blocks: list[slice]) -> Iterator[_Result]:
+def _side_by_side(
+    of_block: Callable[[slice], _Result], boundaries: tuple[int, ...]
+) -> Iterator[_Result]:
     """Yield the result of every block, computed on one thread each."""
-    threads = usable_cpus()
+    threads, blocks = usable_cpus(), list(starmap(slice, pairwise(boundaries)))
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
         for start in range(0, len(blocks), 4 * threads):  # bounds the memory of finished blocks
             check()

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
-from primo_scale.genotypes.packings import PackedBytes, Packing
+from primo_scale.genotypes.packings import Packing
 from primo_scale.genotypes.source import GenotypeSource
 from primo_scale.genotypes.tables import Index, StringColumn
 from primo_scale.storage.chunk_appender import open_chunk_appender
@@ -73,7 +73,9 @@ def write_partition(
     """
     chunk_bytes, width = array.chunks[1], array.shape[1]
     rows, chunks = slab_shape(array.chunks[0], chunk_bytes, variant_major=source.variant_major)
-    tally = _Tally(task, packing, width)
+    counts = np.zeros((len(task.variants), 4), dtype=np.int64)
+    never_called = np.full(width, 0xFF, dtype=np.uint8)
+    heterozygous_haploids = np.zeros((), dtype=np.int64)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
     source.read_ahead(task.variants)
@@ -88,18 +90,17 @@ def write_partition(
                 shape = (variants.stop - top, columns.stop - first)
                 packed = buffer[: shape[0] * shape[1]].reshape(shape)
                 source.read_into(packed, task.variants[variants], task.samples[samples])
-                tally.add(packed, variants, samples)
+                counts[variants] += packing.count(packed, samples.stop - samples.start)
+                never_called[columns] &= packing.always_missing(packed)
+                heterozygous_haploids += count_heterozygous_haploids(
+                    packed, packing, task.chromosome[variants], task.sex[samples]
+                )
                 appender.append(packed)
             checksums.append(appender.finish())
     directory = chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
-    return PartitionRecord(
-        np.concatenate(checksums),
-        tally.counts,
-        tally.never_called,
-        np.asarray(tally.heterozygous_haploids),
-    )
+    return PartitionRecord(np.concatenate(checksums), counts, never_called, heterozygous_haploids)
 
 
 def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, int]:
@@ -115,25 +116,6 @@ def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, in
     if variant_major:
         rows = max(1, min(rows, SLAB_BYTES // (side_by_side * width)))
     return rows, side_by_side
-
-
-class _Tally:
-    """Counts of a partition, slab by slab."""
-
-    def __init__(self, task: PartitionTask, packing: Packing, width: int) -> None:
-        self._task, self._packing = task, packing
-        self.counts = np.zeros((len(task.variants), 4), dtype=np.int64)
-        self.never_called = np.full(width, 0xFF, dtype=np.uint8)
-        self.heterozygous_haploids = 0
-
-    def add(self, packed: PackedBytes, variants: slice, samples: slice) -> None:
-        """Add the counts of a slab with these variants and samples of the partition."""
-        packing, start = self._packing, self._packing.width(samples.start)
-        self.counts[variants] += packing.count(packed, samples.stop - samples.start)
-        self.never_called[start : start + packed.shape[1]] &= packing.always_missing(packed)
-        self.heterozygous_haploids += count_heterozygous_haploids(
-            packed, packing, self._task.chromosome[variants], self._task.sex[samples]
-        )
 
 
 def total_records(paths: Sequence[Path]) -> GenotypeTallies:

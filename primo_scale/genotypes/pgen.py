@@ -2,14 +2,20 @@
 
 Phase is ignored. Hard calls and dosages are those that plink2 stored; a person without a dosage has
 that of the hard call. The ALT allele is counted, as in ``plink2 --make-bed``.
+
+In the tables of variants and people, lines before the header that begin with ``##`` are ignored,
+and so are the columns QUAL, FILTER, INFO and all phenotypes. As in plink2, a .pvar without a header
+has the columns of a .bim file, a .psam without one those of a .fam file, and FID is ``0`` without a
+column of that name.
 """
 
 from __future__ import annotations
 
 import queue
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,25 +25,37 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.filesets import fileset_path
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.plink2_tables import read_psam, read_pvar
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import (
+    BIM_COLUMNS,
+    FAM_COLUMNS,
+    BimFile,
     Index,
     SampleTable,
     VariantTable,
+    read_people_table,
+    read_variants,
     refuse_multiallelic,
 )
-from primo_scale.kernels.dosage_bytes import (
-    UNITS,
-    DosageBytes,
-    bytes_of_copies,
-    nearest_byte,
-)
+from primo_scale.genotypes.text_lines import open_lines
+from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, bytes_of_copies, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
 from primo_scale.storage.files import refuse_special_file
 
 # The header's last byte says whether the types of variants have room for phase and dosages.
 _HEADER_BYTES, _COMPRESSED, _FIRST_WIDE_TYPES = 12, b"\x10", 4
+_UNUSED = (
+    "phase and dosages are not used: the hard calls are those stored in the .pgen file "
+    "(--dosages reads dosages)"
+)
+
+_PVAR_NAMES = {
+    "#CHROM": "chromosome", "ID": "ID", "CM": "cM", "POS": "position", "ALT": "A1", "REF": "A2",
+}  # fmt: skip
+_PSAM_NAMES = {"#FID": "FID", "#IID": "IID", "IID": "IID", "SEX": "sex"}
+# Other columns that a header must have, by its first column.
+_PVAR_HEADERS = {"#CHROM": ("POS", "ID", "REF", "ALT")}
+_PSAM_HEADERS: dict[str, tuple[str, ...]] = {"#FID": ("IID",), "#IID": ()}
 
 if TYPE_CHECKING:
     from pgenlib import PgenReader
@@ -62,12 +80,8 @@ class PgenFileset:
         """Line about dosages, if the types of the records leave room for them."""
         with self.where.open("rb") as file:
             header = file.read(_HEADER_BYTES)
-        if header[2:3] != _COMPRESSED or header[-1] & 15 < _FIRST_WIDE_TYPES:
-            return ""
-        return (
-            "phase and dosages are not used: the hard calls are those stored in the .pgen file "
-            "(--dosages reads dosages)"
-        )
+        wide = header[2:3] == _COMPRESSED and header[-1] & 15 >= _FIRST_WIDE_TYPES
+        return _UNUSED if wide else ""
 
     def files(self) -> list[Path]:
         """Return the files, including the index that some .pgen files have."""
@@ -118,10 +132,7 @@ class PgenFileset:
 class PgenDosages(PgenFileset):
     """Dosages of a PLINK 2 fileset: a `GenotypeSource`."""
 
-    @property
-    def remark(self) -> str:
-        """Empty: no dosage is left out."""
-        return ""
+    remark = ""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read dosages in slabs of at most `RAW_SLAB_BYTES`, as four bytes for each."""
@@ -145,19 +156,14 @@ class PgenDosages(PgenFileset):
 def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     """Read the tables of a fileset and check the .pgen file against them.
 
-    Raises
-    ------
-    InputError
-        A file is missing or malformed, or a variant has more than two alleles.
-    UsageError
-        Pgenlib is not installed.
+    Missing or malformed files, and variants with more than two alleles, are refused.
     """
     pgen, pvar, psam = (fileset_path(prefix, kind) for kind in (".pgen", ".pvar", ".psam"))
     if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():
         pvar = fileset_path(prefix, ".pvar.zst")
     for path in (pgen, pvar, psam):
         refuse_special_file(path)
-    table, people = read_pvar(pvar), read_psam(psam)
+    table, people = _read_pvar(pvar), _read_psam(psam)
     refuse_multiallelic(
         table.variants,
         pvar,
@@ -168,6 +174,53 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     fileset = kind(pgen, pvar, psam, people, table.variants, table.odd_positions)
     with fileset._reader(np.arange(len(people))):
         return fileset
+
+
+def _read_pvar(path: Path) -> BimFile:
+    """Read a .pvar file; A1 is ALT, with commas between several, and A2 is REF.
+
+    The refusals are those of `primo_scale.genotypes.tables.read_bim`, and a header without one of
+    the five required columns.
+    """
+    with open_lines(path) as lines:
+        header, rows = _after_header(lines, path, _PVAR_HEADERS)
+        columns = [_PVAR_NAMES.get(name, name) for name in header] or list(BIM_COLUMNS)
+        last = max(columns.index(name) for name in BIM_COLUMNS if name in columns)
+        return read_variants(rows, path, columns[: last + 1])
+
+
+def _read_psam(path: Path) -> SampleTable:
+    """Read a .psam file.
+
+    The refusals are those of `primo_scale.genotypes.tables.read_fam`, and a header without IID.
+    """
+    with open_lines(path) as lines:
+        header, rows = _after_header(lines, path, _PSAM_HEADERS)
+        columns = [_PSAM_NAMES.get(name, name) for name in header] or list(FAM_COLUMNS)
+        return read_people_table(rows, path, columns)
+
+
+def _after_header(
+    lines: Iterator[tuple[int, bytes]], path: Path, headers: Mapping[str, tuple[str, ...]]
+) -> tuple[list[str], Iterator[tuple[int, bytes]]]:
+    """Return the names of the columns, or none without a header, and the rows."""
+    for line, content in lines:
+        if content.startswith(b"##"):
+            continue
+        names = content.decode(errors="replace").split()
+        if not content.startswith(b"#"):
+            return [], chain([(line, content)], lines)
+        missing = [name for name in headers.get(names[0], tuple(headers)) if name not in names[1:]]
+        if missing or len(set(names)) < len(names):
+            raise InputError(
+                f"the header lacks {', '.join(missing)}" if missing else "a column is repeated",
+                where=f"{path}:{line}",
+                value=" ".join(names)[:80],
+                remedy="The header of a .pvar begins with #CHROM POS ID REF ALT, that of a .psam "
+                "with #FID IID or #IID",
+            )
+        return names, lines
+    return [], iter(())
 
 
 def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:

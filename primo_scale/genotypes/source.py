@@ -113,12 +113,7 @@ DOSAGE_FORMATS = ("pfile", "bgen", "vcf", "vcz")
 def open_source(files: SourceFiles) -> GenotypeSource:
     """Open the files and join their variants, in which every chromosome is contiguous.
 
-    Raises
-    ------
-    UsageError
-        A path is given twice.
-    InputError
-        A file is malformed, or the files cannot be joined.
+    A path that is given twice, malformed files, and files that cannot be joined are refused.
     """
     opener: Callable[[Path, SourceFiles], GenotypeSource]
     opener = pkgutil.resolve_name(SOURCES[files.format])

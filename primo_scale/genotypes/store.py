@@ -102,12 +102,7 @@ class GenotypeStore:
         """Read packed genotypes, uint8 (v, width of the samples), of ranges without steps.
 
         `samples` starts at a whole byte. Bits after the last sample belong to the next samples or
-        are padding.
-
-        Raises
-        ------
-        InputError
-            A chunk is missing, damaged or exchanged.
+        are padding. A missing, damaged or exchanged chunk is refused.
         """
         start, stop, _ = samples.indices(self.n_samples)
         if start % self.packing.samples_per_byte:
@@ -121,13 +116,7 @@ class GenotypeStore:
 
 
 def open_genotype_store(path: Location) -> GenotypeStore:
-    """Open a finished store with two small reads.
-
-    Raises
-    ------
-    InputError
-        The store is missing, unfinished, damaged, of another kind or of another format version.
-    """
+    """Open a finished store with two small reads, or refuse what `open_group` refuses."""
     group = open_group(path, *PACKINGS)
     attributes = attributes_of(group)
     return GenotypeStore(

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import math
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.text_lines import open_lines
 
 StringColumn = npt.NDArray[np.object_]
 Index = npt.NDArray[np.intp]
@@ -64,6 +63,21 @@ class VariantTable(_Columns):
     allele1: StringColumn  # allele A1 (column 5), whose copies are counted
     allele2: StringColumn  # allele A2 (column 6)
 
+    @classmethod
+    def of(
+        cls, chromosome: Sequence[str], identifier: Sequence[str], position: Sequence[int],
+        allele1: Sequence[str], allele2: Sequence[str], centimorgan: Sequence[float] | None = None,
+    ) -> Self:  # fmt: skip
+        """Return the table with these columns; genetic distances that are not known are 0."""
+        return cls(
+            string_column(chromosome),
+            string_column(identifier),
+            np.zeros(len(position)) if centimorgan is None else np.asarray(centimorgan, np.float64),
+            np.asarray(position, dtype=np.int64),
+            string_column(allele1),
+            string_column(allele2),
+        )
+
     def __len__(self) -> int:
         return len(self.identifier)
 
@@ -111,13 +125,9 @@ def read_bim(path: Path) -> BimFile:
     """Read a .bim file: chromosome, identifier, centimorgans, position, A1, A2.
 
     Columns are separated by blanks or tabs, lines may end with CR LF, and columns after the sixth
-    are ignored.
-
-    Raises
-    ------
-    InputError
-        The file is missing or empty, a line has fewer than six columns, a position does not begin
-        with an integer or is above 2**31 - 2, or a genetic distance is not a number.
+    are ignored. A missing or empty file is refused, and so are a line with fewer columns, a
+    position that does not begin with an integer or is above 2**31 - 2, and a genetic distance that
+    is not a number.
     """
     with open_lines(path) as lines:
         return read_variants(lines, path, BIM_COLUMNS)
@@ -147,27 +157,15 @@ def read_variants(
         alleles2.append(sys.intern(tokens[allele2]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
-    variants = VariantTable(
-        chromosome=string_column(chromosomes),
-        identifier=string_column(identifiers),
-        centimorgan=np.asarray(centimorgans, dtype=np.float64),
-        position=np.asarray(positions, dtype=np.int64),
-        allele1=string_column(alleles1),
-        allele2=string_column(alleles2),
-    )
-    return BimFile(variants, odd)
+    columns_read = chromosomes, identifiers, positions, alleles1, alleles2, centimorgans
+    return BimFile(VariantTable.of(*columns_read), odd)
 
 
 def read_fam(path: Path) -> SampleTable:
     """Read the identity columns of a .fam file: FID, IID and sex (columns 1, 2 and 5).
 
-    The columns of parents and phenotype must exist, but are not used.
-
-    Raises
-    ------
-    InputError
-        The file is missing or empty, a line has fewer than six columns, or an IID is ``0``, which
-        PLINK reserves for absent people.
+    The columns of parents and phenotype must exist, but are not used. A missing or empty file is
+    refused, and so is the IID ``0``, which PLINK reserves for absent people.
     """
     with open_lines(path) as lines:
         return read_people_table(lines, path, FAM_COLUMNS)
@@ -196,17 +194,12 @@ def read_people_table(
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
-        sexes.append(UNKNOWN_SEX if sex_at is None else sex_code(tokens[sex_at]))
+        sexes.append(UNKNOWN_SEX if sex_at is None else _SEX_CODES.get(tokens[sex_at], UNKNOWN_SEX))
     if not individuals:
         raise InputError("has no samples", where=path, remedy="Check that the file is complete")
     return SampleTable(
         string_column(families), string_column(individuals), np.asarray(sexes, dtype=np.int8)
     )
-
-
-def sex_code(text: str) -> int:
-    """Return the code of a sex as PLINK writes it."""
-    return _SEX_CODES.get(text, UNKNOWN_SEX)
 
 
 def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> None:
@@ -252,28 +245,6 @@ def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.b
     """Return the mask of the strings that are among `values`."""
     inside = map(frozenset(values).__contains__, column.tolist())
     return np.fromiter(inside, dtype=bool, count=len(column))
-
-
-@contextmanager
-def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
-    """Open a text file, decompressed if its name ends in .zst, as numbered lines from 1."""
-    try:
-        with path.open("rb") as file:
-            content: IO[bytes] = file
-            if path.suffix == ".zst":
-                content = io.BytesIO(_decompressed(file.read(), path))
-            yield enumerate(content, start=1)
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the prefix") from error
-
-
-def _decompressed(content: bytes, path: Path) -> bytes:
-    from numcodecs import Zstd  # only few tables are compressed
-
-    try:
-        return bytes(Zstd().decode(content))
-    except RuntimeError as error:
-        raise InputError(f"cannot be decompressed: {error}", where=path) from error
 
 
 def table_rows(

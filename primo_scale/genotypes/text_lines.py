@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from primo_scale.errors import InputError
@@ -21,13 +23,7 @@ _EXAMPLES = 5
 
 
 def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
-    """Yield (line number, cells) of every line that is not blank; the first line has number 1.
-
-    Raises
-    ------
-    InputError
-        The file is missing, is a directory, cannot be read, or cannot be decompressed.
-    """
+    """Yield (line number, cells) of every line that is not blank; the first line has number 1."""
     for line, content, comma_separated in numbered_lines(path):
         cells = cells_of(content, comma_separated=comma_separated)
         if cells:
@@ -43,25 +39,30 @@ def cells_of(content: bytes, *, comma_separated: bool) -> list[bytes]:
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield line number, content, and whether commas separate the cells, of every line.
+    """Yield line number, content, and whether commas separate the cells, of every line."""
+    comma_separated: bool | None = None
+    with open_lines(path) as lines:
+        for line, content in lines:
+            if line == 1:
+                content = content.removeprefix(codecs.BOM_UTF8)
+            if comma_separated is None:
+                word = content.split(None, 1)[:1]
+                if word and not word[0].startswith(_COMMENT):
+                    comma_separated = b"," in word[0]
+            yield line, content, bool(comma_separated)
 
-    Raises
-    ------
-    InputError
-        The file is missing, is a directory, cannot be read, or cannot be decompressed.
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a text file, decompressed if its name ends in .gz or .zst, as numbered lines from 1.
+
+    A file that is missing, a directory, or cannot be read or decompressed is refused.
     """
     opener = gzip.open if path.suffix == ".gz" else open
-    comma_separated: bool | None = None
     try:
         with opener(path, "rb") as file:
-            for line, content in enumerate(file, start=1):
-                if line == 1:
-                    content = content.removeprefix(codecs.BOM_UTF8)
-                if comma_separated is None:
-                    word = content.split(None, 1)[:1]
-                    if word and not word[0].startswith(_COMMENT):
-                        comma_separated = b"," in word[0]
-                yield line, content, bool(comma_separated)
+            content = io.BytesIO(_decompressed(file.read())) if path.suffix == ".zst" else file
+            yield enumerate(content, start=1)
     except FileNotFoundError as error:
         raise InputError("no such file", where=path, remedy="Check the path") from error
     except IsADirectoryError as error:
@@ -70,6 +71,15 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
         raise InputError("cannot be read: permission denied", where=path) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"cannot be decompressed: {error}", where=path) from error
+
+
+def _decompressed(content: bytes) -> bytes:
+    from numcodecs import Zstd  # only few tables are compressed
+
+    try:
+        return bytes(Zstd().decode(content))
+    except RuntimeError as error:
+        raise zlib.error(str(error)) from error
 
 
 def utf8_text(cell: bytes, where: str) -> str:

@@ -67,13 +67,7 @@ class _Cursor:
         self._next = self._stop = 0  # rows: of the next record, and after the last one
 
     def record(self, row: int) -> Variant:
-        """Return the record of a row of the table.
-
-        Raises
-        ------
-        InputError
-            The record is missing, or has another position than in the table.
-        """
+        """Return the record of a row of the table; refuse a file without it at its position."""
         if not self._next <= row < min(self._stop, self._next + _MOST_SKIPPED):
             self._seek(row)
         record = next(islice(self._records, row - self._next, None), None)
@@ -103,16 +97,12 @@ class VcfFile:
     index: Path
     samples: SampleTable
     variants: VariantTable
-    dosage_field: str | None = None  # DS or GP, or None if the header has neither
+    dosage_field: str | None  # DS or GP, or None if the header has neither
+    remark: str
     odd_positions: int = 0
     variant_major: bool = True
     # A cursor belongs to one thread at a time, and opening one reads the header.
     _idle: queue.SimpleQueue[_Cursor] = field(default_factory=queue.SimpleQueue)
-
-    @property
-    def remark(self) -> str:
-        """Line about dosages, if there are any."""
-        return "" if self.dosage_field is None else UNUSED_DOSAGES
 
     def files(self) -> list[Path]:
         """Return the file and its index."""
@@ -179,11 +169,6 @@ class VcfFile:
 class VcfDosages(VcfFile):
     """Dosages of a VCF or BCF file: a `GenotypeSource`."""
 
-    @property
-    def remark(self) -> str:
-        """Empty: no dosage is left out."""
-        return ""
-
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
@@ -211,18 +196,12 @@ class VcfDosages(VcfFile):
 def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     """Read the people and variants of a file.
 
-    Raises
-    ------
-    InputError
-        The file or its index is missing or damaged, or a variant has more than two alleles; or the
-        file has no dosages, which are to be read.
-    UsageError
-        cyvcf2 is not installed.
+    A file that is missing, damaged or has no index, a variant with more than two alleles, and a
+    file without dosages that are to be read, are refused.
     """
     index = _index_of(path)
     header = _header(path)
-    names = string_column(header[-1].split("\t")[_FIXED_COLUMNS:])
-    people = people_with_ids(names)
+    people = people_with_ids(string_column(header[-1].split("\t")[_FIXED_COLUMNS:]))
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:
@@ -233,8 +212,9 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
         )
     variants = _variants(_open_reader(path), path)
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    kind = VcfDosages if files.packing is DOSAGES else VcfFile
-    return kind(path, index, people, variants, dosages)
+    if files.packing is DOSAGES:
+        return VcfDosages(path, index, people, variants, dosages, remark="")
+    return VcfFile(path, index, people, variants, dosages, UNUSED_DOSAGES if dosages else "")
 
 
 def _variants(reader: VCF, path: Path) -> VariantTable:
@@ -253,15 +233,7 @@ def _variants(reader: VCF, path: Path) -> VariantTable:
         raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
     if not rows:
         raise InputError("has no variants", where=path)
-    chromosome, identifier, position, alternate, reference = zip(*rows, strict=True)
-    return VariantTable(
-        chromosome=string_column(chromosome),
-        identifier=string_column(identifier),
-        centimorgan=np.zeros(len(rows)),
-        position=np.array(position, dtype=np.int64),
-        allele1=string_column(alternate),
-        allele2=string_column(reference),
-    )
+    return VariantTable.of(*zip(*rows, strict=True))
 
 
 def _index_of(path: Path) -> Path:

@@ -36,8 +36,7 @@ from primo_scale.genotypes.vcf_genotypes import (
 )
 from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
-from primo_scale.storage.foreign_groups import foreign_errors_explained, open_foreign_arrays
-from primo_scale.storage.groups import Array
+from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
 
 _GENOTYPES = "call_genotype"
 _REQUIRED = (
@@ -138,11 +137,8 @@ class VcfZarrDosages(VcfZarr):
 def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     """Read the tables of a VCF-Zarr store.
 
-    Raises
-    ------
-    InputError
-        The store is missing, lacks an array, or has variants with more than two alleles or people
-        of higher ploidy; or it has no dosages, which are to be read.
+    A store that is missing or lacks an array, variants with more than two alleles, people of higher
+    ploidy, and a store without dosages that are to be read, are refused.
     """
     arrays = open_foreign_arrays(path)
     absent = [name for name in _REQUIRED if name not in arrays]
@@ -162,8 +158,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
         )
     variants = _variants(arrays, path)
     refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
-    names = _texts(arrays["sample_id"], path)
-    people = people_with_ids(names)
+    people = people_with_ids(_texts(arrays["sample_id"], path))
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
         return VcfZarrDosages(path, genotypes, people, variants, dosages)

@@ -33,12 +33,8 @@ def write_bed(
 ) -> None:
     """Write genotypes from slabs, in any order, that together cover every variant of every person.
 
-    `shape` are the numbers of variants and of people, and `mode` the permissions of the file.
-
-    Raises
-    ------
-    ResourceError
-        The disk has too little free space. This is checked before the first write.
+    `shape` are the numbers of variants and of people, and `mode` the permissions of the file. A
+    disk with too little free space is refused before the first write.
     """
     n_variants, width = shape[0], packed_width(shape[1])
     with disk_errors_explained(path):

@@ -86,13 +86,7 @@ def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBo
 
     The default of the mean is the midpoint of the bounds, and that of the sd half their distance. A
     phenotype with the bounds 1 and 2, or 0 and 1, is binary unless its type says otherwise.
-
-    Raises
-    ------
-    InputError
-        The file is missing; a phenotype has no bounds; a name is repeated; ``lower >= upper``; a
-        value is not finite; ``sd <= 0``; a mean is outside the bounds; the type is unknown, or
-        binary with other bounds.
+    Missing, repeated, infinite and contradictory entries are refused.
     """
     return _look_up(path, names, _phenotype, option="--pheno-bounds")
 
@@ -100,12 +94,7 @@ def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBo
 def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBounds, ...]:
     """Look up the bounds of the covariates `names`, in that order.
 
-    The default of the centre is the midpoint of the bounds.
-
-    Raises
-    ------
-    InputError
-        The file is refused, as `read_phenotype_bounds` describes.
+    The default of the centre is the midpoint of the bounds. Refusals as in `read_phenotype_bounds`.
     """
     return _look_up(path, names, _covariate, option="--covar-bounds")
 

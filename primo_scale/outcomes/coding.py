@@ -159,21 +159,11 @@ def code_outcomes(
     *,
     weight: float,
 ) -> OutcomeCoding:
-    """Choose the coding of the outcome columns from public bounds.
+    """Choose the coding of the outcome columns from public bounds, in the order of the columns.
 
-    Parameters
-    ----------
-    phenotypes, covariates
-        Public bounds, in the order of the columns.
-    weight
-        Lattice value of the constant, and of every covariate at its farther bound, in units of a
-        phenotype's sd.
-
-    Raises
-    ------
-    InputError
-        Two columns have the same name, or a phenotype has a bound farther than 31.9 sds from its
-        mean.
+    `weight` is the lattice value of the constant, and of every covariate at its farther bound, in
+    units of a phenotype's sd. Two columns of one name are refused, and so is a phenotype with a
+    bound farther than 31.9 sds from its mean.
     """
     uses = Counter([*(p.name for p in phenotypes), *(c.name for c in covariates)])
     name, count = max(uses.items(), key=itemgetter(1), default=("", 0))

@@ -37,13 +37,9 @@ def match_people(
     """Stream the columns `names` of the people that are also in `samples`.
 
     People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
-    private log, at the given level, counts matched and unmatched people.
-
-    Raises
-    ------
-    InputError
-        No person matches; a person has two rows in the table or in the genotypes; or the table has
-        no FID and two people of the genotypes share an IID.
+    private log, at the given level, counts matched and unmatched people. A file that matches nobody
+    is refused, and so is a person with two rows in the table or, by the IDs of the table, in the
+    genotypes.
     """
     position = _positions(samples, table)
     line_of_sample = np.zeros(len(samples), dtype=np.int64)

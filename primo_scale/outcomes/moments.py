@@ -32,13 +32,7 @@ class RawMoments:
 def sum_moments(
     file: Path, samples: SampleTable, phenotypes: Sequence[PhenotypeBounds]
 ) -> RawMoments:
-    """Return the sums of the l phenotypes in a file over the people `samples`, matched by ID.
-
-    Raises
-    ------
-    InputError
-        The file is malformed or does not match the people, as `match_people` describes.
-    """
+    """Return the sums of the l phenotypes in a file over the people that `match_people` matches."""
     sums = np.zeros((3, len(phenotypes)), dtype=np.int64)
     names = tuple(phenotype.name for phenotype in phenotypes)
     for matched in match_people(open_outcome_table(file), names, samples):

@@ -103,13 +103,7 @@ class OutcomeStore:
 
 
 def open_outcome_store(path: Location) -> OutcomeStore:
-    """Open a finished outcome store.
-
-    Raises
-    ------
-    InputError
-        The store is missing, unfinished, damaged, of another kind or of another format version.
-    """
+    """Open a finished outcome store, or refuse what `open_group` refuses."""
     group = open_group(path, KIND)
     rows, attributes = array_of(group, "rows"), attributes_of(group)
     return OutcomeStore(
@@ -182,31 +176,9 @@ def align_outcomes(
 
     People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
     a row, or with a missing value, has the lattice value 0; all people have the constant. The index
-    of IDs is the only part of the memory that grows with n.
-
-    Parameters
-    ----------
-    path
-        Location of the store. A finished store of the same files, people and coding is reused;
-        another outcome store is replaced.
-    samples
-        People of the genotypes, in the order of the store's rows.
-    files
-        Phenotype file and, if the coding has covariates, covariate file or components, or both.
-    coding
-        Columns and their public coding.
-    scratch
-        Private directory with free space for all rows; None means the parent directory of `path`.
-    hold_out
-        Choice of the people who are held out, or None for nobody.
-
-    Raises
-    ------
-    InputError
-        A file is malformed (see `OutcomeTable.row_groups`); no person matches; a person has two
-        rows in a file or in the genotypes; or a file has no FID and two people share an IID.
-    ValueError
-        The coding has covariates and `files` has none, or `path` is a URL and `scratch` is None.
+    of IDs is the only part of the memory that grows with n. A finished store of the same files,
+    people and coding is reused; another outcome store is replaced. `scratch` is a private directory
+    with free space for all rows, by default the parent directory of `path`.
     """
     components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
@@ -219,7 +191,8 @@ def align_outcomes(
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
     request = _request_digest(samples, tables, coding, held_out, components)
-    if is_complete(path, KIND) and _request_of(path) == request:
+    found = attributes_of(open_group(path, KIND)) if is_complete(path, KIND) else {}
+    if found.get("request_digest") == request:
         return open_outcome_store(path)
     with disk_errors_explained(scratch):
         scratch.mkdir(parents=True, exist_ok=True)
@@ -249,11 +222,6 @@ def align_outcomes(
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
     return open_outcome_store(path)
-
-
-def _request_of(path: Location) -> object:
-    """Return the request digest of the finished store at `path`."""
-    return attributes_of(open_group(path, KIND)).get("request_digest")
 
 
 def _write_rows(

@@ -182,13 +182,7 @@ class OutcomeTable:
 
 
 def open_outcome_table(path: Path) -> OutcomeTable:
-    """Read the header of a phenotype or covariate file.
-
-    Raises
-    ------
-    InputError
-        The file is missing, cannot be decompressed, has no header, or has no column after the IDs.
-    """
+    """Read the header of a phenotype or covariate file, which has a column after the IDs."""
     first = None
     for line, tokens in table_lines(path):
         if tokens[0].startswith(b"##"):

@@ -40,14 +40,8 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
 def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
     """Read the values at `selection`.
 
-    The result may be read-only, and a part of one chunk keeps the whole chunk in memory.
-
-    Raises
-    ------
-    DamagedChunk
-        A chunk is missing or fails its checksum.
-    InterruptedRun
-        The object store gave no usable answer.
+    The result may be read-only, and a part of one chunk keeps the whole chunk in memory. A chunk
+    that is missing or fails its checksum raises `DamagedChunk`.
     """
     found = _in_one_chunk(array, selection)
     if found is not None:

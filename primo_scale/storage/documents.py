@@ -13,15 +13,10 @@ T = TypeVar("T")
 
 
 def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
-    """Read a JSON object from an existing file and parse it.
+    """Read a JSON object from an existing file and parse it, or refuse a file that is damaged.
 
     `parse` raises ValueError (as msgspec does), LookupError, TypeError or AttributeError where a
     member is missing or of another type. `remedy` is what the user can do about a damaged file.
-
-    Raises
-    ------
-    InputError
-        The file is not a JSON object with the expected members.
     """
     try:
         document = json.loads(path.read_bytes())

@@ -86,10 +86,7 @@ class StoreEncryption:
 def make_key_file(path: Path) -> EncryptionKey:
     """Write a random key of 32 bytes to a new file with mode 0600.
 
-    Raises
-    ------
-    InputError
-        `path` exists: data may depend on the key in it.
+    A file that exists is refused: data may depend on the key in it.
     """
     with disk_errors_explained(path):
         try:
@@ -133,11 +130,6 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
     """Encrypt with the key in `path` during the block, in this process and those it starts.
 
     None stands for the key file that `KEY_VARIABLE` names, or for no encryption if it is not set.
-
-    Raises
-    ------
-    InputError
-        The key file is refused as in `read_key_file`.
     """
     before = os.environ.get(KEY_VARIABLE)
     chosen = str(path) if path is not None else before
@@ -234,10 +226,7 @@ def encrypt_file_content(content: bytes, about: str) -> bytes:
 def decrypt_file(path: Path, about: str) -> bytes:
     """Return the content that `encrypt_file_content` was given, from the file at `path`.
 
-    Raises
-    ------
-    InputError
-        The file was changed, has another description, or is encrypted with another key.
+    A file that was changed, has another description or is encrypted with another key is refused.
     """
     content = path.read_bytes()
     if not content.startswith(b'{"encryption":'):

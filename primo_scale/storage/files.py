@@ -42,13 +42,7 @@ def write_all(descriptor: int, content: bytes | memoryview) -> None:
 
 
 def refuse_special_file(path: Path) -> None:
-    """Refuse a FIFO, a socket or a device as an input, because reading it might never end.
-
-    Raises
-    ------
-    InputError
-        `path` exists and is neither a regular file nor a directory.
-    """
+    """Refuse a FIFO, a socket or a device as an input, because reading it might never end."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise InputError(
             "is a pipe, a socket or a device, not a regular file",
@@ -82,12 +76,7 @@ def sync_tree(path: Path) -> None:
 def disk_errors_explained(location: Location) -> Iterator[None]:
     """Turn disk errors that a user can resolve into one-line errors.
 
-    Raises
-    ------
-    ResourceError
-        The disk is full, or a quota is reached.
-    InputError
-        `location` cannot be written: the permission is missing or a parent is not a directory.
+    A full disk or a quota becomes a `ResourceError`, and a missing permission an `InputError`.
     """
     try:
         yield
@@ -109,14 +98,9 @@ def disk_errors_explained(location: Location) -> Iterator[None]:
 
 @contextmanager
 def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield a temporary file, which on success is flushed and renamed to `path`.
+    """Yield a temporary file, which on success gets its permissions, is flushed and renamed.
 
-    Parameters
-    ----------
-    path
-        Final file, replaced if it exists. After a failure it is unchanged.
-    mode
-        Permissions of the final file.
+    An existing file at `path` is replaced. After a failure it is unchanged.
     """
     with disk_errors_explained(path):
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
@@ -142,12 +126,8 @@ def write_atomically(path: Path, data: bytes) -> None:
 def directory_published_at_end(path: Path) -> Iterator[Path]:
     """Yield an empty temporary directory, which on success is flushed and renamed to `path`.
 
-    Temporary directories of killed processes for the same `path` are removed.
-
-    Raises
-    ------
-    InputError
-        `path` exists already; it is not overwritten.
+    Temporary directories of killed processes for the same `path` are removed. A directory that
+    exists at `path` is refused and not overwritten.
     """
     if path.exists():
         raise InputError(
@@ -211,10 +191,8 @@ def keep_files_private() -> None:
 def make_private_directory(path: Path) -> Path:
     """Create `path` and its parents with mode 0700, and return `path`.
 
-    Raises
-    ------
-    InputError
-        It exists and other users may enter it. Its mode is not changed, since others may need it.
+    A directory that other users may enter is refused. Its mode is not changed, since others may
+    need it.
     """
     with disk_errors_explained(path):
         path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
@@ -234,10 +212,7 @@ def make_private_directory(path: Path) -> Path:
 def exclusive_lock(path: Path) -> Iterator[None]:
     """Hold an advisory lock on a file; the kernel releases it when the process ends.
 
-    Raises
-    ------
-    InputError
-        Another living process holds the lock.
+    A lock that another living process holds is refused.
     """
     descriptor = _locked(path)
     try:

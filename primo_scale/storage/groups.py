@@ -91,13 +91,9 @@ def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -
 def open_group(location: Location, kind: str, *others: str, complete: bool = True) -> zarr.Group:
     """Open a group of a kind, one of `FORMAT_VERSIONS`, or of one of several kinds.
 
-    A group that has to be `complete` is opened read-only.
-
-    Raises
-    ------
-    InputError
-        The group is missing, unfinished, damaged, of another kind or of an unknown format version,
-        or the key in effect does not decrypt it.
+    A group that has to be `complete` is opened read-only. A group that is missing, unfinished,
+    damaged, of another kind or of an unknown format version is refused, and so is one that the key
+    in effect does not decrypt.
     """
     store = store_at(location)
     if not store.holds(HEADER):
@@ -134,7 +130,8 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
             where=str(location),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    return _group_in(_view(store_of(group), kind, encryption, recorded), group)
+    view = _view(store_of(group), kind, encryption, recorded)
+    return zarr.Group(zarr.AsyncGroup(group.metadata, StorePath(view, group.store_path.path)))
 
 
 def kind_of(group: zarr.Group) -> str:
@@ -349,6 +346,23 @@ def _about(kind: str, complete: bool) -> str:
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
+def open_foreign_arrays(path: Path) -> Mapping[str, Array]:
+    """Return the arrays, by name, of a group of format 2 or 3 that another program wrote."""
+    with foreign_errors_explained(path):
+        return dict(zarr.open_group(str(path), mode="r").arrays())
+
+
+@contextmanager
+def foreign_errors_explained(path: Path) -> Iterator[Any]:
+    """Turn errors of Zarr and of its codecs into an `InputError` that names the group."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise InputError(
+            f"cannot be read as a Zarr group: {' '.join(str(error).split())}", where=path
+        ) from error
+
+
 def store_of(node: zarr.Group | Array) -> BaseStore:
     """Return the store of a group or an array."""
     store = node.store_path.store
@@ -365,9 +379,3 @@ def location_of(node: zarr.Group | Array) -> Location:
 def _key(node: zarr.Group | Array, name: str) -> str:
     path = node.store_path.path
     return f"{path}/{name}" if path else name
-
-
-def _group_in(store: BaseStore, group: zarr.Group) -> zarr.Group:
-    """Return the same group in another view of its store."""
-    path = StorePath(store, group.store_path.path)
-    return zarr.Group(zarr.AsyncGroup(group.metadata, path))

@@ -52,18 +52,11 @@ Location: TypeAlias = Path | ObjectUrl
 
 
 def parse_location(text: str | Location) -> Location:
-    """Return the location that a user or a file names.
+    """Return the location that a user or a file names: a URL with one of `SCHEMES`, or a path.
 
-    Parameters
-    ----------
-    text
-        URL with one of `SCHEMES`, or a path; a location is returned unchanged.
-
-    Raises
-    ------
-    UsageError
-        The scheme is unknown; the URL has a user, a password or a query (the message does not
-        repeat it); it has no prefix in the bucket, or one that not every service keeps unchanged.
+    A location is returned unchanged. A URL of another scheme is refused, and so are one with a
+    user, a password or a query (the message does not repeat it), and one without a prefix in the
+    bucket, or with one that not every service keeps unchanged.
     """
     if not isinstance(text, str):
         return text

@@ -61,9 +61,9 @@ class BaseStore(Store):
     def write(self, key: str, parts: Sequence[memoryview]) -> None:
         """Write the concatenated parts as one object; an object with the same key is replaced."""
 
-    @abstractmethod
     def commit(self, key: str, parts: Sequence[memoryview]) -> None:
         """Write as `write` does, where several workers may write the same content."""
+        self.write(key, parts)
 
     @abstractmethod
     def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
@@ -151,10 +151,6 @@ class DiskStore(LocalStore, BaseStore):
         finally:
             beside.unlink(missing_ok=True)
 
-    def commit(self, key: str, parts: Sequence[memoryview]) -> None:
-        """Write a file: renames are atomic, and all writers write the same numbers."""
-        self.write(key, parts)
-
     def put_if_absent(self, key: str, content: bytes | memoryview) -> bool:
         """Write a temporary file and link the final name to it, which fails if the name exists."""
         path = self.root / key
@@ -195,10 +191,7 @@ class DiskStore(LocalStore, BaseStore):
 def store_at(location: Location) -> BaseStore:
     """Return the store at a location; nothing is read or written yet.
 
-    Raises
-    ------
-    InputError, UsageError
-        The process lacks a package or settings to reach the bucket.
+    A process that lacks a package or settings to reach the bucket is refused.
     """
     if isinstance(location, Path):
         return DiskStore(location)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -146,11 +144,11 @@ def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
     [
         (".pgen", "Give --pfile {prefix}"),
         (".bgen", "Give --bgen {prefix}.bgen"),
-        (".vcf.gz", "plink2 --vcf {prefix}.vcf.gz --make-bed --out {prefix}, then give --bfile"),
+        (".vcf.gz", "Give --vcf {prefix}.vcf.gz"),
     ],
 )
 @pytest.mark.parametrize("with_ending", [True, False])
-def test_other_formats_are_named_with_the_option_or_the_conversion(
+def test_other_formats_are_named_with_the_option(
     tmp_path: Path, ending: str, remedy: str, with_ending: bool
 ) -> None:
     prefix = tmp_path / "chr1.v2"
@@ -161,18 +159,6 @@ def test_other_formats_are_named_with_the_option_or_the_conversion(
     said = str(caught.value)
     assert "not a PLINK 1 fileset" in said
     assert remedy.format(prefix=prefix) in said
-
-
-def test_the_conversion_is_that_of_plink2(cohort: Path, plink2: str, tmp_path: Path) -> None:
-    """The printed command is run as it is."""
-    words = ["--bfile", cohort / "cohort", "--export", "vcf", "bgz", "--out", tmp_path / "c"]
-    subprocess.run([plink2, *words], check=True, capture_output=True)
-    with pytest.raises(InputError) as caught:
-        open_filesets([tmp_path / "c"])
-    printed = re.search(r"plink2 (.*?), then", str(caught.value))
-    assert printed is not None
-    subprocess.run([plink2, *printed[1].split()], check=True, capture_output=True)
-    assert len(open_filesets([tmp_path / "c"]).samples) == N
 
 
 def test_the_same_fileset_twice(cohort: Path) -> None:

@@ -16,6 +16,8 @@ from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 
+FORMATS = Path(__file__).parent / "formats"
+
 
 def run(
     prefix: Path | list[Path] | SourceFiles,
@@ -33,6 +35,18 @@ def run(
         chunk_shape=chunk_shape,
         on_progress=on_progress,
     )
+
+
+class Stop(Exception):
+    """Interruption of an ingest."""
+
+
+def stop_after(partitions: int) -> Callable[[int, int], None]:
+    def on_progress(done: int, total: int) -> None:
+        if done >= partitions:
+            raise Stop
+
+    return on_progress
 
 
 def variants_with(d: int, **columns: object) -> VariantTable:

@@ -30,15 +30,6 @@ def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, name, b
         )
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
-def test_raw_value_follows_the_definition(reference, name):
-    prefix = reference / "data/edge/plink_made" / name
-    file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
-    copies = {0: 2, 1: -1, 2: 1, 3: 0}
-    found = [[copies[file.raw_value(v, s)] for s in range(43)] for v in range(61)]
-    np.testing.assert_array_equal(found, bed_reader_dosages(prefix))
-
-
 def test_a_file_that_shrinks_is_refused(reference, tmp_path):
     path = tmp_path / "x.bed"
     path.write_bytes((reference / "data/edge/plink_made/base_n43_m61.bed").read_bytes())

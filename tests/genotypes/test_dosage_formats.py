@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import zipfile
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import run, stored
+from ingest_runs import FORMATS, Stop, run, stop_after, stored
 from pgenlib import PgenReader
 from small_cohort import command, refused
 from tiers import thinned
@@ -34,27 +33,13 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
 from primo_scale.parties.columns import GenotypeColumns
 
-FORMATS = Path(__file__).parent / "formats"
 KINDS = ("pfile", "bgen", "vcf", "vcz")
 
 
 @pytest.fixture
-def files_of(tmp_path):
+def files_of(files_of):
     """Return a function that gives the files of a fixture in a format, to read their dosages."""
-
-    def find(name: str, kind: str) -> SourceFiles:
-        path, sample = FORMATS / name, None
-        if kind == "vcz":
-            path = tmp_path / f"{name}.vcz"
-            zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(path)
-        if kind == "vcf":
-            path = FORMATS / f"{name}.vcf.gz"
-        if kind == "bgen":
-            path, sample = FORMATS / f"{name}.bgen", FORMATS / f"{name}.sample"
-        sample = sample if sample is not None and sample.exists() else None
-        return SourceFiles((path,), kind, sample, packing=DOSAGES)
-
-    return find
+    return lambda name, kind: replace(files_of(name, kind), packing=DOSAGES)
 
 
 def dosages(source, samples=None) -> np.ndarray:
@@ -154,6 +139,13 @@ def test_a_store_holds_the_dosages_of_chosen_people_and_variants(
     assert store.remark == "" and store.packing is DOSAGES
 
 
+def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:
+    """Return weights of all variants of a store, shape (variants, scores)."""
+    d, scores = weights.shape
+    counts = MatchCounts(d, d, 0, 0, 0, 0, 0)
+    return MatchedWeights(np.arange(d), weights, np.zeros(scores), centre, counts)
+
+
 def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     run(files_of("odd", "pfile"), tmp_path / "g")
     genotypes = open_store(tmp_path / "g")
@@ -163,9 +155,8 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     known = np.where(missing, 0, copies).sum(axis=1) / np.maximum((~missing).sum(axis=1), 1)
     centre = np.where(np.arange(8) % 2, np.nan, 0.3)
     filled = np.where(missing, np.where(np.isnan(centre), known, centre)[:, None], copies)
-    counts = MatchCounts(8, 8, 0, 0, 0, 0, 0)
-    every = MatchedWeights(np.arange(8), weights, np.zeros(2), centre, counts)
-    np.testing.assert_allclose(score_people(genotypes, every), filled.T @ weights, rtol=1e-12)
+    scores = score_people(genotypes, every_variant(weights, centre))
+    np.testing.assert_allclose(scores, filled.T @ weights, rtol=1e-12)
     pieces = [piece() for piece in GenotypeColumns(run(files_of("odd", "pfile"), tmp_path / "g"))
               .pieces()]  # fmt: skip
     units = np.where(missing, 0, np.rint((copies - 1) * 2**20)).T
@@ -211,12 +202,8 @@ def test_dosages_and_hard_calls_do_not_share_a_store(files_of, tmp_path):
 def run_until_planned(destination, *, dosages: bool) -> None:
     """Leave an ingest of ``odd`` that was interrupted before its first partition."""
     files = ps.GenotypeFiles(pfile=FORMATS / "odd", dosages=dosages).sources
-
-    def stop(done: int, total: int) -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(files, destination, chunk_shape=files.packing.chunk_shape, on_progress=stop)
+    with pytest.raises(Stop):
+        run(files, destination, chunk_shape=files.packing.chunk_shape, on_progress=stop_after(0))
 
 
 @pytest.mark.slow
@@ -284,8 +271,7 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     lines = (tmp_path / "s.sscore").read_text().splitlines()[1:]
     theirs = np.array([float(line.split()[-1]) for line in lines])
     run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", None, (64, 128))
-    every = MatchedWeights(np.arange(300), weights[:, None], np.zeros(1), np.zeros(300),
-                           MatchCounts(300, 300, 0, 0, 0, 0, 0))  # fmt: skip
+    every = every_variant(weights[:, None], np.zeros(300))
     ours = score_people(open_store(tmp_path / "g"), every)[:, 0]
     assert 0 < np.abs(ours - theirs).max() < np.abs(weights).sum() / 254
     assert np.std(ours - theirs) < 3 * np.sqrt((weights**2).sum() / 12) / STEPS
@@ -298,8 +284,7 @@ def test_scores_of_whole_weights_have_the_same_bits_for_any_chunks(dummy, tmp_pa
     rng = np.random.default_rng(4)
     weights = rng.integers(-(2**22), 2**22, size=(300, 2)).astype(float)
     centre = rng.integers(0, 2**15, size=300) / 2**14
-    every = MatchedWeights(np.arange(300), weights, np.zeros(2), centre,
-                           MatchCounts(300, 300, 0, 0, 0, 0, 0))  # fmt: skip
+    every = every_variant(weights, centre)
     scores = []
     for chunks in ((64, 128), (7, 500)):
         store = tmp_path / f"{chunks[0]}"

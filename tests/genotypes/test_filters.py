@@ -10,17 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filesets import sample_table
 from ingest_runs import variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import Ranking, Selection, select_samples, select_variants
-from primo_scale.genotypes.tables import SampleTable, VariantTable, read_bim, read_fam
-
-
-def table(*people: tuple[str, str]) -> SampleTable:
-    family, individual = (np.array(column, dtype=object) for column in zip(*people, strict=True))
-    return SampleTable(family, individual, np.zeros(len(people), dtype=np.int8))
+from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
 
 
 def variants_on(*chromosomes: str) -> VariantTable:
@@ -120,7 +116,7 @@ def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2,
 
 
 def test_counts_report_named_found_and_left(tmp_path):
-    people = table(("a", "1"), ("b", "2"), ("c", "3"))
+    people = sample_table([("a", "1"), ("b", "2"), ("c", "3")])
     keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
     remove = listed(tmp_path / "remove", "2\n")
     index, counts = select_samples(people, Selection(keep=keep, remove=remove))
@@ -132,7 +128,7 @@ def test_counts_report_named_found_and_left(tmp_path):
 
 
 def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
-    people = table(("a", "1"), ("b", "1"))
+    people = sample_table([("a", "1"), ("b", "1")])
     with pytest.raises(InputError, match="several rows"):
         select_samples(people, Selection(keep=listed(tmp_path / "keep", "1\n")))
     index, _ = select_samples(people, Selection(keep=listed(tmp_path / "keep", "b 1\n")))
@@ -141,7 +137,9 @@ def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
 
 def test_nobody_left_is_an_error(tmp_path):
     with pytest.raises(InputError, match="nobody is left"):
-        select_samples(table(("a", "1")), Selection(keep=listed(tmp_path / "keep", "a 2\n")))
+        select_samples(
+            sample_table([("a", "1")]), Selection(keep=listed(tmp_path / "keep", "a 2\n"))
+        )
 
 
 def test_y_mt_and_unplaced_contigs_are_left_out_by_default():

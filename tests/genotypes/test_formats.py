@@ -8,7 +8,6 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,43 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from ingest_runs import run, stored
+from ingest_runs import FORMATS, run, stored
 from tiers import thinned
 
 import primo_scale as ps
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes import bgen_genotypes
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.packed import packed_width
 
-FORMATS = Path(__file__).parent / "formats"
 NAMES = ("odd", "base_n43_m61", "degenerate", "sexchr_PAR_codes")
 OTHERS = ("pfile", "bgen", "vcf", "vcz")
 TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
-
-
-@pytest.fixture
-def files_of(reference, tmp_path):
-    """Return a function that gives the files of a fixture in a format."""
-
-    def find(name: str, kind: str) -> SourceFiles:
-        if kind == "bfile":
-            folder = FORMATS if name == "odd" else reference / "data/edge/plink_made"
-            return SourceFiles((folder / name,))
-        if kind == "vcz":
-            store = tmp_path / f"{name}.vcz"
-            zipfile.ZipFile(FORMATS / f"{name}.vcz.zip").extractall(store)
-            return SourceFiles((store,), "vcz")
-        if kind == "vcf":
-            return SourceFiles((FORMATS / f"{name}.vcf.gz",), "vcf")
-        if kind == "bgen":
-            return SourceFiles((FORMATS / f"{name}.bgen",), "bgen", FORMATS / f"{name}.sample")
-        return SourceFiles((FORMATS / name,), kind)
-
-    return find
 
 
 def genotypes(source: GenotypeSource, samples: npt.NDArray[np.intp] | None = None) -> np.ndarray:
@@ -211,16 +187,6 @@ def test_a_bgen_file_with_its_own_sample_ids_needs_no_sample_file(files_of):
     assert ids == open_source(files).samples.individual.tolist()
 
 
-@pytest.mark.parametrize(
-    ("fault", "value"), [("_THRESHOLD", 1637), ("_THRESHOLD", 1639), ("UNITS", 1 << 15)]
-)
-def test_another_rule_of_hard_calls_gives_others(fault, value, monkeypatch):
-    plink = genotypes(open_source(SourceFiles((FORMATS / "probabilities",))))
-    monkeypatch.setattr(bgen_genotypes, fault, value)
-    ours = open_source(SourceFiles((FORMATS / "probabilities.bgen",), "bgen"))
-    assert (genotypes(ours) != plink).any()
-
-
 # ---- Refusals ------------------------------------------------------------------------------------
 
 
@@ -337,12 +303,8 @@ def test_tables_of_plink2_without_headers_are_those_of_plink1(reference, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    "name",
-    ["hapmap3_chr1-10/hm3_chr1-10"],
-)
-def test_real_genotypes_are_those_of_the_bed(name, reference, plink2, tmp_path):
-    prefix = reference / "data/real" / name
+def test_real_genotypes_are_those_of_the_bed(reference, plink2, tmp_path):
+    prefix = reference / "data/real/hapmap3_chr1-10/hm3_chr1-10"
     for export in (["--make-pgen"], ["--export", "bgen-1.3", "ref-first", "bits=8"]):
         words = [plink2, "--bfile", prefix, *export, "--out", tmp_path / "c"]
         subprocess.run([str(word) for word in words], check=True, capture_output=True)

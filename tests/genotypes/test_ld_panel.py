@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from filesets import write_fileset_of
+from ingest_runs import variants_with
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import GenotypeCoding
@@ -18,7 +19,6 @@ from primo_scale.genotypes.ld_components import (
 from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
 from primo_scale.genotypes.ld_panel import fixation_index, open_ld_panel
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
-from primo_scale.genotypes.tables import VariantTable
 
 
 def write_panel(prefix, dosages):
@@ -27,14 +27,9 @@ def write_panel(prefix, dosages):
 
 
 def table(alleles, positions, chromosome="1"):
-    count = len(alleles)
-    return VariantTable(
-        np.array([chromosome] * count, object),
-        np.array([f"v{j}" for j in range(count)], object),
-        np.zeros(count),
-        np.array(positions),
-        np.array([a for a, _ in alleles], object),
-        np.array([b for _, b in alleles], object),
+    first, second = zip(*alleles, strict=True)
+    return variants_with(
+        len(first), chromosome=chromosome, position=positions, allele1=first, allele2=second
     )
 
 
@@ -146,17 +141,6 @@ def test_variances_are_those_of_other_people(tmp_path, people):
     )
 
 
-def test_a_variant_outside_the_panel_is_a_component_of_its_own(tmp_path, dosages):
-    prefix = write_panel(tmp_path / "panel", dosages)
-    panel = open_ld_panel(prefix, table([("A", "G")] * 4, [1, 99, 3, 4]))
-    coding = replace(even_coding(4), variances=np.array([1.0, 77.0, 1.0, 1.0]))
-    (vectors,) = components(panel, coding, (0, 4))
-    ((variances, _),) = variances_outside(panel, coding, (0, 4))
-    assert vectors[-1].tolist() == [0, 1, 0, 0]
-    assert variances[-1] == 77.0
-    np.testing.assert_allclose(vectors @ vectors.T, np.eye(4), atol=1e-8)
-
-
 def test_blocks_are_cut_where_the_panel_has_no_ld(tmp_path):
     rng = np.random.default_rng(4)
     blocks = [correlated(200, size, rng, factors=1)[0] for size in (12, 17, 11)]
@@ -189,12 +173,14 @@ def test_maps_of_the_same_request_are_not_computed_again(tmp_path):
     assert write_components(path, "two", [other]).digest != digest
 
 
-def test_variants_that_do_not_vary_in_the_panel_are_components_of_their_own(tmp_path, dosages):
+def test_variants_without_variance_in_the_panel_are_components_of_their_own(tmp_path, dosages):
+    """Three are constant in the panel, and one is not in it."""
     dosages[[0, 2, 3]] = 1
     prefix = write_panel(tmp_path / "panel", dosages)
-    panel = open_ld_panel(prefix, table([("A", "G")] * 6, range(1, 7)))
+    panel = open_ld_panel(prefix, table([("A", "G")] * 6, [1, 2, 3, 4, 99, 6]))
     coding = replace(even_coding(6), variances=np.arange(1.0, 7.0))
     (vectors,) = components(panel, coding, (0, 6))
     ((variances, _),) = variances_outside(panel, coding, (0, 6))
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
-    assert variances[3:].tolist() == [1.0, 3.0, 4.0]
+    np.testing.assert_array_equal(vectors[2:], np.eye(6)[[0, 2, 3, 4]])
+    assert variances[2:].tolist() == [1.0, 3.0, 4.0, 5.0]

@@ -93,9 +93,6 @@ class FaultyProxy:
         elif fault == "truncated" and method == "GET" and len(content) > 1:
             self._answer(request, status, headers, content, whole=False)
             self._hang_up(request)
-        elif fault == "flipped" and method == "GET" and len(content) > 1:
-            content = bytes([content[0] ^ 4]) + content[1:]
-            self._answer(request, status, headers, content)
         else:
             self._answer(request, status, headers, content)
             with self._lock:

@@ -155,14 +155,6 @@ def test_a_request_is_repeated_after_a_timeout(prefix, proxy, monkeypatch):
     assert faulty.traffic.faults["none"] >= 1  # on a busy machine, further answers may be late
 
 
-def test_bits_flipped_in_transit_fail_the_checksum(prefix, proxy):
-    written(prefix)
-    proxy(lambda method, path, attempt: "flipped" if "/c/" in path else None)
-    array = array_of(open_group(prefix, "statistics"), "a")
-    with pytest.raises(DamagedChunk, match="damaged"):
-        read_block(array, EVERYTHING)
-
-
 def test_refusals_are_reported_at_once(prefix, environment, monkeypatch):
     nowhere = ObjectUrl("s3", "no-such-bucket", "x")
     with pytest.raises(InputError, match="the bucket does not exist"):

@@ -1,4 +1,4 @@
-"""Partial sums in a bucket: encryption, committed tasks, damage, and deletion."""
+"""Partial sums in a bucket: encryption, committed tasks, and deletion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from example_partials import partials_below
 from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Task, TileTask, default_plan
 from primo_scale.accumulation.statistics import remove_partials
-from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
+from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
@@ -86,27 +86,6 @@ def test_tasks_read_genotypes_at_the_location_of_the_last_run(prefix, encrypted)
         assert known.committed() == done
     header = contents(prefix / "partials.zarr")["zarr.json"]
     assert (b"another-place" in header) == (not encrypted)
-
-
-def test_damaged_and_missing_chunks_are_found(prefix, encrypted):
-    partials = opened(prefix)
-    done = commit_all(partials)
-    assert partials.drop_damaged() == 0
-    flipped, gone = partials.plan.tile_tasks()
-    store, root = store_at(partials.path), partials.store_id
-    name = f"{root}/gram/{flipped.block}/c/0/0/0"
-    content = bytearray(store.read(name))
-    content[5] ^= 1
-    store.remove(name)
-    assert store.put_if_absent(name, bytes(content))
-    store.remove(f"{root}/cross/{gone.block}/c/0/0/0")
-    assert partials.committed() == done - {gone}
-    for array in (f"gram/{flipped.block}", f"cross/{gone.block}"):
-        with pytest.raises(DamagedChunk):
-            read_block(partials.array(array), (slice(None),) * 3)
-    assert partials.drop_damaged() == 1
-    assert partials.committed() == done - {gone, flipped}
-    assert commit_all(partials) == partials.committed()
 
 
 @pytest.fixture(params=["disk", "bucket"])

@@ -6,8 +6,8 @@ import math
 from fractions import Fraction
 
 import numpy as np
+from filesets import sample_table
 
-from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
 from primo_scale.outcomes.moments import sum_moments
@@ -26,9 +26,7 @@ def test_sums_equal_a_direct_count(tmp_path):
     file = tmp_path / "pheno.tsv"
     lines = [f"{name}\t{name}\t{x}\t{y}" for name, (x, y) in ROWS.items()]
     file.write_text("\n".join(["FID\tIID\theight\tcase", *lines, "z\tz\t170\t1"]) + "\n")
-    people = [*ROWS, "not in the file"]
-    names = np.array(people, dtype=object)
-    samples = SampleTable(names, names, np.zeros(len(names), dtype=np.int8))
+    samples = sample_table((name, name) for name in [*ROWS, "not in the file"])
     found = sum_moments(file, samples, BOUNDS).sums
 
     height = [Fraction("150.5"), Fraction(200), Fraction(100), Fraction("123.4567")]
@@ -47,6 +45,8 @@ def test_no_value_exceeds_the_unit_where_the_midpoint_is_rounded(tmp_path):
     bounds = (PhenotypeBounds("y", 1e16, 1e16 + 2, 1e16, 1.0, "quantitative"),)
     file = tmp_path / "pheno.tsv"
     file.write_text("FID\tIID\ty\na\ta\t10000000000000002\n")
-    names = np.array(["a"], dtype=object)
-    samples = SampleTable(names, names, np.zeros(1, dtype=np.int8))
-    assert sum_moments(file, samples, bounds).sums[:, 0].tolist() == [UNIT, UNIT, UNIT]
+    assert sum_moments(file, sample_table([("a", "a")]), bounds).sums[:, 0].tolist() == [
+        UNIT,
+        UNIT,
+        UNIT,
+    ]

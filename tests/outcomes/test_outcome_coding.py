@@ -167,11 +167,6 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
     assert 0 < ours.sum() < len(tokens)
 
 
-def test_an_off_centre_binary_trait_has_two_codes():
-    coding = code_outcomes([PhenotypeBounds("b", 0, 1, 0.25, 0.5, "binary")], [], weight=0.5)
-    assert coding.code_phenotypes(np.array([[0.0], [1.0]])).tolist() == [[-4096], [12288]]
-
-
 def test_reference_vector_13_is_coded_as_outcomes(reference):
     """Both matrices of the vector are coded as phenotypes.
 

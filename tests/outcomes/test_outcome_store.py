@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from durable import flushes_seen
+from filesets import sample_table
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes import store as store_module
 from primo_scale.outcomes import tables
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -23,12 +23,6 @@ from primo_scale.outcomes.store import (
     open_outcome_store,
 )
 from primo_scale.storage.groups import is_complete
-
-
-def sample_table(people: list[tuple[str, str]]) -> SampleTable:
-    families, individuals = (np.array(ids, dtype=object) for ids in zip(*people, strict=True))
-    return SampleTable(families, individuals, np.zeros(len(people), dtype=np.int8))
-
 
 PEOPLE = sample_table([("f1", "a"), ("f1", "b"), ("f2", "c"), ("f3", "d")])
 CODING = code_outcomes(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import processes
+from filesets import write_fileset_of
 from processes import command_of
 
 N_PEOPLE, N_VARIANTS = 7919, 37  # a number of people that stands in no log by chance
@@ -34,14 +35,8 @@ class Cohort:
 
     def write(self) -> None:
         rng = np.random.default_rng(7)
-        width = -(-N_PEOPLE // 4)
-        packed = rng.choice(np.array([0x00, 0xAF, 0xFA, 0xEB, 0xBE], np.uint8), (N_VARIANTS, width))
-        packed[:, -1] &= (1 << 2 * (N_PEOPLE % 4 or 4)) - 1
-        prefix = self.directory / "cohort"
-        prefix.with_suffix(".bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
-        prefix.with_suffix(".bim").write_text(
-            "".join(f"1\trs{j}\t0\t{j + 1}\tA\tG\n" for j in range(N_VARIANTS))
-        )
+        dosages = rng.integers(0, 3, (N_VARIANTS, N_PEOPLE))
+        prefix = write_fileset_of(self.directory / "cohort", dosages, range(1, N_VARIANTS + 1))
         people = [f"Family{i} Person{i}" for i in range(N_PEOPLE)]
         prefix.with_suffix(".fam").write_text("".join(f"{p} 0 0 1 -9\n" for p in people))
         values = rng.normal(size=N_PEOPLE)

@@ -156,19 +156,6 @@ def test_nobody_without_the_key_calls_a_store_complete(tmp_path, key) -> None:
         attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
 
 
-def test_whole_arrays_of_elsewhere_are_refused(tmp_path, key) -> None:
-    """The array comes with its metadata from another name or store."""
-    for name in ("s", "t"):
-        write_store(tmp_path / f"{name}.zarr")
-    for stranger in (tmp_path / "s.zarr" / "b", tmp_path / "t.zarr" / "a"):
-        shutil.copytree(tmp_path / "s.zarr", tmp_path / "copy.zarr")
-        shutil.rmtree(tmp_path / "copy.zarr" / "a")
-        shutil.copytree(stranger, tmp_path / "copy.zarr" / "a")
-        with pytest.raises(InputError, match="the store is damaged"):
-            array_at(tmp_path / "copy.zarr")
-        shutil.rmtree(tmp_path / "copy.zarr")
-
-
 def test_changed_attributes_are_found(tmp_path, key) -> None:
     write_store(tmp_path / "s.zarr")
     path = tmp_path / "s.zarr" / "zarr.json"

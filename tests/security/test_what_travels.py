@@ -133,16 +133,5 @@ def sent_to_the_scheduler(error: BaseException) -> bytes:
     return pickle.dumps([getattr(part, "data", part) for part in message.values()])
 
 
-def test_dask_sends_the_causes_of_an_exception_along() -> None:
-    """This is why a task raises a new exception without causes."""
-    try:
-        try:
-            raise ValueError("Stored: b'41'. Computed: b'42'")
-        except ValueError as cause:
-            raise InputError("a stored chunk is damaged", value=41) from cause
-    except InputError as error:
-        assert b"Computed" in sent_to_the_scheduler(error)
-
-
 def test_stopping_a_worker_is_not_a_failure_of_its_task(monkeypatch) -> None:
     failing_with(KeyboardInterrupt(), monkeypatch)

@@ -145,38 +145,6 @@ def test_the_digest_does_not_depend_on_the_stored_type(tmp_path):
     assert narrow.sha256() == wide.sha256()
 
 
-def test_the_digest_depends_on_every_integer_and_shape(tmp_path):
-    content = statistics(LAYOUT, 1000)
-    with pieces_of(8, 20):
-        found = {store(tmp_path / "s", content=content).sha256()}
-        grams, crosses, outcome_gram, observed = content
-        others = [
-            ({**grams, (0, 0): changed_pair(grams[0, 0], 3, 20)}, crosses, outcome_gram, observed),
-            ({**grams, (0, 0): changed_pair(grams[0, 0], 9, 9)}, crosses, outcome_gram, observed),
-            (grams, [crosses[0] + np.eye(23, 5, -18, int), *crosses[1:]], outcome_gram, observed),
-            (grams, crosses, outcome_gram + np.eye(5, dtype=int), observed),
-            (grams, crosses, outcome_gram, observed + 1),
-            # The same tile in the lower 32 bits, with another bit above them.
-            ({**grams, (1, 0): grams[1, 0] + 2**32}, crosses, outcome_gram, observed),
-            ({**grams, **{(b, 1): grams[b, 0] for b in range(3)}}, crosses, outcome_gram, observed),
-        ]
-        for number, other in enumerate(others):
-            found.add(store(tmp_path / f"{number}", content=other).sha256())
-        found.add(store(tmp_path / "measured", content=content, eigenvalue=0).sha256())
-        moved = BlockLayout(LAYOUT.boundaries, 3, 2)
-        moved_content = (grams, crosses, outcome_gram, observed[:2])
-        found.add(store(tmp_path / "moved", moved, moved_content).sha256())
-    assert len(found) == len(others) + 3
-
-
-def changed_pair(gram, row, column):
-    """Return a matrix with one entry and its transpose increased by one."""
-    changed = gram.copy()
-    changed[row, column] += 1
-    changed[column, row] = changed[row, column]
-    return changed
-
-
 @pytest.mark.parametrize(
     ("name", "index"),
     [("gram/0", (0, 0)), ("gram/0", (1, 2)), ("gram/2", (1, 1)), ("cross/0", (3, 0)),

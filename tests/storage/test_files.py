@@ -20,7 +20,6 @@ from primo_scale.storage.files import (
     exclusive_lock,
     lock_is_held,
     make_private_directory,
-    sha256_of_file,
     write_atomically,
 )
 
@@ -165,14 +164,6 @@ def test_a_lock_is_refused_until_its_owner_is_killed(tmp_path):
         owner.wait()
         with exclusive_lock(lock):
             pass
-
-
-def test_sha256_of_file_is_the_standard_one(tmp_path):
-    path = tmp_path / "abc"
-    path.write_bytes(b"abc")  # FIPS 180-2, appendix B.1
-    assert sha256_of_file(path) == (
-        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-    )
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o710, 0o701])

@@ -22,6 +22,13 @@ def command(main, *arguments):
     return CliRunner().invoke(main, [str(argument) for argument in arguments])
 
 
+def succeeded(main, *arguments):
+    """Run a command that must not end with an error, and return its result."""
+    result = command(main, *arguments)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
 def refused(result, code, *words):
     """Check the exit code of a command, and that its one error line contains the words."""
     assert result.exit_code == code, result.stderr
@@ -81,8 +88,7 @@ class Cohort:
         return self.folder / "ledger.sqlite"
 
     def ingest(self):
-        result = command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store)
-        assert result.exit_code == 0, result.stderr
+        succeeded(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store)
 
     @property
     def accumulation(self):

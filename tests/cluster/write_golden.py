@@ -1,6 +1,6 @@
 """Write the golden job scripts and manifest of the example profiles in ``cluster/``.
 
-    python tests/cluster/golden/write_golden.py
+    python tests/cluster/write_golden.py
 
 Read the differences before committing them, because sites run these job scripts.
 """
@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from primo_scale.cli import show_cluster
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[2] / "cluster"
+FOLDER = Path(__file__).parent / "golden"
+EXAMPLES = FOLDER.parents[2] / "cluster"
 GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh",
           "kubernetes": "kubernetes.json"}  # fmt: skip
 
@@ -43,4 +43,4 @@ def rendered(kind: str) -> str:
 
 if __name__ == "__main__":
     for kind, name in GOLDEN.items():
-        (HERE / name).write_text(rendered(kind))
+        (FOLDER / name).write_text(rendered(kind))

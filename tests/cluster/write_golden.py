@@ -7,6 +7,7 @@ Read the differences before committing them, because sites run these job scripts
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from unittest import mock
 
 import dask
 import dask_jobqueue
+import yaml
 from click.testing import CliRunner
 
 from primo_scale.cli import show_cluster
@@ -21,11 +23,14 @@ from primo_scale.cli import show_cluster
 FOLDER = Path(__file__).parent / "golden"
 EXAMPLES = FOLDER.parents[2] / "cluster"
 GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh",
-          "kubernetes": "kubernetes.json"}  # fmt: skip
+          "kubernetes": "kubernetes.yaml"}  # fmt: skip
 
 
 def rendered(kind: str) -> str:
-    """Return the output for the example of a kind, for any machine and any user's settings."""
+    """Return the output for the example of a kind, for any machine and any user's settings.
+
+    A manifest, which is printed as JSON, is returned as YAML.
+    """
     nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
     settings = Path(dask_jobqueue.__file__).with_name("jobqueue.yaml")
     (defaults,) = dask.config.collect_yaml([str(settings)])
@@ -38,6 +43,8 @@ def rendered(kind: str) -> str:
             show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
         )
     assert result.exit_code == 0, result.output
+    if kind == "kubernetes":
+        return yaml.safe_dump(json.loads(result.output), sort_keys=False)
     return result.output
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -160,13 +160,13 @@ def scaled(rows: Int64, ratio: Int64) -> Int64:
 
 
 def clipped_blocks(
-    parts: list[Int64], limits: list[int], row_norm: int
+    parts: list[Int64], limits: Sequence[int] | None, row_norm: int
 ) -> tuple[list[Int64], Int64]:
     """Clip blocks of rows to their limits and whole rows to `row_norm`; also return their ratios.
 
-    docs/maths/blocks.md describes it.
+    docs/maths/blocks.md describes it. Without limits only whole rows are clipped.
     """
-    before, bounds = np.stack(list(map(norms, parts))), np.array(limits)[:, None]
+    before, bounds = np.stack(list(map(norms, parts))), np.array(limits or [10**18])[:, None]
     whole = ratios(np.minimum(before, bounds).sum(axis=0), row_norm)
     both = ratios(before, bounds) * whole // 2**31
     return [scaled(part, ratio) for part, ratio in zip(parts, both, strict=True)], whole

@@ -180,8 +180,7 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
         limits = np.where(lengths > row_norm, row_norm * limits // np.maximum(lengths, 1), limits)
     else:
         parts = [x[:, block] for block in blocks(design["boundaries"])]
-        own = design["block_norms"] or [10**18] * len(parts)
-        parts, whole = clipped_blocks(parts, own, row_norm)
+        parts, whole = clipped_blocks(parts, design["block_norms"], row_norm)
         x, fixed = np.hstack(parts), scaled(fixed, whole)
         if design["privacy"] == "full":
             phenotypes = scaled(phenotypes, whole)

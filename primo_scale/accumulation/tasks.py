@@ -64,8 +64,10 @@ def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> N
     """Compute and commit one task; `check` is called before each read, and raises to stop it."""
     if isinstance(task, RowTask):
         _run_rows(partials, task, check)
+    elif task.on_diagonal:
+        _run_on_diagonal(partials, task, check)
     else:
-        _run_tile(partials, task, check)
+        _run_beside_diagonal(partials, task, check)
 
 
 def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> None:
@@ -93,15 +95,8 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T))
 
 
-def _run_tile(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
-    """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
-    if task.on_diagonal:
-        _run_on_diagonal(partials, task, check)
-    else:
-        _run_beside_diagonal(partials, task, check)
-
-
 def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
+    """Sum one tile of X'X on the diagonal, and the matching rows of X'Z."""
     plan, largest = partials.plan, partials.max_code
     tile = open_columns(partials, partials.inputs.open_genotypes(), task.block, task.row_tile)
     gram = _gram_sum(partials, tile, tile)
@@ -126,6 +121,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
 
 
 def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
+    """Sum one tile of X'X off the diagonal."""
     plan = partials.plan
     genotypes = partials.inputs.open_genotypes()
     left = open_columns(partials, genotypes, task.block, task.row_tile)

@@ -39,12 +39,10 @@ class RealSet:
 
     @property
     def options(self) -> list[object]:
-        """Inputs as options of ``gwas_release``."""
         return ["--bfile", self.bfile, *self.outcome_options]
 
     @property
     def outcome_options(self) -> list[object]:
-        """Phenotypes and covariates as options."""
         return [
             "--pheno", self.pheno, "--covar", self.covar,
             "--pheno-bounds", self.pheno_bounds, "--covar-bounds", self.covar_bounds,
@@ -52,7 +50,6 @@ class RealSet:
 
     @cached_property
     def bim(self) -> pd.DataFrame:
-        """The .bim file."""
         return pd.read_csv(
             self.bfile.with_name(self.bfile.name + ".bim"),
             sep=r"\s+",
@@ -92,7 +89,6 @@ class Published:
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """Content of release.json."""
         return json.loads((self.path / "release.json").read_text(encoding="utf-8"))
 
     @cached_property
@@ -110,7 +106,6 @@ class Published:
 
     @cached_property
     def intercept(self) -> Float64:
-        """Intercept of each phenotype."""
         return self._covariates.loc["(intercept)"].to_numpy(dtype=np.float64)
 
     @cached_property
@@ -210,7 +205,6 @@ def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a phenotype or covariate file."""
     return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str})
 
 

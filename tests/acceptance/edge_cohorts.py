@@ -48,8 +48,6 @@ class Column:
 
 @dataclass(frozen=True)
 class EdgeCohort:
-    """Small cohort."""
-
     dosages: Float64  # copies of A1, nan where missing, shape (n, d)
     phenotypes: Mapping[str, Column]  # by name
     covariates: Mapping[str, Column]
@@ -63,7 +61,6 @@ class EdgeCohort:
         return np.where(np.isnan(self.dosages), 0.0, self.dosages - 1)
 
     def without_person(self, person: int) -> EdgeCohort:
-        """Return the cohort without one person."""
         left = [i for i in range(self.n) if i != person]
         phenotypes, covariates = (
             {name: replace(c, cells=[c.cells[i] for i in left]) for name, c in columns.items()}

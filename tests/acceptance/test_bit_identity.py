@@ -82,7 +82,6 @@ def undisturbed(simulated: Simulated, run, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def digest(undisturbed: Path) -> str:
-    """Provide the digest of the undisturbed run."""
     return digest_in((undisturbed / "printed").read_text())
 
 

@@ -19,8 +19,6 @@ DIGEST = re.compile(r"\b[0-9a-f]{64}\b")
 
 @dataclass(frozen=True)
 class Run:
-    """Finished private release."""
-
     inputs: RealSet
     published: Published
     work: Path
@@ -118,7 +116,6 @@ def digests_in(work: Path) -> set[str]:
 
 
 def numbers(value: Any) -> set[float]:
-    """Return every number in a JSON value."""
     if isinstance(value, dict):
         return set().union(*map(numbers, value.values())) if value else set()
     if isinstance(value, list):

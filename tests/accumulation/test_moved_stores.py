@@ -52,7 +52,6 @@ def cohorts(tmp_path):
 
 
 def stores_of(files, folder):
-    """Return the paths of the genotype store and the outcome store."""
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
     phenotypes = OutcomeFiles(files / "pheno.tsv")
@@ -71,7 +70,6 @@ def run(partials, tasks):
 
 
 def summed(partials, path):
-    """Return the digest of the statistics."""
     with Reduction(partials, path / "statistics.zarr") as reduction:
         return reduction.finish().sha256
 

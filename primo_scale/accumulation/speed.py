@@ -6,7 +6,7 @@ like the current one and free for this run, and that the disk has the rate `STOR
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
 from itertools import takewhile
 
@@ -96,9 +96,4 @@ def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:
 
 def _seconds(action: Callable[[], object]) -> float:
     """Return the shortest of several durations, because other processes may use the machine."""
-    times = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(action, number=1, repeat=_REPEATS))

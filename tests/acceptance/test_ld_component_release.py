@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 import zarr
 from acceptance_inputs import clipped_blocks, norms
 from command_io import PANEL
+from filesets import copy_fileset
 from small_cohort import command, refused, succeeded
 from tiers import thinned
 
@@ -162,9 +162,7 @@ def test_options_that_need_variants_are_refused(cohort, options, words):
 
 
 def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
-    other = cohort.folder / "other_panel"
-    for suffix in (".bed", ".bim", ".fam"):
-        shutil.copy(f"{PANEL}{suffix}", f"{other}{suffix}")
+    other = copy_fileset(PANEL, cohort.folder / "other_panel")
     fam, person = Path(f"{other}.fam"), (cohort.folder / "cohort.fam").read_text().split()[1]
     fam.write_text(fam.read_text().replace("HG00097\tHG00097", f"{person}\t{person}"))
     found = cohort.release("--ld-panel", other, out="other", run=command)

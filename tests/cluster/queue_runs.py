@@ -11,8 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from command_io import digest_in, table_options
-
-ROOT = Path(__file__).resolve().parents[2]
+from processes import ROOT
 
 # Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600

@@ -24,6 +24,7 @@ from primo_scale.accumulation import partials as checkpoint
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Task, default_plan
+from primo_scale.accumulation.task_costs import TaskCosts
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
@@ -53,14 +54,15 @@ def measure(work: Path, tiles: int) -> dict[str, Any]:
     }
     inputs = Inputs(genotypes, outcomes, design.clipping_rule, design.subsample, digests)
     plan = default_plan(design.layout, design.n_samples)
-    tasks: list[Task] = [*plan.row_tasks(), *plan.longest_first(plan.tile_tasks())[:tiles]]
     with tempfile.TemporaryDirectory(dir=work) as scratch, seconds_of_commits() as spent:
         path, codes = Path(scratch) / "partials.zarr", design.genotypes.code_table
-        address = open_partials(path, plan, inputs, codes).address
+        partials = open_partials(path, plan, inputs, codes)
+        largest = sorted(plan.tile_tasks(), key=TaskCosts.of(partials).weight, reverse=True)
+        tasks: list[Task] = [*plan.row_tasks(), *largest[:tiles]]
 
         def run() -> None:
             for task in tasks:
-                run_task(address, task)
+                run_task(partials.address, task)
 
         seconds = seconds_of(run)
     return {"tasks": len(tasks), "seconds": seconds, "of_commits": sum(spent)}

@@ -2,7 +2,7 @@
 
 A command can end only with one of these errors, and the class determines the exit code. Messages
 may contain private values, because they are shown on the operator's terminal. Dask tasks remove
-such values from their errors (`primo_scale.accumulation.failures`, ``docs/privacy.md``).
+such values from their errors (`primo_scale.accumulation.tasks`, ``docs/privacy.md``).
 """
 
 from __future__ import annotations

@@ -25,8 +25,7 @@ import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.job_queue import job_script
-from primo_scale.cluster.profile import PROFILES, JobQueueProfile
-from primo_scale.cluster.queues import JOB_QUEUES, JobQueue
+from primo_scale.cluster.profile import JOB_QUEUES, PROFILES, JobQueue, JobQueueProfile
 from primo_scale.cluster.read_profile import read_profile
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest

@@ -29,7 +29,6 @@ from primo_scale.kernels import AUTOMATIC
 from primo_scale.storage.chunks import array_bytes, write_block
 from primo_scale.storage.files import canonical_json
 from primo_scale.storage.groups import (
-    Array,
     ArrayLayout,
     Group,
     array_of,
@@ -43,6 +42,8 @@ from primo_scale.storage.groups import (
     open_group,
 )
 from primo_scale.storage.locations import Location
+
+_WHOLE = (slice(None), slice(None))
 
 
 def open_partials(
@@ -82,11 +83,10 @@ def open_partials(
                 value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
-        sources = _sources(inputs)
-        if any(attributes[name] != value for name, value in sources.items()):
-            mark_complete(group, sources)
+        if attributes["paths"] != _paths(inputs):
+            mark_complete(group, {"paths": _paths(inputs)})
         partials = Partials(path, str(attributes["store_id"]), kernel)
-        _write_code_table(partials.array("code_table"), code_table)  # repairs a damaged one
+        write_block(partials.array("code_table"), _WHOLE, code_table)  # repairs a damaged one
         return partials
     return Partials(path, _create(path, plan, inputs, code_table), kernel)
 
@@ -100,7 +100,7 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
     arrays = _partial_arrays(plan, columns, largest)
     arrays["code_table"] = ArrayLayout(code_table.shape, (65536, 4), np.int8)
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
-    _write_code_table(array_of(group, f"{store_id}/code_table"), code_table)
+    write_block(array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks that a power failure damages are computed again, but metadata cannot be.
@@ -112,22 +112,19 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[
             "plan": plan.to_json(),
             "inputs": inputs.to_json(),
             "plan_digest": plan_digest(plan, inputs.to_json()),
-            **_sources(inputs),
+            "paths": _paths(inputs),
         },
     )
     return store_id
 
 
-def _sources(inputs: Inputs) -> dict[str, Any]:
-    """Return the attributes that may change without an effect on the sums."""
+def _paths(inputs: Inputs) -> dict[str, str]:
+    """Return the locations of the inputs, which may change without an effect on the sums."""
     components = inputs.components
     return {
-        "paths": {
-            "genotypes": str(inputs.genotypes.resolve()),
-            "outcomes": str(inputs.outcomes.resolve()),
-            **({} if components is None else {"components": str(components.resolve())}),
-        },
-        "chunk_height": inputs.open_genotypes().chunk_shape[0],
+        "genotypes": str(inputs.genotypes.resolve()),
+        "outcomes": str(inputs.outcomes.resolve()),
+        **({} if components is None else {"components": str(components.resolve())}),
     }
 
 
@@ -175,10 +172,6 @@ def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
     chunks = (min(n_samples, 1 << 20),)
     array = create_array(group, name, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
     write_block(array, (slice(None),), chosen)
-
-
-def _write_code_table(array: Array, code_table: npt.NDArray[np.int8]) -> None:
-    write_block(array, (slice(None), slice(None)), code_table)
 
 
 def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:

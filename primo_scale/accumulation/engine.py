@@ -129,7 +129,11 @@ class _Stream:
     def _begin_again(self, task: Task, error: KilledWorker) -> None:
         self._lost_workers[task] += 1
         if self._lost_workers[task] == _TRIALS:
-            raise _lost_worker_limit(task) from error
+            raise ResourceError(
+                "workers died repeatedly during one task, most likely for lack of memory",
+                value=task.key,
+                remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
+            ) from error
         # Dask blames every task that a dead worker held, so the task gets a new name.
         name = f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
         self._waiting.appendleft((task, name))
@@ -188,14 +192,6 @@ def _raise_failure(future: Future) -> None:
     """
     if future.status in ("error", "cancelled"):
         future.result()
-
-
-def _lost_worker_limit(task: Task) -> ResourceError:
-    return ResourceError(
-        "workers died repeatedly during one task, most likely for lack of memory",
-        value=task.key,
-        remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
-    )
 
 
 @contextmanager

@@ -10,7 +10,7 @@ after an interruption are a set difference.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -161,18 +161,6 @@ class Plan:
                 for row, column in itertools.combinations_with_replacement(tiles, 2):
                     yield TileTask(group, block, row, column)
 
-    def longest_first(self, tasks: Iterable[TileTask]) -> list[TileTask]:
-        """Sort tile tasks by work, largest first, so that workers end at about the same time."""
-
-        def products(task: TileTask) -> int:
-            rows, columns = task.row_tile, task.column_tile
-            area = _length(self.inside(task.block, rows)) * _length(
-                self.inside(task.block, columns)
-            )
-            return _length(self.people(task)) * area * (1 if rows == columns else 2)
-
-        return sorted(tasks, key=products, reverse=True)
-
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the content of a committed partial sum."""
         parameters = asdict(self)
@@ -182,10 +170,6 @@ class Plan:
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """Invert `to_json`."""
         return msgspec.convert({**value, "layout": value}, cls)
-
-
-def _length(part: slice) -> int:
-    return int(part.stop - part.start)
 
 
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:

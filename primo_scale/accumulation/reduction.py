@@ -10,12 +10,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Plan, Task, TileTask
 from primo_scale.accumulation.statistics import KIND, RawStatistics
 from primo_scale.errors import DamagedChunk
-from primo_scale.storage.block_matrices import BlockMatricesWriter, Int64, Integers
+from primo_scale.storage.block_matrices import BlockMatricesWriter
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.groups import Array
 from primo_scale.storage.locations import Location
@@ -29,6 +30,9 @@ from primo_scale.storage.tiles import (
     whole_tiles,
 )
 
+_Signed = npt.NDArray[np.signedinteger[Any]]
+_Kind = np.dtype[np.signedinteger[Any]]
+_INT64: _Kind = np.dtype(np.int64)
 _Region = tuple[int, int, int]  # a block, and the row and column of a square in its X'X
 
 
@@ -152,14 +156,7 @@ def _raise_unless_damaged(ended: Future[None]) -> None:
         raise error
 
 
-def _summed(array: Array, selection: tuple[slice, ...]) -> Int64:
-    """Return the sum of `selection` over row groups, the first axis."""
-    return _summed_as(array, selection, np.dtype(np.int64)).astype(np.int64, copy=False)
-
-
-def _summed_region(
-    array: Array, region: Tile, tile_side: int, kind: np.dtype[np.signedinteger[Any]]
-) -> Integers:
+def _summed_region(array: Array, region: Tile, tile_side: int, kind: _Kind) -> _Signed:
     """Return a region of X_b'X_b as integers of type `kind`.
 
     Tiles below the diagonal are never computed. If a diagonal region has several tiles, its lower
@@ -167,19 +164,17 @@ def _summed_region(
     """
     tiles = list(region.cut(tile_side))
     if len(tiles) == 1:
-        return _summed_as(array, tiles[0].selection, kind)
+        return _summed(array, tiles[0].selection, kind)
     total = np.empty(region.shape, dtype=kind)
     for tile in tiles:
-        part = _summed_as(array, tile.selection, kind)
+        part = _summed(array, tile.selection, kind)
         total[tile.inside(region)] = part
         if region.on_diagonal and not tile.on_diagonal:
             total[tile.inside(region)[::-1]] = part.T
     return total
 
 
-def _summed_as(
-    array: Array, selection: tuple[slice, ...], kind: np.dtype[np.signedinteger[Any]]
-) -> Integers:
+def _summed(array: Array, selection: tuple[slice, ...], kind: _Kind = _INT64) -> _Signed:
     """Return the sum of `selection` over row groups, the first axis, as integers of type `kind`."""
     total = _group(array, 0, selection).astype(kind, copy=array.shape[0] > 1)
     for group in range(1, array.shape[0]):
@@ -187,6 +182,6 @@ def _summed_as(
     return total
 
 
-def _group(array: Array, group: int, selection: tuple[slice, ...]) -> Integers:
-    partial: Integers = read_block(array, (slice(group, group + 1), *selection))[0]
+def _group(array: Array, group: int, selection: tuple[slice, ...]) -> _Signed:
+    partial: _Signed = read_block(array, (slice(group, group + 1), *selection))[0]
     return partial

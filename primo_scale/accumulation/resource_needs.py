@@ -9,11 +9,11 @@ from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.reduction import reduction_bytes
 from primo_scale.accumulation.speed import (
     STORE_RATE,
-    Rates,
     bytes_read,
     core_seconds,
     elapsed_seconds,
 )
+from primo_scale.accumulation.task_costs import Rates
 from primo_scale.accumulation.task_memory import (
     CLUSTER_BASE,
     Workload,
@@ -22,7 +22,7 @@ from primo_scale.accumulation.task_memory import (
     worker_bytes,
 )
 from primo_scale.errors import ResourceError
-from primo_scale.humanize import bytes_in_words
+from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import (
     available_memory,
     free_disk,
@@ -96,7 +96,7 @@ def disk_bytes(work: Workload) -> int:
 
 def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
-    time = f"about {_time(expected_seconds(work, rates, where))}"
+    time = f"about {duration_in_words(expected_seconds(work, rates, where))}"
     if where.cores:
         time += f" on {where.cores} cores"
     else:
@@ -173,9 +173,3 @@ def _total(needs: Needs, where: Where) -> int:
 
 def _missing(needs: Needs, where: Where) -> int:
     return max(0, needs.disk_bytes - where.bytes_there)
-
-
-def _time(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -6,14 +6,16 @@ like the current one and free for this run, and that the disk has the rate `STOR
 
 from __future__ import annotations
 
-import time
+import timeit
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.accumulation.checkpoint import partial_bytes
+from primo_scale.accumulation.plan import Plan, RowTask, Task
+from primo_scale.accumulation.task_costs import Rates
 from primo_scale.accumulation.task_memory import Workload
 from primo_scale.genotypes.packings import Packing
 from primo_scale.kernels.choice import choose_kernel
@@ -31,20 +33,8 @@ _START_SECONDS = 3.0
 _FLUSH_SECONDS = 0.02
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Seconds per operation on one core of this machine."""
-
-    diagonal: float  # per multiplication of codes in a diagonal tile, of which half is computed
-    beside: float  # in an off-diagonal tile
-    outcomes: float  # of outcome planes with codes
-    outcome_gram: float  # of outcome planes with themselves, of which half is computed
-    decoding: float  # per decoded genotype
-    norms: float  # per genotype that is added to a squared norm
-
-
 def measure_rates(kernel: str, largest_code: int, packing: Packing) -> Rates:
-    """Measure the operations of tasks on synthetic genotypes, in some tens of milliseconds.
+    """Measure the seconds of each operation on one core of this machine, in tens of milliseconds.
 
     `kernel` is one of `primo_scale.kernels.NAMES`; codes have a magnitude up to `largest_code`.
     """
@@ -75,41 +65,21 @@ def bytes_read(work: Workload) -> int:
 
     A tile is read once for every tile that it is multiplied with.
     """
-    plan, height = work.plan, work.chunk_shape[0]
-    rows = -(-work.n_variants // height) if work.may_clip else 0
-    for size in work.variants or ():
-        rows += 2 * (-(-size // height) + 1)  # for the norms, and for the sums
-    for block in range(plan.layout.n_blocks if work.variants is None else 0):
-        tiles = [plan.variants(block, tile) for tile in range(plan.n_tiles(block))]
-        touched = sum((tile.stop - 1) // height - tile.start // height + 1 for tile in tiles)
-        rows += touched * len(tiles)
-    people = -(-plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
-    return rows * height * work.packing.width(people)
+    rows = sum(map(work.costs.rows_read, _tasks_of_a_person(work.plan)))
+    people = -(-work.plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
+    return rows * work.packing.width(people)
 
 
 def core_seconds(work: Workload, rates: Rates) -> float:
     """Return the total time of all tasks on one core, in seconds."""
-    plan = work.plan
-    diagonal = beside = 0
-    for block, size in enumerate(plan.layout.sizes):
-        parts = [plan.inside(block, tile) for tile in range(plan.n_tiles(block))]
-        squares = sum((part.stop - part.start) ** 2 for part in parts)
-        diagonal, beside = diagonal + squares, beside + (size * size - squares) // 2
-    a_person = (
-        diagonal * rates.diagonal
-        + beside * rates.beside
-        + plan.layout.n_variants * work.planes * rates.outcomes
-        + work.planes**2 * rates.outcome_gram
-    )
-    # A tile is decoded once for every tile that it is multiplied with.
-    decoded = sum(size * plan.n_tiles(block) for block, size in enumerate(plan.layout.sizes))
-    a_person += decoded * rates.decoding
-    if work.variants is not None:  # mapped for the norms, and for the sums
-        pairs = zip(work.variants, plan.layout.sizes, strict=True)
-        a_person += 2 * sum(d * (m * rates.beside + rates.decoding) for d, m in pairs)
-    elif work.may_clip:
-        a_person += plan.layout.n_variants * rates.norms
-    return plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
+    tasks = _tasks_of_a_person(work.plan)
+    a_person = sum(work.costs.of_a_person(task, rates) for task in tasks)
+    return work.plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
+
+
+def _tasks_of_a_person(plan: Plan) -> list[Task]:
+    """Return the tasks of the first person; other people have as many."""
+    return [RowTask(0), *takewhile(lambda task: task.row_group == 0, plan.tile_tasks())]
 
 
 def elapsed_seconds(work: Workload, seconds: float, cores: int) -> float:
@@ -126,9 +96,4 @@ def _product(kernel: ProductKernel, left: Int8, right: Int8) -> None:
 
 def _seconds(action: Callable[[], object]) -> float:
     """Return the shortest of several durations, because other processes may use the machine."""
-    times = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    return min(timeit.repeat(action, number=1, repeat=_REPEATS))

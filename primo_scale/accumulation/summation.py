@@ -9,7 +9,7 @@ from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.accumulation.task_weights import Amount, Scales
+from primo_scale.accumulation.task_costs import Amount, TaskCosts
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.locations import Location
 
@@ -60,19 +60,21 @@ def _run_remaining(
 ) -> None:
     plan, committed = partials.plan, partials.committed()
     rows = [task for task in plan.row_tasks() if task not in committed]
+    costs = TaskCosts.of(partials)
     # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
-    # remain valid if a stripe must be clipped again.
-    tiles = plan.longest_first(task for task in plan.tile_tasks() if task not in committed)
-    scales = Scales.of(partials)
-    done = scales.amount(committed)
-    total = done + scales.amount([*rows, *tiles])
+    # remain valid if a stripe must be clipped again. Large tiles start first, so that workers end
+    # at about the same time.
+    tiles = [task for task in plan.tile_tasks() if task not in committed]
+    tiles.sort(key=costs.weight, reverse=True)
+    done = costs.amount(committed)
+    total = done + costs.amount([*rows, *tiles])
     on_progress(done, total)
     for task in committed:
         reduction.add(task)
 
     def count(task: Task) -> None:
         nonlocal done
-        done += scales.amount([task])
+        done += costs.amount([task])
         on_progress(done, total)
         reduction.add(task)
 

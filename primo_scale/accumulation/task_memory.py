@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulation.plan import Plan
+from primo_scale.accumulation.task_costs import TaskCosts
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.linear_map import PEOPLE_MAPPED
@@ -49,6 +50,12 @@ class Workload:
     def n_variants(self) -> int:
         """Number of variants of the genotypes."""
         return self.plan.layout.n_variants if self.variants is None else sum(self.variants)
+
+    @property
+    def costs(self) -> TaskCosts:
+        """Costs of the tasks."""
+        height = self.chunk_shape[0]
+        return TaskCosts(self.plan, self.may_clip, height, self.packing, self.variants)
 
     @property
     def height(self) -> int:
@@ -119,9 +126,8 @@ def _row_task(work: Workload) -> int:
     # For every block: its norm, its multiplier before and after stacking, the remaining norm, and
     # the product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
-    clipping = 3 * outcomes + multipliers
     # Transposed rows, then the low bytes during conversion to int8, and the high bytes: 10 bytes
-    # per entry.
+    # per entry. Clipping takes less.
     splitting = 4 * outcomes + multipliers
     committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
     planes = work.planes * row_stride(work.rows)
@@ -134,7 +140,6 @@ def _row_task(work: Workload) -> int:
     greediest = max(
         norms + (measuring if work.may_clip else 0),
         norms + shrinking,
-        norms + clipping,
         norms + splitting,
         norms + committing,
         norms + multiplying,

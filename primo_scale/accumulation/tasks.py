@@ -1,21 +1,28 @@
 """Tasks of an accumulation: read people from the stores, multiply, and commit one result.
 
 A task consists of a few indices of the plan. Workers read inputs from the stores and write results
-to them, so that no data about people passes through the scheduler.
+to them, so that no data about people passes through the scheduler. Neither do the values in an
+error: an exception of a worker is logged there, pickled to the scheduler with its causes, and
+logged by every process that receives it. Zarr's error for a damaged chunk contains both checksums,
+one of them of private integers; other errors contain shapes or values. A task therefore raises a
+new exception in place of the original.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable
 from functools import lru_cache
+from pathlib import Path
+from typing import Self
 
 import numpy as np
 
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, open_columns, row_norms
-from primo_scale.accumulation.failures import Contained
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask
 from primo_scale.accumulation.read_ahead import read_ahead
+from primo_scale.errors import PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -31,6 +38,8 @@ from primo_scale.kernels.products import (
 )
 from primo_scale.storage.files import keep_files_private
 
+_PACKAGE = Path(__file__).parents[1]
+
 
 def run_task(address: Address, task: Task) -> None:
     """Compute and commit one task on a worker, unless its results exist.
@@ -41,9 +50,9 @@ def run_task(address: Address, task: Task) -> None:
     Raises
     ------
     PrimoError
-        The task failed. The error is free of private values (`Contained`).
+        The task failed. The error is free of private values.
     """
-    with Contained() as contained:
+    with _Contained() as contained:
         partials = _open_partials(address)
         if not partials.is_committed(task):
             compute_task(partials, task, lambda: None)
@@ -55,8 +64,10 @@ def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> N
     """Compute and commit one task; `check` is called before each read, and raises to stop it."""
     if isinstance(task, RowTask):
         _run_rows(partials, task, check)
+    elif task.on_diagonal:
+        _run_on_diagonal(partials, task, check)
     else:
-        _run_tile(partials, task, check)
+        _run_beside_diagonal(partials, task, check)
 
 
 def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> None:
@@ -84,15 +95,8 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T))
 
 
-def _run_tile(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
-    """Sum one tile of X'X, and on the diagonal the matching rows of X'Z."""
-    if task.on_diagonal:
-        _run_on_diagonal(partials, task, check)
-    else:
-        _run_beside_diagonal(partials, task, check)
-
-
 def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
+    """Sum one tile of X'X on the diagonal, and the matching rows of X'Z."""
     plan, largest = partials.plan, partials.max_code
     tile = open_columns(partials, partials.inputs.open_genotypes(), task.block, task.row_tile)
     gram = _gram_sum(partials, tile, tile)
@@ -117,6 +121,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
 
 
 def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
+    """Sum one tile of X'X off the diagonal."""
     plan = partials.plan
     genotypes = partials.inputs.open_genotypes()
     left = open_columns(partials, genotypes, task.block, task.row_tile)
@@ -144,3 +149,42 @@ def _gram_sum(partials: Partials, left: Columns, right: Columns) -> ProductSum |
 def _open_partials(address: Address) -> Partials:
     keep_files_private()
     return Partials(*address)
+
+
+class _Contained:
+    """Context manager that stores an exception of its block as `failure`, without private details.
+
+    Raise the stored exception after the block, not inside an ``except`` clause, because a raised
+    exception carries the exceptions that are being handled at that time.
+    """
+
+    failure: PrimoError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, Exception):  # no exception, or the process is being stopped
+            return False
+        self.failure = _without_values(error)
+        return True
+
+
+def _without_values(error: Exception) -> PrimoError:
+    found = anticipated(error)
+    free_text = isinstance(error, OSError) and error.strerror is None
+    if found is not None and not free_text:
+        return type(found)(found.what, where=found.where, remedy=found.remedy)
+    return PrimoError(
+        f"a task failed: {type(error).__name__}",
+        where=_code_location(error),
+        remedy="Please report this line",
+    )
+
+
+def _code_location(error: Exception) -> str:
+    """Return ``file:line`` of the innermost frame of this package in the traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
+    innermost = (ours or frames)[-1]
+    return f"{Path(innermost.filename).name}:{innermost.lineno}"

@@ -44,14 +44,9 @@ _CLOCKS_APART = datetime.timedelta(minutes=10)
 _RENEW = "primo-scale certificates renew"
 
 
-@dataclass(frozen=True)
-class _Period:
-    begin: datetime.datetime
-    end: datetime.datetime
-
-
+_Period = tuple[datetime.datetime, datetime.datetime]
 # The first and the last time that a certificate can state (RFC 5280, section 4.1.2.5).
-_ALWAYS = _Period(
+_ALWAYS = (
     datetime.datetime(1950, 1, 1, tzinfo=datetime.UTC),
     datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC),
 )
@@ -280,7 +275,7 @@ def _check_private(directory: Path) -> None:
 
 def _from_now(days: int) -> _Period:
     now = datetime.datetime.now(datetime.UTC)
-    return _Period(now - _CLOCKS_APART, now + datetime.timedelta(days=days))
+    return now - _CLOCKS_APART, now + datetime.timedelta(days=days)
 
 
 def _write(directory: Path, period: _Period) -> None:
@@ -322,14 +317,15 @@ def _issue(
 
 def _form(name: str, key: ec.EllipticCurvePrivateKey, period: _Period) -> x509.CertificateBuilder:
     """Return a builder with the fields that both certificates share."""
+    begin, end = period
     identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()
         .subject_name(_name(name))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(period.begin)
-        .not_valid_after(period.end)
+        .not_valid_before(begin)
+        .not_valid_after(end)
         .add_extension(identifier, critical=False)
     )
 

@@ -29,7 +29,7 @@ from primo_scale.cluster.profile import (
 from primo_scale.errors import InputError
 
 _RESOURCE = "daskcluster.kubernetes.dask.org"
-_WEB_PORT = 8787
+_PORTS = {"tcp-comm": SCHEDULER_PORT, "http-dashboard": 8787}
 _SCRATCH, _CERTIFICATES = "/scratch", "/etc/primo-scale-tls"
 _SCHEDULER_ENVIRONMENT = {
     # The health page answers the probe with "ok" and reveals nothing else.
@@ -42,7 +42,6 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
     """Return the DaskCluster resource of a profile, in version v1 of the operator."""
     pods = profile.pods
     selector = {"dask.org/cluster-name": profile.name, "dask.org/component": "scheduler"}
-    ports = [("tcp-comm", SCHEDULER_PORT), ("http-dashboard", _WEB_PORT)]
     return {
         "apiVersion": "kubernetes.dask.org/v1",
         "kind": "DaskCluster",
@@ -55,7 +54,7 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
                     "selector": selector,
                     "ports": [
                         {"name": name, "protocol": "TCP", "port": port, "targetPort": name}
-                        for name, port in ports
+                        for name, port in _PORTS.items()
                     ],
                 },
             },
@@ -87,25 +86,21 @@ def applied(profile: KubernetesProfile) -> Iterator[str]:
 
 
 def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
-    command = ["python", "-m", "distributed.cli.dask_scheduler", "--protocol", profile.scheme]
     health = {"httpGet": {"path": "/health", "port": "http-dashboard"}}
     return {
         **_container(profile, "scheduler", _SCHEDULER_ENVIRONMENT),
         "args": [
-            *command,
-            "--port",
-            str(SCHEDULER_PORT),
-            "--no-dashboard",
-            *_tls_arguments(profile),
+            "python", "-m", "distributed.cli.dask_scheduler", "--protocol", profile.scheme,
+            "--port", str(SCHEDULER_PORT), "--no-dashboard", *_tls_arguments(profile),
         ],
         "ports": [
-            {"name": "tcp-comm", "containerPort": SCHEDULER_PORT, "protocol": "TCP"},
-            {"name": "http-dashboard", "containerPort": _WEB_PORT, "protocol": "TCP"},
+            {"name": name, "containerPort": port, "protocol": "TCP"}
+            for name, port in _PORTS.items()
         ],
         "readinessProbe": {**health, "initialDelaySeconds": 5, "periodSeconds": 10},
         "livenessProbe": {**health, "initialDelaySeconds": 30, "periodSeconds": 20},
         "resources": {"requests": {"cpu": "1", "memory": "2Gi"}, "limits": {"memory": "4Gi"}},
-    }
+    }  # fmt: skip
 
 
 def _worker(profile: KubernetesProfile) -> dict[str, Any]:

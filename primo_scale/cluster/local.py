@@ -58,17 +58,13 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
     """
     for _ in range(_TRIALS):
         check()
-        with suppress(_WorkerDied):
+        with suppress(RuntimeError):  # "Nanny failed to start", because its process was killed
             return _started(profile, security, scratch)
         LOGGER.warning("a worker died while it was starting: starting again")
     raise ResourceError(
         "workers died again and again while they were starting, most likely for lack of memory",
         remedy="Use fewer --workers; the same command continues",
     )
-
-
-class _WorkerDied(Exception):
-    """Error for a worker process that ended before it joined the cluster."""
 
 
 def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalCluster:
@@ -88,8 +84,6 @@ def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalC
                 # A failed task is reported once, by the error of this process.
                 silence_logs=logging.CRITICAL,
             )
-    except RuntimeError as error:  # "Nanny failed to start", because its process was killed
-        raise _WorkerDied from error
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)

@@ -49,10 +49,8 @@ _compiled = partial(compiled, reorders=True)
 @_compiled
 def _information(maps: EffectMaps, precisions: Float64, squares: Float64) -> None:
     for block in range(len(maps.starts)):
-        first, width = (
-            maps.coordinates[block],
-            maps.coordinates[block + 1] - maps.coordinates[block],
-        )
+        first = maps.coordinates[block]
+        width = maps.coordinates[block + 1] - first
         for variant in range(maps.variants[block], maps.variants[block + 1]):
             row = maps.starts[block] + (variant - maps.variants[block]) * width
             total = 0.0
@@ -89,10 +87,8 @@ def sweep(
     probability, variance = prior
     log_odds = np.log(probability / (1 - probability))
     for block in range(len(maps.starts)):
-        first, width = (
-            maps.coordinates[block],
-            maps.coordinates[block + 1] - maps.coordinates[block],
-        )
+        first = maps.coordinates[block]
+        width = maps.coordinates[block + 1] - first
         for variant in range(maps.variants[block], maps.variants[block + 1]):
             row = maps.starts[block] + (variant - maps.variants[block]) * width
             before, known = chain.effects[variant], informations[variant]

@@ -65,11 +65,6 @@ def decode_into(
     return written
 
 
-def pack_copies(copies: npt.NDArray[np.int8], result: PackedGenotypes) -> None:
-    """Pack copies of A1, shape (v, n), negative where missing, into `result` (v, ceil(n / 4))."""
-    _pack(copies, result)
-
-
 def code_of_copies(copies: int) -> int:
     """Return the raw value of 0, 1 or 2 copies of A1, or of a missing genotype (negative)."""
     return MISSING if copies < 0 else (HOMOZYGOUS_A2, HETEROZYGOUS, HOMOZYGOUS_A1)[copies]
@@ -263,7 +258,8 @@ def _ones(flags: Any) -> Any:
 
 
 @compiled
-def _pack(copies: Any, result: Any) -> None:
+def pack_copies(copies: Any, result: Any) -> None:
+    """Pack copies of A1, shape (v, n), negative where missing, into `result` (v, ceil(n / 4))."""
     n = copies.shape[1]
     for v in range(copies.shape[0]):
         row = copies[v]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 
 Float64 = npt.NDArray[np.float64]
+Int64 = npt.NDArray[np.int64]
 
 GENOTYPE_UNIT = 16
 LARGEST_CODE = 127
@@ -38,12 +39,10 @@ class RealSet:
 
     @property
     def options(self) -> list[object]:
-        """Inputs as options of ``gwas_release``."""
         return ["--bfile", self.bfile, *self.outcome_options]
 
     @property
     def outcome_options(self) -> list[object]:
-        """Phenotypes and covariates as options."""
         return [
             "--pheno", self.pheno, "--covar", self.covar,
             "--pheno-bounds", self.pheno_bounds, "--covar-bounds", self.covar_bounds,
@@ -51,7 +50,6 @@ class RealSet:
 
     @cached_property
     def bim(self) -> pd.DataFrame:
-        """The .bim file."""
         return pd.read_csv(
             self.bfile.with_name(self.bfile.name + ".bim"),
             sep=r"\s+",
@@ -91,7 +89,6 @@ class Published:
 
     @cached_property
     def statement(self) -> dict[str, Any]:
-        """Content of release.json."""
         return json.loads((self.path / "release.json").read_text(encoding="utf-8"))
 
     @cached_property
@@ -109,7 +106,6 @@ class Published:
 
     @cached_property
     def intercept(self) -> Float64:
-        """Intercept of each phenotype."""
         return self._covariates.loc["(intercept)"].to_numpy(dtype=np.float64)
 
     @cached_property
@@ -138,22 +134,37 @@ def texts(directory: Path) -> dict[str, str]:
     }
 
 
-def shrinkage(row: list[int], limit: int) -> int | None:
-    """Return ``isqrt(floor(2^62 N / |q|^2))`` for a row that is too long, else None."""
-    length = squared(row)
-    return math.isqrt(2**62 * limit // length) if length > limit else None
+def norms(rows: Int64) -> Int64:
+    """Return ``|q|^2`` of every row."""
+    return (rows * rows).sum(axis=1)
 
 
-def squared(row: list[int]) -> int:
-    """Return ``|q|^2``."""
-    return sum(entry * entry for entry in row)
+def ratios(norms: Int64, limits: npt.ArrayLike) -> Int64:
+    """Return ``isqrt(floor(2^62 N / |q|^2))`` for the rows that are too long, else 2^31."""
+    pairs = np.broadcast(norms, limits)
+    found = [
+        2**31 if norm <= limit else math.isqrt(2**62 * int(limit) // int(norm))
+        for norm, limit in pairs
+    ]
+    return np.array(found).reshape(pairs.shape)
 
 
-def scaled(row: list[int], ratio: int | None) -> list[int]:
-    """Return ``sign(q) floor(|q| r / 2^31)``, or the row itself without a ratio."""
-    if ratio is None:
-        return row
-    return [(1 if entry >= 0 else -1) * (abs(entry) * ratio // 2**31) for entry in row]
+def scaled(rows: Int64, ratio: Int64) -> Int64:
+    """Return ``sign(q) floor(|q| r / 2^31)`` for the ratio of every row."""
+    return np.sign(rows) * (np.abs(rows) * ratio[:, None] // 2**31)
+
+
+def clipped_blocks(
+    parts: list[Int64], limits: Sequence[int] | None, row_norm: int
+) -> tuple[list[Int64], Int64]:
+    """Clip blocks of rows to their limits and whole rows to `row_norm`; also return their ratios.
+
+    docs/maths/blocks.md describes it. Without limits only whole rows are clipped.
+    """
+    before, bounds = np.stack(list(map(norms, parts))), np.array(limits or [10**18])[:, None]
+    whole = ratios(np.minimum(before, bounds).sum(axis=0), row_norm)
+    both = ratios(before, bounds) * whole // 2**31
+    return [scaled(part, ratio) for part, ratio in zip(parts, both, strict=True)], whole
 
 
 def coded(
@@ -194,7 +205,6 @@ def public_coding(a1_frequency: Float64) -> tuple[Float64, Float64]:
 
 
 def read_table(path: Path) -> pd.DataFrame:
-    """Read a phenotype or covariate file."""
     return pd.read_csv(path, sep=r"\s+", dtype={"FID": str, "IID": str})
 
 

@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import zarr
-from acceptance_inputs import Float64, blocks, scaled, shrinkage
+from acceptance_inputs import Float64, Int64, blocks, norms, ratios, scaled
 from edge_cohorts import Column, EdgeCohort
 from sklearn.linear_model import Ridge
-
-Int64 = npt.NDArray[np.int64]
 
 # Largest factor that compensates missing values of a phenotype: docs/maths/counts-and-moments.md.
 MOST_RESCALED = 10
@@ -103,10 +100,10 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
         columns.append(np.where(column.observed(), lattice, 0))
     z = np.stack(columns, axis=1).astype(np.int64)
     first = 1 + len(cohort.covariates)
-    limit = design["phenotype_norm"]
-    z[:, first:] = [scaled(row, shrinkage(row, limit)) for row in z[:, first:].tolist()]
+    y = z[:, first:]
+    z[:, first:] = scaled(y, ratios(norms(y), design["phenotype_norm"]))
     x = cohort.codes().astype(np.int64)
-    assert (x * x).sum(axis=1).max() <= design["row_norm"]
+    assert norms(x).max() <= design["row_norm"]
     statistics = {"outcome_gram": z.T @ z}
     for number, block in enumerate(blocks(design["boundaries"])):
         statistics[f"gram/{number}"] = x[:, block].T @ x[:, block]

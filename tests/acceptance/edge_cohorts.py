@@ -48,8 +48,6 @@ class Column:
 
 @dataclass(frozen=True)
 class EdgeCohort:
-    """Small cohort."""
-
     dosages: Float64  # copies of A1, nan where missing, shape (n, d)
     phenotypes: Mapping[str, Column]  # by name
     covariates: Mapping[str, Column]
@@ -63,7 +61,6 @@ class EdgeCohort:
         return np.where(np.isnan(self.dosages), 0.0, self.dosages - 1)
 
     def without_person(self, person: int) -> EdgeCohort:
-        """Return the cohort without one person."""
         left = [i for i in range(self.n) if i != person]
         phenotypes, covariates = (
             {name: replace(c, cells=[c.cells[i] for i in left]) for name, c in columns.items()}
@@ -88,9 +85,9 @@ def genotypes(n: int, d: int, *, seed: int) -> Float64:
     return np.random.default_rng(seed).integers(0, 3, (n, d)).astype(np.float64)
 
 
-def cells(n: int, *, seed: int, scale: float = 1.0) -> list[str]:
+def cells(n: int, *, seed: int) -> list[str]:
     """Return normal numbers rounded to eighths, which are on the lattice for a power-of-two sd."""
-    values = np.random.default_rng(seed).normal(scale=scale, size=n)
+    values = np.random.default_rng(seed).normal(size=n)
     return [f"{value:g}" for value in np.rint(8 * values) / 8]
 
 
@@ -144,11 +141,7 @@ def _degenerate_columns() -> EdgeCohort:
     return EdgeCohort(dosages, phenotypes, covariates)
 
 
-def _nothing(n: int) -> EdgeCohort:
-    absent = Column(["NA"] * n)
-    return EdgeCohort(np.full((n, 4), np.nan), {"a": absent, "b": absent}, {"c": absent})
-
-
+ABSENT = Column(["NA"] * 9)
 COHORTS = {
     "degenerate": _degenerate_columns(),
     "one variant, one phenotype": EdgeCohort(
@@ -165,7 +158,7 @@ COHORTS = {
         {f"y{j}": Column(decimals(4, seed=20 + j)) for j in range(9)},
         {"age": Column(cells(4, seed=15))},
     ),
-    "nothing": _nothing(9),
+    "nothing": EdgeCohort(np.full((9, 4), np.nan), {"a": ABSENT, "b": ABSENT}, {"c": ABSENT}),
 }
 
 

@@ -47,10 +47,6 @@ class Released:
     stderr: str
     sent: list[tuple[Any, ...]]
 
-    @property
-    def ledger(self) -> Path:
-        return self.work.parent / "ledger.sqlite"
-
     def stored(self, name: str) -> dict[str, Any]:
         """Return the content of a JSON file of the work directory."""
         return json.loads((self.work / name).read_text())

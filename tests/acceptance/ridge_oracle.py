@@ -27,8 +27,6 @@ class Release:
 
 @dataclass(frozen=True)
 class Regression:
-    """Regression problem of a release."""
-
     multiplier: Float64  # k of every variant: genotype g is k g - m, and 0 if missing
     centre: Float64  # m of every variant
     genotypes: Float64  # shape (n, d)

@@ -318,11 +318,8 @@ def options(*words: object) -> Change:
 
 REFUSED = {
     "bounds of zero width": (bounds("plain\t1\t1\t1\t1"), 3, "not an increasing range"),
-    "sd of zero": (bounds("plain\t-2\t2\t0\t0"), 3, "sd of plain is not positive"),
-    "no upper bound": (bounds("plain\t-2\tNA\t0\t1"), 3, "upper of plain is not a finite number"),
     "endless bound": (bounds("plain\t-inf\t2\t0\t1"), 3, "Give both bounds"),
     "far bound": (bounds("plain\t-2\t99\t0\t1"), 3, "too far from its mean"),
-    "mean out of bounds": (bounds("plain\t-2\t2\t3\t1"), 3, "outside its bounds"),
     "row norm of zero": (options("--row-norm", 0), 2, "--row-norm"),
     "subsample of everybody": (options("--subsample", 24), 2, "smaller than the cohort"),
     "ld blocks of none": (options("--ld-blocks", "window:0"), 2, "--ld-blocks"),

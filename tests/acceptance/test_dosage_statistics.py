@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
+from acceptance_inputs import clipped_blocks, norms
+from command_io import PANEL, digest_in
 from filesets import write_fileset_of
 from pgenlib import PgenWriter
-from small_cohort import command, refused
+from small_cohort import command, refused, succeeded
 
 from primo_scale.accumulation import checkpoint
+from primo_scale.accumulation.task_costs import TaskCosts
 from primo_scale.accumulation.task_memory import Workload, read_bytes, worker_bytes
-from primo_scale.accumulation.task_weights import Scales
 from primo_scale.cli import accumulate, evaluate, ingest, release, simulate, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
@@ -29,7 +30,6 @@ from primo_scale.kernels.dosage_bytes import UNITS, nearest_byte
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE
 
-PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 N, D = 1003, 90
 BUDGET = ("--epsilon", 4, "--delta", 1e-6, "--accept-noise")
 BLOCKS = ("--ld-blocks", "window:37")
@@ -66,9 +66,8 @@ class Cohort:
             self.ingest(name, "--pfile", "--dosages")
 
     def ingest(self, name, *options):
-        found = command(ingest.main, options[0], self.folder / name, *options[1:], "--out",
-                        self.store(name))  # fmt: skip
-        assert found.exit_code == 0, found.stderr
+        words = [options[0], self.folder / name, *options[1:]]
+        succeeded(command(ingest.main, *words, "--out", self.store(name)))
 
     def store(self, name):
         return self.folder / f"{name}.zarr"
@@ -83,17 +82,10 @@ class Cohort:
 
     def sum(self, name, work, *options, at=None):
         """Return the digest of the statistics."""
-        found = command(
+        found = succeeded(command(
             accumulate.main, "--genotypes", at or self.store(name), *self.outcomes,
-            "--work-dir", work, "--ledger", self.folder / "ledger", *options,
-        )  # fmt: skip
-        assert found.exit_code == 0, found.stderr
-        return digest_in(work)
-
-
-def digest_in(work):
-    """Return the digest of the statistics in a work directory."""
-    return re.search(r"statistics sha256: (\w+)", (work / "run.log").read_text())[1]
+            "--work-dir", work, "--ledger", self.folder / "ledger", *options))  # fmt: skip
+        return digest_in(found.stdout)
 
 
 def write_pgen(prefix, copies, variants, people):
@@ -138,10 +130,9 @@ def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monk
 
 @pytest.mark.slow
 def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
-    cohort, panel = tmp_path / "cohort", PANEL
-    made = command(simulate.main, "--bfile", panel, "--out", cohort, "--samples", 401, "--seed", 3,
-                   "--variants", 200, "--phenotypes", 1, "--missing", 0.02)  # fmt: skip
-    assert made.exit_code == 0, made.stderr
+    cohort = tmp_path / "cohort"
+    succeeded(command(simulate.main, "--bfile", PANEL, "--out", cohort, "--samples", 401, "--seed", 3,
+              "--variants", 200, "--phenotypes", 1, "--missing", 0.02))  # fmt: skip
     source = open_source(SourceFiles((cohort,)))
     packed = np.empty((200, 101), dtype=np.uint8)
     source.read_into(packed, np.arange(200), np.arange(401))
@@ -149,16 +140,14 @@ def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
     digests = set()
     for name, words in {"bed": ["--bfile"], "bytes": ["--dosages", "--pfile"]}.items():
         store, work = tmp_path / f"{name}.zarr", tmp_path / name
-        assert command(ingest.main, *words, cohort, "--out", store).exit_code == 0
-        found = command(
+        succeeded(command(ingest.main, *words, cohort, "--out", store))
+        found = succeeded(command(
             accumulate.main, "--genotypes", store, "--pheno", f"{cohort}.pheno.tsv",
-            "--pheno-bounds", f"{cohort}.pheno-bounds.tsv", "--ref-freq", f"{panel}.afreq",
-            "--ld-panel", panel, "--epsilon", 50, "--delta", 1e-6, "--accept-noise",
-            "--work-dir", work, "--ledger", tmp_path / "ledger",
-        )  # fmt: skip
-        assert found.exit_code == 0, found.stderr
+            "--pheno-bounds", f"{cohort}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+            "--ld-panel", PANEL, "--epsilon", 50, "--delta", 1e-6, "--accept-noise",
+            "--work-dir", work, "--ledger", tmp_path / "ledger"))  # fmt: skip
         assert load_design(work / "design.json").components is not None
-        digests.add(digest_in(work))
+        digests.add(digest_in(found.stdout))
     assert len(digests) == 1
 
 
@@ -174,42 +163,17 @@ def codes_of(cohort, design):
 
 
 def test_statistics_of_dosages_are_exact_sums(cohort, tmp_path):
+    """Some of the records are clipped."""
     work = tmp_path / "work"
-    cohort.sum("dosages", work, "--non-private", *cohort.frequencies, *BLOCKS)
-    design, statistics = (
-        load_design(work / "design.json"),
-        zarr.open_group(work / "statistics.zarr"),
-    )
-    codes = codes_of(cohort, design)
-    assert len(np.unique(codes[0])) > 20
-    for block in range(design.layout.n_blocks):
-        x = codes[design.layout.variants(block)]
-        np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x @ x.T)
-
-
-@pytest.mark.slow
-def test_worker_processes_have_the_sums_of_threads(cohort, tmp_path):
-    options = (*BUDGET, *cohort.frequencies, "--row-norm", 8, *BLOCKS)
-    digests = {
-        cohort.sum("dosages", tmp_path / f"{number}", *options, *workers)
-        for number, workers in enumerate([(), ("--workers", 2)])
-    }
-    assert len(digests) == 1
-
-
-@pytest.mark.slow
-def test_clipped_records_of_dosages_are_within_the_bounds(cohort, tmp_path):
-    """The trace of X'X is at most n N_x, and is that of rows that were clipped just to it."""
-    work = tmp_path / "work"
-    cohort.sum("dosages", work, *BUDGET, *cohort.frequencies, "--row-norm", 5)
-    design, statistics = (
-        load_design(work / "design.json"),
-        zarr.open_group(work / "statistics.zarr"),
-    )
-    norms = (codes_of(cohort, design) ** 2).sum(axis=0)
-    assert (norms > design.row_norm).mean() > 0.9
-    trace = int(np.trace(statistics["gram/0"][:]))
-    assert 0.9 * trace < np.minimum(norms, design.row_norm).sum() >= trace
+    cohort.sum("dosages", work, *BUDGET, *cohort.frequencies, "--row-norm", 8, *BLOCKS)
+    design = load_design(work / "design.json")
+    statistics = zarr.open_group(work / "statistics.zarr")
+    codes = codes_of(cohort, design).T
+    assert len(np.unique(codes[:, 0])) > 20
+    assert (norms(codes) > design.row_norm).mean() > 0.2
+    parts = [codes[:, design.layout.variants(block)] for block in range(design.layout.n_blocks)]
+    for block, x in enumerate(clipped_blocks(parts, design.block_norms, design.row_norm)[0]):
+        np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x.T @ x)
 
 
 @pytest.mark.slow
@@ -230,13 +194,11 @@ def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
 def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_path):
     """The held-out people are scored, and files of the same people are read with --dosages."""
     out, prefix = tmp_path / "release", cohort.folder / "dosages"
-    found = command(
+    succeeded(command(
         release.main, "--pfile", prefix, "--dosages", *cohort.outcomes, *cohort.frequencies,
         "--epsilon", 50, "--delta", 1e-6, "--accept-noise", "--hold-out", 0.2,
-        "--ledger", tmp_path / "ledger", "--out", out,
-    )  # fmt: skip
-    assert found.exit_code == 0, found.stderr
-    assert command(verify.main, out).exit_code == 0
+        "--ledger", tmp_path / "ledger", "--out", out))  # fmt: skip
+    succeeded(command(verify.main, out))
     sources = json.loads((out / "release.json").read_text())["public_inputs"]["sources"]
     genotypes = [source for source in sources if source["input"] == "Genotypes"]
     assert [(source["value"], source["source"]) for source in genotypes] == [
@@ -249,9 +211,10 @@ def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_pa
         "store": ("--genotypes", cohort.store("dosages")),
         "calls": ("--pfile", prefix),
     }.items():
-        found = command(evaluate.main, *words, "--weights", out, "--pheno",
-                        cohort.folder / "pheno.tsv", "--out", tmp_path / name)  # fmt: skip
-        assert found.exit_code == 0, found.stderr
+        outcomes = ("--pheno", cohort.folder / "pheno.tsv")
+        succeeded(
+            command(evaluate.main, *words, "--weights", out, *outcomes, "--out", tmp_path / name)
+        )
         results = next((tmp_path / name).glob("*.tsv")).read_text()
         tables.append(results.splitlines()[1:])  # the first line names the files
     assert tables[0] == tables[1] != tables[2]
@@ -300,6 +263,6 @@ def test_dosages_are_read_with_four_times_the_bytes(cohort, tmp_path):
     )
     assert 3.9 < read_bytes(bytes_, D) / read_bytes(two_bits, D) <= 4
     assert worker_bytes(bytes_) > worker_bytes(two_bits)
-    weights = [Scales(plan, True, 16, packing).amount(plan.row_tasks()).weight
+    weights = [TaskCosts(plan, True, 16, packing).amount(plan.row_tasks()).weight
                for packing in (HARD_CALLS, DOSAGES)]  # fmt: skip
     assert weights[0] < weights[1] < 4 * weights[0]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import zarr
-from click.testing import CliRunner
-from small_cohort import refused
+from acceptance_inputs import clipped_blocks, norms
+from command_io import PANEL
+from filesets import copy_fileset
+from small_cohort import command, refused, succeeded
 from tiers import thinned
 
 from primo_scale.cli import accumulate, release, simulate, verify
@@ -21,19 +21,14 @@ from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 
-PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 N, D = 1501, 900
-
-
-def run(main, *words):
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 class Cohort:
     def __init__(self, folder):
         self.folder = folder
 
-    def release(self, *options, out="release"):
+    def release(self, *options, out="release", run=succeeded):
         prefix = self.folder / "cohort"
         return run(
             release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
@@ -46,14 +41,11 @@ class Cohort:
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("components")
-    made = run(
+    succeeded(command(
         simulate.main, "--bfile", PANEL, "--out", folder / "cohort", "--samples", N, "--seed", 3,
-        "--variants", D, "--phenotypes", 2, "--missing", 0.01,
-    )  # fmt: skip
-    assert made.exit_code == 0, made.stderr
+        "--variants", D, "--phenotypes", 2, "--missing", 0.01))  # fmt: skip
     cohort = Cohort(folder)
-    found = cohort.release()
-    assert found.exit_code == 0, found.stderr
+    cohort.release()
     return cohort
 
 
@@ -68,7 +60,7 @@ def rows(work):
 
 
 def components_in(work):
-    """Return the components of everybody by their definition in floats, which is exact here."""
+    """Return everybody's components (n, m) by their definition in floats, which is exact here."""
     design = load_design(work / "design.json")
     store = open_genotype_store(work / "genotypes.zarr")
     packed = store.read_packed(slice(0, D), slice(0, N))
@@ -79,33 +71,13 @@ def components_in(work):
         each = components.map_of(block)
         products = each.matrix.astype(np.float64) @ codes[components.variants(block)]
         scaled = np.floor(products * each.multipliers[:, None] / 2**24 + 0.5)
-        found.append(np.clip(scaled, -127, 127).astype(np.int64))
+        found.append(np.clip(scaled, -127, 127).astype(np.int64).T)
     return found
 
 
-def multipliers(rows, design):
-    """Return multipliers of blocks and records in units of 2^-31 (docs/maths/blocks.md)."""
-    norms = np.stack([(part**2).sum(axis=0) for part in rows])
-    bounds = np.broadcast_to(np.array(design.block_norms)[:, None], norms.shape)
-    left = np.minimum(norms, bounds).sum(axis=0)
-    block = ratios(bounds, norms)
-    record = ratios(np.full_like(left, design.row_norm), left)
-    return block * record // 2**31, record
-
-
-def ratios(limits, norms):
-    """Return ``isqrt(2^62 limit / norm)``, or 2^31 for a norm within its limit."""
-    found = [
-        2**31 if norm <= limit else math.isqrt((int(limit) << 62) // int(norm))
-        for limit, norm in zip(limits.ravel(), norms.ravel(), strict=True)
-    ]
-    return np.array(found).reshape(norms.shape)
-
-
 def clipped(rows, design):
-    """Return the components of clipped rows, rounded toward zero."""
-    by_block, _ = multipliers(rows, design)
-    return [np.sign(x) * (np.abs(x) * m // 2**31) for x, m in zip(rows, by_block, strict=True)]
+    """Return the components of clipped rows, and the ratios of records."""
+    return clipped_blocks(rows, design.block_norms, design.row_norm)
 
 
 def test_sums_are_those_of_the_clipped_components(work, rows):
@@ -118,36 +90,34 @@ def check_sums(work, rows):
     statistics = zarr.open_group(work / "statistics.zarr", mode="r")
     outcomes = open_outcome_store(work / "outcomes.zarr")
     counted = ~outcomes.held_out(slice(0, N))
-    x = [np.where(counted, part, 0) for part in clipped(rows, design)]
+    x, record = clipped(rows, design)
     z = outcomes.read_rows(slice(0, N))
-    norms = np.stack([(part**2).sum(axis=0) for part in rows], axis=1)
-    _, record = multipliers(rows, design)
-    z = design.clipping_rule.clip_outcomes(z, design.layout.n_fixed, record, norms)
-    assert sum(len(part) for part in x) == design.layout.n_variants < D
+    before = np.stack([norms(part) for part in rows], axis=1)
+    z = design.clipping_rule.clip_outcomes(z, design.layout.n_fixed, record, before)
+    assert sum(part.shape[1] for part in x) == design.layout.n_variants < D
     for block, part in enumerate(x):
-        upper = np.triu(part @ part.T)
+        part = np.where(counted[:, None], part, 0)
+        upper = np.triu(part.T @ part)
         np.testing.assert_array_equal(np.triu(statistics[f"gram/{block}"][:]), upper)
-        np.testing.assert_array_equal(statistics[f"cross/{block}"][:], part @ z.astype(np.int64))
+        np.testing.assert_array_equal(statistics[f"cross/{block}"][:], part.T @ z.astype(np.int64))
 
 
 def test_no_row_exceeds_a_bound_and_products_lose_little(work, rows):
     design = load_design(work / "design.json")
-    norms = np.stack([(part**2).sum(axis=0) for part in rows])
-    x = clipped(rows, design)
-    assert all(
-        (part**2).sum(axis=0).max() <= b for part, b in zip(x, design.block_norms, strict=True)
-    )
-    assert sum((part**2).sum(axis=0) for part in x).max() <= design.row_norm
-    whole = norms.sum(axis=0)
+    x, _ = clipped(rows, design)
+    assert all(norms(part).max() <= b for part, b in zip(x, design.block_norms, strict=True))
+    assert sum(norms(part) for part in x).max() <= design.row_norm
+    before = np.stack([norms(part) for part in rows])
+    whole = before.sum(axis=0)
     assert 0.9 < np.minimum(whole, design.row_norm).mean() / whole.mean() < 0.99
-    assert (norms > np.array(design.block_norms)[:, None]).mean() < 0.1
+    assert (before > np.array(design.block_norms)[:, None]).mean() < 0.1
 
 
 def test_variances_are_those_of_the_cohort(work, rows):
     """Mosaics of the panel have its covariances, which cross-validation estimates."""
     design = load_design(work / "design.json")
     columns = design.components
-    measured = np.concatenate([part.var(axis=1) for part in rows])
+    measured = np.concatenate([part.var(axis=0) for part in rows])
     assert measured.sum() / columns.variances.sum() == pytest.approx(1, abs=0.1)
     correlation = np.corrcoef(measured, columns.variances)[0, 1]
     assert correlation > 0.7
@@ -164,14 +134,12 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     assert (panel["file"], panel["people"]) == (PANEL.name, 343)
     queries = {query["name"]: query for query in document["mechanism"]["queries"]}
     assert queries["gram"]["shape"] == [sum(sizes)] * 2
-    assert run(verify.main, out).exit_code == 0
+    succeeded(command(verify.main, out))
 
 
 @pytest.mark.slow
 def test_the_same_command_finds_the_release(cohort):
-    again = cohort.release()
-    assert again.exit_code == 0, again.stderr
-    assert "published already" in again.stderr
+    assert "published already" in cohort.release().stderr
 
 
 @pytest.mark.parametrize(
@@ -188,17 +156,15 @@ def test_the_same_command_finds_the_release(cohort):
     ),
 )
 def test_options_that_need_variants_are_refused(cohort, options, words):
-    refused(cohort.release(*options, out="other"), 2, *words)
+    refused(cohort.release(*options, out="other", run=command), 2, *words)
     assert not (cohort.folder / "other").exists()
 
 
 def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
-    other = cohort.folder / "other_panel"
-    for suffix in (".bed", ".bim", ".fam"):
-        shutil.copy(f"{PANEL}{suffix}", f"{other}{suffix}")
+    other = copy_fileset(PANEL, cohort.folder / "other_panel")
     fam, person = Path(f"{other}.fam"), (cohort.folder / "cohort.fam").read_text().split()[1]
     fam.write_text(fam.read_text().replace("HG00097\tHG00097", f"{person}\t{person}"))
-    found = cohort.release("--ld-panel", other, out="other")
+    found = cohort.release("--ld-panel", other, out="other", run=command)
     refused(found, 3, "other_panel: has people with the IID of somebody in the cohort")
 
 
@@ -214,34 +180,28 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
 )
 def test_every_privacy_unit_has_components(cohort, privacy):
     out = cohort.folder / f"release-{privacy[1]}"
-    found = cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out)
-    assert found.exit_code == 0, found.stderr
+    cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out)
     document = json.loads((out / "release.json").read_text())
     assert document["mechanism"]["method"] == "reuse-cov-gauss"
     assert sum(document["cohort"]["component_sizes"]) < D
-    assert run(verify.main, out).exit_code == 0
+    succeeded(command(verify.main, out))
 
 
 @pytest.mark.slow
 def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
-    found = cohort.release(
-        "--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart"
-    )
-    assert found.exit_code == 0, found.stderr
+    cohort.release("--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart")
     work = cohort.folder / "apart.work"
     assert open_outcome_store(work / "outcomes.zarr").held_out(slice(0, N)).sum() == N // 5
     check_sums(work, components_in(work))
-    assert run(verify.main, cohort.folder / "apart").exit_code == 0
+    succeeded(command(verify.main, cohort.folder / "apart"))
 
 
 def test_without_a_budget_the_panel_gives_blocks_alone(cohort):
     prefix, work = cohort.folder / "cohort", cohort.folder / "unplanned"
-    found = run(
+    found = succeeded(command(
         accumulate.main, "--genotypes", cohort.folder / "release.work" / "genotypes.zarr",
         "--pheno", f"{prefix}.pheno.tsv", "--pheno-bounds", f"{prefix}.pheno-bounds.tsv",
-        "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work,
-    )  # fmt: skip
-    assert found.exit_code == 0, found.stderr
+        "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work))  # fmt: skip
     assert "no LD components" in found.stderr
     design = load_design(work / "design.json")
     assert design.components is None
@@ -253,8 +213,7 @@ def test_without_a_budget_the_panel_gives_blocks_alone(cohort):
 @pytest.mark.slow
 def test_without_components_the_variants_are_summed_in_blocks_of_the_panel(cohort):
     other = "--ledger", cohort.folder / "other-ledger"
-    found = cohort.release("--no-ld-components", *other, out="variants")
-    assert found.exit_code == 0, found.stderr
+    cohort.release("--no-ld-components", *other, out="variants")
     design = load_design(cohort.folder / "variants.work" / "design.json")
     assert design.components is None
     assert design.layout.n_variants == D

@@ -6,7 +6,6 @@ the release's README.txt.
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from acceptance_inputs import Published, RealSet, write_bounds
+from filesets import copy_fileset
 from readme_scores import assert_equal_scores, own_scores, readme_scores
 from tiers import thinned
 
@@ -46,12 +46,7 @@ def released(request, reference: Path, run, tmp_path_factory) -> Scored:
 def randomised(fileset: Path, folder: Path) -> RealSet:
     """Copy a fileset with random genotypes; write phenotypes, bounds and frequencies for it."""
     rng = np.random.default_rng(12)
-    bfile = folder / "cohort"
-    for kind in (".bed", ".bim", ".fam"):
-        shutil.copy(fileset.with_suffix(kind), bfile.with_suffix(kind))
-    content = np.fromfile(bfile.with_suffix(".bed"), dtype=np.uint8)
-    content[3:] = rng.integers(0, 256, len(content) - 3)
-    content.tofile(bfile.with_suffix(".bed"))
+    bfile = copy_fileset(fileset, folder / "cohort", random_genotypes=True)
     fam = pd.read_csv(bfile.with_suffix(".fam"), sep=r"\s+", header=None, dtype=str)
     for name in ("pheno", "covar"):
         table = pd.DataFrame({"FID": fam[0], "IID": fam[1]})

@@ -1,8 +1,7 @@
-"""Exact statistics of real cohorts, compared with sums of the files in Python's integers."""
+"""Exact statistics of real cohorts, compared with integer sums of the files."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -14,16 +13,17 @@ import pytest
 import zarr
 from acceptance_inputs import (
     GENOTYPE_UNIT,
+    Int64,
     RealSet,
+    blocks,
+    clipped_blocks,
     coded,
+    norms,
     public_coding,
+    ratios,
     scaled,
-    shrinkage,
-    squared,
 )
 from tiers import thinned
-
-Int64 = npt.NDArray[np.int64]
 
 EPSILON, DELTA = 2, 1e-6
 
@@ -64,7 +64,7 @@ class Cohort:
     ],
 )
 def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
-    name, left_out, n_variants, blocks, options = CASES[request.param]
+    name, left_out, n_variants, cut, options = CASES[request.param]
     inputs: RealSet = real_sets[name]
     people = np.arange(left_out, len(inputs.people))
     x = lattice_genotypes(inputs, people, n_variants)
@@ -79,7 +79,7 @@ def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
         "--out", store)  # fmt: skip
     run("accumulate", "--genotypes", store, *inputs.outcome_options, *options,
         "--ref-freq", inputs.frequencies, "--row-norm", row_norm,
-        *(["--ld-blocks", blocks] if blocks else []),
+        *(["--ld-blocks", cut] if cut else []),
         "--epsilon", EPSILON, "--delta", DELTA, "--accept-noise",
         "--work-dir", work)  # fmt: skip
     return Cohort(
@@ -109,8 +109,8 @@ def test_statistics_equal_the_sums_of_clipped_rows(cohort: Cohort) -> None:
 
     boundaries = cohort.design["boundaries"]
     assert boundaries[-1] == x.shape[1]
-    for block, (start, stop) in enumerate(itertools.pairwise(boundaries)):
-        rows = clipped_x[:, start:stop]
+    for block, variants in enumerate(blocks(boundaries)):
+        rows = clipped_x[:, variants]
         np.testing.assert_array_equal(cohort.statistics[f"gram/{block}"][:], rows.T @ rows)
         np.testing.assert_array_equal(cohort.statistics[f"cross/{block}"][:], rows.T @ clipped_z)
     np.testing.assert_array_equal(cohort.statistics["outcome_gram"][:], clipped_z.T @ clipped_z)
@@ -124,25 +124,10 @@ def test_clipped_rows_satisfy_the_bounds_of_the_guarantee(cohort: Cohort) -> Non
     if design["privacy"] == "label":
         products = norms(x).astype(object) * norms(z[:, n_fixed:])
         assert max(products) <= design["row_norm"] * design["phenotype_norm"]
-        # Covariates are not clipped; their bounds keep them within N_c.
-        assert norms(z[:, :n_fixed]).max() <= sum(
-            int(abs(column).max()) ** 2 for column in bounds_of_fixed(cohort)
-        )
-    else:
-        assert norms(x).max() <= design["row_norm"]
-        blocks = itertools.pairwise(design["boundaries"])
-        for (start, stop), norm in zip(blocks, design["block_norms"] or (), strict=False):
-            assert norms(x[:, start:stop]).max() <= norm
-
-
-def bounds_of_fixed(cohort: Cohort) -> list[npt.NDArray[np.float64]]:
-    """Return the extreme lattice values of the constant and of each covariate."""
-    coding = cohort.design["outcomes"]
-    ends = [np.array([coding["constant"]])]
-    for c in coding["covariates"]:
-        limits = np.array([c["lower"], c["upper"]])
-        ends.append(np.trunc((limits - c["centre"]) * c["scale"]))
-    return ends
+        return
+    assert norms(x).max() <= design["row_norm"]
+    for block, norm in zip(blocks(design["boundaries"]), design["block_norms"] or (), strict=False):
+        assert norms(x[:, block]).max() <= norm
 
 
 def test_people_with_each_phenotype_are_counted(cohort: Cohort) -> None:
@@ -182,44 +167,21 @@ def lattice_outcomes(cohort: Cohort) -> Int64:
 
 
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
-    """Clip rows in Python's integers, by docs/maths/clipping-and-integers.md."""
-    clip = clipped_label_row if cohort.design["privacy"] == "label" else clipped_row
-    rows = [clip(cohort, a.tolist(), b.tolist()) for a, b in zip(x, z, strict=True)]
-    return np.array([row for row, _ in rows]), np.array([outcomes for _, outcomes in rows])
+    """Clip rows by docs/maths/clipping-and-integers.md.
 
-
-def clipped_row(cohort: Cohort, row: list[int], outcomes: list[int]):
-    """Clip blocks to beta_b, the row with its outcomes to N_x, and phenotypes to N_y."""
+    Blocks are clipped to beta_b, the row with its outcomes to N_x, and phenotypes to N_y. Under
+    label privacy only phenotypes are clipped: to N_y, or to less if the row exceeds N_x.
+    """
     design = cohort.design
-    n_fixed = 1 + len(design["outcomes"]["covariates"])
-    blocks = [row[a:b] for a, b in itertools.pairwise(design["boundaries"])]
-    limits = design["block_norms"] or [10**18] * len(blocks)
-    own = [shrinkage(block, limit) for block, limit in zip(blocks, limits, strict=True)]
-    left = sum(
-        squared(block) if ratio is None else limit
-        for block, limit, ratio in zip(blocks, limits, own, strict=True)
-    )
-    whole = math.isqrt(2**62 * design["row_norm"] // left) if left > design["row_norm"] else None
-    both = [
-        (ratio or 2**31) * (whole or 2**31) // 2**31 if ratio or whole else None for ratio in own
-    ]
-    new = [e for block, ratio in zip(blocks, both, strict=True) for e in scaled(block, ratio)]
-    fixed, phenotypes = scaled(outcomes[:n_fixed], whole), outcomes[n_fixed:]
-    if design["privacy"] == "full":
-        phenotypes = scaled(phenotypes, whole)
-    return new, fixed + scaled(phenotypes, shrinkage(phenotypes, design["phenotype_norm"]))
-
-
-def clipped_label_row(cohort: Cohort, row: list[int], outcomes: list[int]):
-    """Clip only the phenotypes: to N_y, or to less if the row exceeds N_x."""
-    design = cohort.design
-    n_fixed = 1 + len(design["outcomes"]["covariates"])
-    fixed, phenotypes = outcomes[:n_fixed], outcomes[n_fixed:]
-    limit = design["phenotype_norm"]
-    if squared(row) > design["row_norm"]:
-        limit = design["row_norm"] * limit // squared(row)
-    return row, fixed + scaled(phenotypes, shrinkage(phenotypes, limit))
-
-
-def norms(rows: Int64) -> Int64:
-    return (rows * rows).sum(axis=1)
+    n_fixed, row_norm = 1 + len(design["outcomes"]["covariates"]), design["row_norm"]
+    fixed, phenotypes, limits = z[:, :n_fixed], z[:, n_fixed:], design["phenotype_norm"]
+    if design["privacy"] == "label":
+        lengths = norms(x).astype(object)
+        limits = np.where(lengths > row_norm, row_norm * limits // np.maximum(lengths, 1), limits)
+    else:
+        parts = [x[:, block] for block in blocks(design["boundaries"])]
+        parts, whole = clipped_blocks(parts, design["block_norms"], row_norm)
+        x, fixed = np.hstack(parts), scaled(fixed, whole)
+        if design["privacy"] == "full":
+            phenotypes = scaled(phenotypes, whole)
+    return x, np.hstack([fixed, scaled(phenotypes, ratios(norms(phenotypes), limits))])

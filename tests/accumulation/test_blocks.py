@@ -50,7 +50,6 @@ def test_an_invalid_window_size_is_a_usage_error(text):
 
 
 def boundaries_of(tmp_path, text, chromosomes, positions):
-    """Return the boundaries of the blocks of a table."""
     table = tmp_path / "blocks.txt"
     table.write_text(text)
     return block_boundaries(str(table), variants(chromosomes, positions))

@@ -14,7 +14,6 @@ from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction
-from primo_scale.accumulation.task_weights import Scales
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import Selection
@@ -34,11 +33,11 @@ CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [], w
 TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
 
-def written(files, path, chunk_shape=(2, 16)):
+def written(files, path):
     """Ingest a fileset and return the path of the genotype store."""
     return ingest(
         SourceFiles((files / "cohort",)), path, selection=Selection(),
-        on_progress=lambda done, total: None, chunk_shape=chunk_shape,
+        on_progress=lambda done, total: None, chunk_shape=(2, 16),
     ).path  # fmt: skip
 
 
@@ -53,7 +52,6 @@ def cohorts(tmp_path):
 
 
 def stores_of(files, folder):
-    """Return the paths of the genotype store and the outcome store."""
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
     phenotypes = OutcomeFiles(files / "pheno.tsv")
@@ -72,7 +70,6 @@ def run(partials, tasks):
 
 
 def summed(partials, path):
-    """Return the digest of the statistics."""
     with Reduction(partials, path / "statistics.zarr") as reduction:
         return reduction.finish().sha256
 
@@ -101,20 +98,6 @@ def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, rule, rows):
     resumed = opened(tmp_path, tmp_path / "moved.zarr", tmp_path / rows, rule)
     assert resumed.committed() == set(TASKS[:7])
     assert resumed.address == begun.address
-    run(resumed, TASKS[7:])
-    assert summed(resumed, tmp_path) == expected
-
-
-@pytest.mark.slow
-def test_genotypes_with_another_chunk_shape_give_the_same_sums(cohorts, tmp_path):
-    genotypes, outcomes = stores_of(cohorts[0], tmp_path)
-    expected = undisturbed(tmp_path / "whole", genotypes, outcomes)
-    begun = opened(tmp_path, genotypes, outcomes)
-    run(begun, TASKS[:7])
-    assert Scales.of(begun).chunk_height == 2
-    shutil.rmtree(genotypes)
-    resumed = opened(tmp_path, written(cohorts[0], genotypes, (4, 8)), outcomes)
-    assert Scales.of(resumed).chunk_height == 4
     run(resumed, TASKS[7:])
     assert summed(resumed, tmp_path) == expected
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from example_partials import partials_below
@@ -11,6 +9,7 @@ from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_pieces import pieces_of
+from traced_memory import least_peak
 
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction, reduction_bytes
@@ -211,11 +210,7 @@ def test_memory_is_as_predicted_and_does_not_depend_on_d(tmp_path, tile):
         for d in (640, 1408):
             X, Z = cohort(8, d, 4, seed=2)
             partials = partials_of(tmp_path / f"{d}", X, Z, (0, d), row_group=4, tile=tile)
-            reduced(partials, tmp_path / "warm")  # imports, compiled patterns
-            tracemalloc.start()
-            reduced(partials, tmp_path / "s")
-            peak = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
+            peak = least_peak(lambda cut=partials: reduced(cut, tmp_path / "s"))
             stated.add(reduction_bytes(partials.plan))
             objects = 1 << 20  # of Zarr and the digests
             assert peak < max(stated) + objects

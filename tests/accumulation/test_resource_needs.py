@@ -1,4 +1,4 @@
-"""Predicted resources of an accumulation, and refusals of too small ones."""
+"""Predicted resources of an accumulation, compared with files, and refusals of too small ones."""
 
 from __future__ import annotations
 
@@ -6,15 +6,24 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from example_partials import commit_zeros, partials_below
+from tiers import thinned
+from whole_matrices import zero_statistics
 
 from primo_scale import machine
-from primo_scale.accumulation.plan import default_plan
+from primo_scale.accumulation.checkpoint import partial_bytes
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.plan import Plan, default_plan
 from primo_scale.accumulation.resource_needs import Where, needs_of, refuse_if_too_small
-from primo_scale.accumulation.speed import Rates, bytes_read, core_seconds, measure_rates
+from primo_scale.accumulation.speed import STORE_RATE, bytes_read, core_seconds, measure_rates
+from primo_scale.accumulation.task_costs import _READING, _TYPICAL, Amount, Rates
 from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.packings import HARD_CALLS
-from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.outcomes.store import rows_layout
+from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
+from primo_scale.storage.chunks import array_bytes, write_block
+from primo_scale.storage.groups import create_array, create_group
 
 KERNELS = ("amx", "vnni", "avx2", "torch", "float32", "float64")
 
@@ -70,16 +79,28 @@ def test_the_library_of_a_kernel_is_counted(kernel, least):
     assert with_library - without >= (least << 20) + products
 
 
-def test_every_pair_of_tiles_is_read_and_multiplied_once():
+@pytest.mark.parametrize("norms", [False, True])
+def test_every_pair_of_tiles_is_read_and_multiplied_once(norms):
     """Three tiles form six pairs, and each tile is read for three of them.
 
     40,000 people lie in 5 chunks of 8192.
     """
-    work = replace(workload(40_000, sizes=(6144,)), may_clip=False)
-    assert bytes_read(work) == 3 * 6144 * 10_240
-    rates = Rates(1.0, 1.0, 0.0, 0.0, 0.0, 0.0)
-    triangle = 6 * 2048**2
-    assert core_seconds(work, rates) == pytest.approx(40_000 * triangle, rel=1e-3)
+    work = replace(workload(40_000, sizes=(6144,)), may_clip=norms)
+    assert bytes_read(work) == (3 + norms) * 6144 * 10_240
+    rates = Rates(diagonal=1, beside=2, outcomes=5, outcome_gram=100, decoding=1000, norms=2000)
+    products = 3 * 2048**2 * (1 + 2) + 6144 * 401 * 5 + 401**2 * 100
+    a_person = products + 3 * 6144 * 1000 + norms * 6144 * 2000
+    assert core_seconds(work, rates) == pytest.approx(40_000 * a_person, rel=1e-3)
+
+
+@pytest.mark.parametrize("sizes", [(500,), (6144, 500)])
+def test_tasks_weigh_together_what_the_whole_takes(sizes):
+    work = workload(2**16, sizes=sizes)
+    tasks = [*work.plan.row_tasks(), *work.plan.tile_tasks()]
+    amount = work.costs.amount(tasks)
+    whole = core_seconds(work, _TYPICAL) - partial_bytes(work) / STORE_RATE
+    assert amount == Amount(len(tasks), round(whole + _READING * bytes_read(work)))
+    assert work.costs.amount(tasks[:3]) + work.costs.amount(tasks[3:]) == amount
 
 
 def test_a_narrow_block_is_read_in_whole_chunks():
@@ -94,17 +115,6 @@ def test_measured_rates_are_plausible():
     assert 0 < rates.decoding < 1e-7
 
 
-def test_disk_use_is_counted_by_entry():
-    """One dense block of 2048 in one row group, int32, then int64; q = 10; 8192 people."""
-    needs = needs_of(workload(8192, sizes=(2048,), q=10, code=1))
-    gram, cross, rows = 2048**2 * (4 + 8), 2048 * 10 * (8 + 8), 8192 * (2 * 10 + 2 * 10 + 4)
-    upper = gram + cross + rows
-    # Stored tiles are 1024 wide, of which three of four lie in the upper triangle. A chunk of the
-    # code table has room for 65,536 variants.
-    least = upper - 8 * 1024**2 + 4 * 65_536
-    assert least <= needs.disk_bytes <= least + 20_000
-
-
 def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     needs = needs_of(workload())
     free = needs.disk_bytes // 2
@@ -112,3 +122,50 @@ def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     with pytest.raises(ResourceError, match="disk"):
         refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
     refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
+
+
+# ---- Predicted disk use, compared with the files that are written --------------------------------
+
+N_BLOCKS, SIDE = 17, 6
+
+
+def bytes_below(path):
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+
+
+@pytest.mark.usefixtures("encrypted")
+def test_partial_sums_fit_the_predicted_size(tmp_path):
+    """Z'Z of every stripe, and multipliers of 17 blocks in chunks of 16."""
+    layout = BlockLayout(tuple(range(0, SIDE * N_BLOCKS + 1, SIDE)), 2, 38)
+    plan = Plan(layout, 1000, row_group=400, stripe=80, rows_per_read=40, tile=4)
+    rule = ClippingRule(LongRecords.RECORD, 10, (1,) * N_BLOCKS, 1, 1)
+    codes = np.ones((layout.n_variants, 4), np.int8)
+    partials = partials_below(tmp_path, plan, codes, rule=rule, subsample=500)
+    for task in [*plan.row_tasks(), *plan.tile_tasks()]:
+        commit_zeros(partials, task)
+    work = Workload(plan, "vnni", 1, (8, 8), True, partials.multiplier_columns, True)
+    there = bytes_below(partials.path)
+    assert 0.9 * partial_bytes(work) <= there <= partial_bytes(work)
+
+
+@pytest.mark.usefixtures("encrypted")
+@pytest.mark.parametrize("copies", thinned([1, 3], every=2))
+def test_statistics_fit_the_predicted_size(tmp_path, copies):
+    """The last of two panels holds 53 rows, and fills a chunk of 1047."""
+    layout = BlockLayout((0, 1100, 1110), 5, 996)
+    path = tmp_path / "statistics.zarr"
+    zero_statistics(path, layout, gram_copies=copies)
+    said = stored_bytes(layout, gram_copies=copies)
+    assert 0.99 * said <= bytes_below(path) <= said
+
+
+def test_outcomes_fit_the_predicted_size(tmp_path):
+    """A chunk of 100 columns holds 20,971 people, so that 30,000 people take two chunks."""
+    layout = rows_layout(30_000, 100)
+    group = create_group(tmp_path / "outcomes.zarr", "outcomes", {})
+    rows = create_array(group, "rows", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype)
+    for start in range(0, 30_000, layout.chunks[0]):
+        part = slice(start, min(start + layout.chunks[0], 30_000))
+        write_block(rows, (part, slice(None)), np.zeros((part.stop - start, 100), np.int16))
+    said = array_bytes(layout)
+    assert 0.99 * said <= bytes_below(tmp_path / "outcomes.zarr") <= said

@@ -35,6 +35,5 @@ def dask_setup(worker: object) -> None:
 
         return computed
 
-    tasks._run_rows = noted(tasks._run_rows)
-    tasks._run_tile = noted(tasks._run_tile)
+    tasks.compute_task = noted(tasks.compute_task)
     note("worker", "-")

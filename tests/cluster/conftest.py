@@ -10,13 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_io import digest_in
+from command_io import PANEL, digest_in
 from presence import missing
-from processes import ROOT, command_of, free_ports, run
+from processes import command_of, free_ports, run
 from queue_runs import Cohort, GridEngine, Slurm
 
 HERE = Path(__file__).parent
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from command_io import digest_in, table_options
-
-ROOT = Path(__file__).resolve().parents[2]
+from processes import ROOT
 
 # Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600
@@ -38,14 +37,17 @@ interface = "lo"
 """
 
 
-@dataclass(frozen=True)
-class Slurm:
-    """Commands of the SLURM in the environment."""
+class Queue:
+    """Commands of the job queue in the environment."""
 
     def call(self, *words: object) -> str:
         """Return the output of a command."""
         asked = list(map(str, words))
         return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+
+
+class Slurm(Queue):
+    """Commands of SLURM."""
 
     def jobs(self, state: str = "RUNNING,PENDING", name: str = "primo-scale") -> list[str]:
         """Return the numbers of the worker jobs in a state."""
@@ -69,18 +71,11 @@ class Slurm:
         wait_for(lambda: self.state(job) == "RUNNING", "second start", said)
 
     def set_partition(self, state: str) -> None:
-        """Open or close the only partition."""
         self.call("scontrol", "update", "PartitionName=debug", f"State={state}")
 
 
-@dataclass(frozen=True)
-class GridEngine:
-    """Commands of the Grid Engine in the environment."""
-
-    def call(self, *words: object) -> str:
-        """Return the output of a command."""
-        asked = list(map(str, words))
-        return subprocess.run(asked, check=True, capture_output=True, text=True).stdout
+class GridEngine(Queue):
+    """Commands of Grid Engine."""
 
     def jobs(self, name: str = "primo-scale") -> list[str]:
         """Return the numbers of the jobs of a name, waiting or running."""
@@ -101,13 +96,11 @@ class Cohort:
     digest: str = ""
 
     def tables(self) -> list[str]:
-        """Return the options for phenotypes, covariates, bounds, the model and the budget."""
         model = ["--ref-freq", str(self.frequencies), "--ld-blocks", "window:30"]
         budget = ["--epsilon", "2", "--delta", "1e-7", "--accept-noise"]
         return [*table_options(self.prefix), *model, *budget]
 
     def accumulate_options(self, work: Path) -> list[str]:
-        """Return the options of pipelines.accumulate."""
         return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
 
 
@@ -120,7 +113,6 @@ class Command:
     log: Path  # output of the command
 
     def said(self) -> str:
-        """Return the output of the command so far."""
         return self.log.read_text() if self.log.exists() else ""
 
     def lives(self) -> set[str]:
@@ -128,7 +120,6 @@ class Command:
         return {path.name.removeprefix("waits-") for path in self.gate.glob("waits-*")}
 
     def open_gate(self) -> None:
-        """Let all tasks pass."""
         (self.gate / "open").touch()
 
 

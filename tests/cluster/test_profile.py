@@ -19,6 +19,9 @@ from primo_scale.errors import InputError
 EXAMPLES = Path(__file__).resolve().parents[2] / "cluster"
 KUBERNETES = 'kind = "kubernetes"\nname = "a"\n[pods]\nimage = "i"\n'
 TLS = 'tls = "certificates"\n'
+SLURM = 'kind = "slurm"\n'
+JOBS = SLURM + "[jobs]\n"
+CLEAR = SLURM + "tls = false\n"
 
 
 def read(directory: Path, text: str) -> object:
@@ -72,43 +75,34 @@ REFUSED = {
     "no kind": ("workers = 1", ["kind is unknown", "slurm"]),
     "unknown kind": ('kind = "moab"', ["kind is unknown", "moab"]),
     "no TOML": ("kind = ", ["is not TOML"]),
-    "unknown key": ('kind = "slurm"\njob = 1', ["unknown key `job`", "jobs"]),
-    "unknown key below": (
-        'kind = "slurm"\n[jobs]\ncore = 2',
-        ["jobs: unknown key `core`", "cores"],
-    ),
-    "wrong type": (
-        'kind = "slurm"\n[jobs]\ncores = "2"',
-        ["jobs.cores: expected `int`", "got '2'"],
-    ),
-    "true is no number": ('kind = "slurm"\n[jobs]\ncores = true', ["jobs.cores", "got True"]),
+    "unknown key": (SLURM + "job = 1", ["unknown key `job`", "jobs"]),
+    "unknown key below": (JOBS + "core = 2", ["jobs: unknown key `core`", "cores"]),
+    "wrong type": (JOBS + 'cores = "2"', ["jobs.cores: expected `int`", "got '2'"]),
+    "true is no number": (JOBS + "cores = true", ["jobs.cores", "got True"]),
     "wrong type below a list": (
         TLS + KUBERNETES + 'volumes = [{claim = "a", path = "/", x = 1}]',
         ["pods.volumes[0]: unknown key `x`", "one of claim, path, read_only"],
     ),
-    "no table": ('kind = "slurm"\njobs = 3', ["jobs: expected a table", "got 3"]),
-    "wrong type in a list": (
-        'kind = "slurm"\n[jobs]\ndirectives = [1]',
-        ["jobs.directives[0]", "got 1"],
-    ),
-    "no size": ('kind = "slurm"\n[jobs]\nmemory = "8"', ["jobs.memory", "8GiB", "got '8'"]),
-    "no duration": ('kind = "slurm"\n[jobs]\nwalltime = "4h"', ["jobs.walltime", "04:00:00"]),
-    "too short": ('kind = "slurm"\n[jobs]\nwalltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
-    "too small": ('kind = "slurm"\n[jobs]\nmaximum = 0', ["jobs.maximum", ">= 1", "got 0"]),
-    "shell in a name": ('kind = "slurm"\n[jobs]\nqueue = "a;rm"', ["jobs.queue"]),
-    "shell in a path": ('kind = "slurm"\n[workers]\nscratch = "$(id)"', ["workers.scratch"]),
-    "two lines in one": ('kind = "slurm"\n[jobs]\nprologue = ["a\\nb"]', ["jobs.prologue"]),
+    "no table": (SLURM + "jobs = 3", ["jobs: expected a table", "got 3"]),
+    "wrong type in a list": (JOBS + "directives = [1]", ["jobs.directives[0]", "got 1"]),
+    "no size": (JOBS + 'memory = "8"', ["jobs.memory", "8GiB", "got '8'"]),
+    "no duration": (JOBS + 'walltime = "4h"', ["jobs.walltime", "04:00:00"]),
+    "too short": (JOBS + 'walltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
+    "too small": (JOBS + "maximum = 0", ["jobs.maximum", ">= 1", "got 0"]),
+    "shell in a name": (JOBS + 'queue = "a;rm"', ["jobs.queue"]),
+    "shell in a path": (SLURM + '[workers]\nscratch = "$(id)"', ["workers.scratch"]),
+    "two lines in one": (JOBS + 'prologue = ["a\\nb"]', ["jobs.prologue"]),
     "more than the maximum": (
-        'kind = "slurm"\n[jobs]\nminimum = 3\nmaximum = 2',
+        JOBS + "minimum = 3\nmaximum = 2",
         ["jobs: minimum 3 is above maximum 2"],
     ),
     "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
     "host and interface": (
-        'kind = "slurm"\n[scheduler]\nhost = "a"\ninterface = "b"',
+        SLURM + '[scheduler]\nhost = "a"\ninterface = "b"',
         ["exclude each other"],
     ),
     "certificates by file": (
-        'kind = "slurm"\n[tls]\nca = "a"\ncert = "b"',
+        SLURM + '[tls]\nca = "a"\ncert = "b"',
         ["tls: expected `bool | str`, got a table"],
     ),
     "no address": ('kind = "scheduler"', ["missing key `address`"]),
@@ -123,16 +117,13 @@ REFUSED = {
         TLS + 'kind = "kubernetes"\nname = "a"\naddress = "tcp://a:1"\n[pods]\nimage = "i"\n',
         ["address is not tls://"],
     ),
-    "every interface in the clear": (
-        'kind = "slurm"\ntls = false',
-        ["may not listen on every interface"],
-    ),
+    "every interface in the clear": (CLEAR, ["may not listen on every interface"]),
     "0.0.0.0 in the clear": (
-        'kind = "slurm"\ntls = false\n[scheduler]\nhost = "0.0.0.0"\n[workers]\ninterface = "ib0"',
+        CLEAR + '[scheduler]\nhost = "0.0.0.0"\n[workers]\ninterface = "ib0"',
         ["may not listen on every interface", "0.0.0.0"],
     ),
     "workers everywhere in the clear": (
-        'kind = "slurm"\ntls = false\n[scheduler]\ninterface = "ib0"',
+        CLEAR + '[scheduler]\ninterface = "ib0"',
         ["may not listen on every interface"],
     ),
 }

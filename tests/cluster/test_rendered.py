@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -14,21 +13,18 @@ import jsonschema
 import pytest
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
+from write_golden import EXAMPLES, FOLDER, GOLDEN, rendered
 
 from primo_scale.cluster.kubernetes import manifest
 from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume
 from primo_scale.cluster.read_profile import read_profile
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE / "golden"))
-from write_golden import EXAMPLES, GOLDEN, rendered  # noqa: E402
-
-CRD = json.loads((HERE / "operator" / "daskcluster.v1.json").read_text())
+CRD = json.loads((Path(__file__).parent / "operator" / "daskcluster.v1.json").read_text())
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_an_example_renders_to_its_golden_file(kind: str) -> None:
-    assert rendered(kind) == (HERE / "golden" / GOLDEN[kind]).read_text()
+    assert rendered(kind) == (FOLDER / GOLDEN[kind]).read_text()
 
 
 def closed(schema: Any) -> Any:

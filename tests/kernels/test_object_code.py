@@ -72,9 +72,8 @@ def dot_of_fresh_kernel() -> int:
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "strided", "reversed", "empty"])
-@pytest.mark.parametrize("dtype", [np.int8])
-def test_arrays_of_any_layout_are_passed(layout: str, dtype: type, compilations) -> None:
-    numbers = np.arange(12).reshape(3, 4).astype(dtype)
+def test_arrays_of_any_layout_are_passed(layout: str, compilations) -> None:
+    numbers = np.arange(12, dtype=np.int8).reshape(3, 4)
     numbers = {
         "C": numbers,
         "F": np.asfortranarray(numbers),
@@ -82,7 +81,7 @@ def test_arrays_of_any_layout_are_passed(layout: str, dtype: type, compilations)
         "reversed": numbers[::-1],
         "empty": numbers[:0],
     }[layout]
-    more = np.arange(4).astype(dtype)
+    more = np.arange(4, dtype=np.int8)
     result = np.zeros(numbers.shape)
     add = compiled(add_rows)
     assert add(Pair(numbers, more), np.bool_(False), result) is None
@@ -139,11 +138,9 @@ def test_a_damaged_or_outdated_file_is_compiled_again(
         path.write_bytes(b"")
     else:
         monkeypatch.setattr(object_code, "_sources", lambda _: b"another")
-    assert dot_of_fresh_kernel() == 12
+    assert dot_of_fresh_kernel() == dot_of_fresh_kernel() == 12
     assert compilations == ["dot", "dot"]
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    assert dot_of_fresh_kernel() == 12
-    assert compilations == ["dot", "dot"]
 
 
 def test_another_processor_has_a_file_of_its_own(

@@ -1,12 +1,13 @@
 """Write the golden job scripts and manifest of the example profiles in ``cluster/``.
 
-    python tests/cluster/golden/write_golden.py
+    python tests/cluster/write_golden.py
 
 Read the differences before committing them, because sites run these job scripts.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -14,18 +15,22 @@ from unittest import mock
 
 import dask
 import dask_jobqueue
+import yaml
 from click.testing import CliRunner
 
 from primo_scale.cli import show_cluster
 
-HERE = Path(__file__).parent
-EXAMPLES = HERE.parents[2] / "cluster"
+FOLDER = Path(__file__).parent / "golden"
+EXAMPLES = FOLDER.parents[2] / "cluster"
 GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh",
-          "kubernetes": "kubernetes.json"}  # fmt: skip
+          "kubernetes": "kubernetes.yaml"}  # fmt: skip
 
 
 def rendered(kind: str) -> str:
-    """Return the output for the example of a kind, for any machine and any user's settings."""
+    """Return the output for the example of a kind, for any machine and any user's settings.
+
+    A manifest, which is printed as JSON, is returned as YAML.
+    """
     nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
     settings = Path(dask_jobqueue.__file__).with_name("jobqueue.yaml")
     (defaults,) = dask.config.collect_yaml([str(settings)])
@@ -38,9 +43,11 @@ def rendered(kind: str) -> str:
             show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
         )
     assert result.exit_code == 0, result.output
+    if kind == "kubernetes":
+        return yaml.safe_dump(json.loads(result.output), sort_keys=False)
     return result.output
 
 
 if __name__ == "__main__":
     for kind, name in GOLDEN.items():
-        (HERE / name).write_text(rendered(kind))
+        (FOLDER / name).write_text(rendered(kind))

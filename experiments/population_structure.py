@@ -28,6 +28,7 @@ from attrs import evolve
 
 import primo_scale as ps
 from experiments.figures import markdown_table
+from experiments.releases import HAPMAP
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.simulation.fileset import Fileset
@@ -36,7 +37,6 @@ from primo_scale.simulation.mosaic import score_people as genetic_values
 from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
 
-_DATA = Path(__file__).resolve().parents[1] / "tests/reference/data/real/hapmap3_chr1-10"
 _PEOPLE = {"cohort": 40_000, "fresh": 8_000}
 _SEEDS = {"cohort": 1, "fresh": 2}
 _MODEL = TraitModel(5, None, 0.3, 0.1)
@@ -89,14 +89,14 @@ def _plink2(*words: object) -> None:
 
 def simulate(study: Study) -> None:
     """Write the panel, the cohort, the fresh people and their traits."""
-    people = pd.read_csv(_DATA / "samples.tsv", sep="\t", dtype=str)
+    people = pd.read_csv(HAPMAP / "samples.tsv", sep="\t", dtype=str)
     panel = people[::2][people["POP"][::2].isin(list(study.shares))][["FID", "IID"]]
     panel.to_csv(study.path("panel.txt"), sep=" ", header=False, index=False)
     _plink2(
-        "--bfile", _DATA / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
+        "--bfile", HAPMAP / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
         "--make-bed", "--out", study.path("panel"),
     )  # fmt: skip
-    whole = read_panel(str(_DATA / "hm3_chr1-10"))
+    whole = read_panel(str(HAPMAP / "hm3_chr1-10"))
     names = people["POP"].to_numpy()
     template = np.arange(len(names)) % 2 == 1
     populations = [whole.codes[:, template & (names == name)] for name in study.shares]

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from experiments.public_scores import _fraction, _mosaic, _sum_of_effects
+from experiments.releases import demo_panel
 from primo_scale.simulation.mosaic import population_variance
 from primo_scale.simulation.panel import ReferencePanel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
@@ -35,10 +36,7 @@ def _joined(one: Effects, two: Effects) -> Effects:
 
 @pytest.fixture
 def panel() -> ReferencePanel:
-    from experiments.mosaic_statistics import _PANEL
-    from primo_scale.simulation.panel import read_panel
-
-    whole = read_panel(str(_PANEL))
+    whole = demo_panel()
     return ReferencePanel(whole.variants.select(np.arange(60)), whole.codes[:60])
 
 

@@ -12,7 +12,6 @@ import pandas as pd
 
 from experiments import papers_constants as papers
 from experiments.figure_drawing import draw
-from experiments.figures import markdown_table
 from experiments.papers_tables import tables_of
 from experiments.reproduction import PaperFigure, Row, Task
 from experiments.thesis_trials import (
@@ -33,21 +32,6 @@ _QUICK = tuple({"n": n, "epsilon": e} for n in SIZES[:2] for e in EPSILONS)
 _REPETITIONS = 100
 _LABELS = {"efficiency": "relative efficiency", "prediction": "prediction error"}
 _LINES = {"adaSSPbudget": "-", "SSP": "--", "constSSPfull": ":", "joint analytic": "-."}
-# (n, eps) and what docs/maths/figures.md states for the rows of the table.
-_STATED: dict[tuple[int, float], tuple[str, ...]] = {
-    (1280, 0.1): ("19190", "", "1095", "1213", "545"),
-    (1280, 1.0): ("173", "", "215", "250", "22.6"),
-    (20480, 0.1): ("2223", "", "4035", "4242", "264"),
-    (20480, 1.0): ("23", "", "101", "52", "5.3"),
-}
-# Names of those rows, with the method and the column of the result.
-_STATED_ROWS = (
-    ("SSP", "SSP", "efficiency"),
-    ("SSP, median of trials", "SSP", "median_trial"),
-    ("constSSPfull", "constSSPfull", "efficiency"),
-    ("adaSSP", "adaSSPbudget", "efficiency"),
-    ("joint analytic", "joint analytic", "efficiency"),
-)
 
 
 def run_synthetic(task: Task) -> list[Row]:
@@ -152,24 +136,3 @@ FIGURES = {
     )
 }
 ON_TABLES = {"thesis-6": figure_6}
-
-
-def report(n_data_sets: int) -> str:
-    """Return the relative efficiencies that docs/maths states, as Markdown."""
-    lines = [[name] for name, _, _ in _STATED_ROWS]
-    for (n_people, epsilon), stated in _STATED.items():
-        task = Task({"n": n_people, "epsilon": epsilon}, range(n_data_sets))
-        rows = pd.DataFrame(run_synthetic(task))
-        rows = rows[rows.gamma.isna() | (rows.gamma == papers.ADASSP_EIGENVALUE_SHARE)]
-        for line, (_, method, column), printed in zip(lines, _STATED_ROWS, stated, strict=True):
-            low, middle, high = np.quantile(rows[rows.method == method][column], (0.05, 0.5, 0.95))
-            line.append(f"{middle:.4g} ({low:.3g} to {high:.3g}); {printed or '-'}")
-    header = ("algorithm", *(f"n = {n}, eps = {epsilon:g}" for n, epsilon in _STATED))
-    return "\n\n".join(
-        (
-            "### The thesis: relative efficiency",
-            f"Median over {n_data_sets} data sets of {N_TRIALS} trials (middle 90% of data sets); "
-            "docs/maths, one data set, after the semicolon.",
-            markdown_table(header, lines),
-        )
-    )

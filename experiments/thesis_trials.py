@@ -89,9 +89,9 @@ def real_table(name: str, folder: Path | None) -> DataSet:
 def run_trials(data: DataSet, epsilon: float, rng: np.random.Generator) -> list[Row]:
     """Return the means over the trials of one data set, for each of `METHODS`.
 
-    Columns: squared `error` of the weights, its relative `efficiency`, and that of the
-    `median_trial` (synthetic data); `prediction` error; `zeros`, the share of trials with
-    lambda = 0; `expected_zeros`, the mean of its exact probability.
+    Columns: squared `error` of the weights and its relative `efficiency` (synthetic data);
+    `prediction` error; `zeros`, the share of trials with lambda = 0; `expected_zeros`, the mean of
+    its exact probability.
     """
     outcome, n_people = data.rows[:, -1], len(data.rows)
     whole, bound = data.rows.T @ data.rows, float(np.abs(outcome).max())
@@ -109,7 +109,6 @@ def run_trials(data: DataSet, epsilon: float, rng: np.random.Generator) -> list[
     columns = {
         "error": errors.mean(axis=0),
         "efficiency": errors.mean(axis=0) / errors[:, 0].mean(),
-        "median_trial": np.median(errors, axis=0) / errors[:, 0].mean(),
         "prediction": predictions.mean(axis=0) / outcome.var(),
         "zeros": zeros.mean(axis=0),
         "expected_zeros": expected.mean(axis=0),

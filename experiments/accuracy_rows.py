@@ -23,9 +23,7 @@ from primo_scale.privacy.mechanism import Promise
 
 _FULL, _LABEL, _FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 N_PHENOTYPES = (1, 11, 101, 1001)
-_NOT_FOR_NAIVE = (
-    1001  # the specification states no value, and the method fails at this size
-)
+_NOT_FOR_NAIVE = 1001  # the specification states no value, and the method fails at this size
 
 
 @dataclass(frozen=True)

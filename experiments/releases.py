@@ -9,23 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
-from primo_scale.simulation.panel import ReferencePanel, read_panel
+from primo_scale.simulation.mosaic import Mosaic
+from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
 
 _ROOT = Path(__file__).resolve().parents[1]
 DEMO = _ROOT / "demo" / "1000g_eur343_chr22"
 """Prefix of the demo's panel, with its frequencies and LD blocks."""
 HAPMAP = _ROOT / "tests" / "reference" / "data" / "real" / "hapmap3_chr1-10"
 """Folder of people of eleven populations."""
+_MEAN_SEGMENT = 200  # variants
+Codes = npt.NDArray[np.uint8]
 
 
 @cache
 def demo_panel() -> ReferencePanel:
     """Return the genotypes of the demo's panel."""
     return read_panel(str(DEMO))
+
+
+def mosaic_of(panel: ReferencePanel, seed: int, codes: Codes | None = None) -> Mosaic:
+    """Return mosaics of the people of a panel, or of those of them who have the given codes."""
+    sites = lay_out_sites(panel, len(panel.variants))
+    copied = panel.codes if codes is None else codes
+    return Mosaic(copied, sites.panel_row, sites.chromosome_starts, _MEAN_SEGMENT, 0.0, seed)
 
 
 @dataclass(frozen=True)

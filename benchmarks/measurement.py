@@ -42,9 +42,9 @@ def seconds_of(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def peak_bytes(process: int | str = "self") -> int:
-    """Return the peak resident size of a process (`ru_maxrss` of a child includes its parent's)."""
-    status = Path(f"/proc/{process}/status").read_text()
+def peak_bytes() -> int:
+    """Return the peak resident size of this process (`ru_maxrss` may include its parent's)."""
+    status = Path("/proc/self/status").read_text()
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 

@@ -70,7 +70,6 @@ class Options:
     workers: int | None
     cpus: int | None
     repetitions: int
-    first_counts: bool
 
 
 def random_outcomes(
@@ -127,7 +126,6 @@ def gram_sum(matrices: BlockMatrices) -> int:
 @click.option("--workers", type=int, help="Worker processes (default: threads).")
 @click.option("--cpus", type=int, help="Number of CPUs on which all processes together run.")
 @click.option("--repetitions", default=5, show_default=True)
-@click.option("--first-counts", is_flag=True, help="No warm-up, for long runs.")
 def main(**options: Any) -> None:
     """Time the accumulation of one store."""
     chosen = Options(**options)
@@ -168,15 +166,14 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
             )
         )
 
-    warm_ups = 0 if chosen.first_counts else 1
     with _task_runner(chosen.workers, directory) as run:
-        seconds = [accumulated() for _ in range(chosen.repetitions + warm_ups)]
+        _, *seconds = [accumulated() for _ in range(1 + chosen.repetitions)]  # the first warms up
     return {
         "kernel": kernel,
         "largest_code": largest_code(codes),
         "blocks": plan.layout.n_blocks,
         "gram_sum": gram_sum(open_raw_statistics(finished, plan.layout, plan.n_samples).matrices),
-        "seconds": seconds[warm_ups:],
+        "seconds": seconds,
     }
 
 

@@ -1,4 +1,4 @@
-"""The accuracy table of docs/maths/figures.md: pooled in-sample R^2 of every row.
+"""The accuracy table of docs/reference_figures.md: pooled in-sample R^2 of every row.
 
 Every repetition draws new variants, haplotypes, effects, residuals and noise. R^2 varies between
 repetitions mostly because the heritability of 25 random variants varies. The loss of a method
@@ -20,7 +20,7 @@ from experiments.gaussian_noise import Float64, draw
 from experiments.haplotypes import Sizes, simulate
 
 STATED_REPETITIONS = 10
-"""Repetitions behind the figures of docs/maths/figures.md, which states no standard errors."""
+"""Repetitions behind the figures of the specification, which states no standard errors."""
 
 _SEED = 20261121
 
@@ -69,13 +69,13 @@ def measure(
 
 
 def stated_r_squared(key: str, n_phenotypes: int) -> float:
-    """Return R^2 as stated in docs/maths/figures.md, or nan if it states none."""
+    """Return R^2 as the specification states it, or nan if it states none."""
     printed = ROWS[key].stated[N_PHENOTYPES.index(n_phenotypes)]
     return math.nan if printed == "-" else float(printed)
 
 
 def stated_loss(key: str, n_phenotypes: int) -> float:
-    """Return the loss against least squares of docs/maths/figures.md, or nan if it has none."""
+    """Return the loss against least squares of the specification, or nan if it has none."""
     return stated_r_squared("ols", n_phenotypes) - stated_r_squared(key, n_phenotypes)
 
 
@@ -97,13 +97,13 @@ def report(repetitions: int) -> str:
         (
             "## Section 8: accuracy",
             f"Pooled in-sample R^2, mean +- standard error of {repetitions} repetitions; "
-            "docs/maths after the semicolon, and in brackets how many standard errors of the "
-            "difference lie between.",
+            "the specification after the semicolon, and in brackets how many standard errors of "
+            "the difference lie between.",
             markdown_table(header, _table(measured, losses=False)),
             "The same as loss against OLS of the same repetition.",
             markdown_table(header, _table(measured, losses=True)),
             f"sqrt(l) max abs y over the bound of the row clip, sd sqrt(chi2_l^-1(.99)): {ratios}; "
-            "docs/maths 3.2, 4.4, 5.4.",
+            "the specification 3.2, 4.4, 5.4.",
         )
     )
 

@@ -1,11 +1,12 @@
-"""The rows of the accuracy table of docs/maths/figures.md, each a method on one cohort."""
+"""The rows of the accuracy table of docs/reference_figures.md, each a method on one cohort."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +21,17 @@ from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import JamesStein, Ridge
 from primo_scale.privacy.mechanism import Promise
 
+_FULL, _LABEL, _FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 N_PHENOTYPES = (1, 11, 101, 1001)
-_NOT_FOR_NAIVE = 1001  # docs/maths/figures.md states no value, and the method fails at this size
+_NOT_FOR_NAIVE = 1001  # the specification states no value, and the method fails at this size
 
 
 @dataclass(frozen=True)
 class Row:
     """One row of the table: its name in words, and a function for the weights, shape (d, l).
 
-    `stated` is R^2 of docs/maths/figures.md by number of phenotypes, "-" where it has none. `ours`
-    marks the rows of the product, which have to land where docs/maths/figures.md says.
+    `stated` is R^2 of the specification by number of phenotypes, "-" where it has none. `ours`
+    marks the rows of the product, which have to land where the specification says.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Trial:
     draws: Draws
     rng: np.random.Generator
     noise_factor: float = 1.0
+    _released: dict[tuple[Any, ...], ours.NoisyStatistics] = field(default_factory=dict)
 
     @property
     def delta(self) -> float:
@@ -71,63 +74,43 @@ class Trial:
         """Radius ``sqrt(n l) max |y|`` of the stated set."""
         return self.small_radius * math.sqrt(self.cohort.cross.shape[1])
 
-    @cached_property
-    def full(self) -> ours.NoisyStatistics:
-        """Statistics under full privacy, at the split of the planner."""
-        return self._release(PrivacyUnit.FULL)
-
-    @cached_property
-    def even(self) -> ours.NoisyStatistics:
-        """Statistics under full privacy, at the split t = 1."""
-        return self._release(PrivacyUnit.FULL, split=1.0)
-
-    @cached_property
-    def label(self) -> ours.NoisyStatistics:
-        """Statistics under label privacy."""
-        return self._release(PrivacyUnit.LABEL)
-
-    @cached_property
-    def feature(self) -> ours.NoisyStatistics:
-        """Statistics under feature privacy, without projection."""
-        return self._release(PrivacyUnit.FEATURE)
-
-    @cached_property
-    def projected(self) -> ours.NoisyStatistics:
-        """Statistics under feature privacy, projected onto the set of bounded genotype rows."""
-        radius = solved.stated_radius(self.feature, self.cohort)
-        return solved.projected_on_phenotypes(self.feature, self.cohort, radius)
-
-    @cached_property
-    def planned_full(self) -> ours.NoisyStatistics:
-        """Statistics under full privacy, with the product's clip of phenotype rows."""
-        return self._planned(PrivacyUnit.FULL)
-
-    @cached_property
-    def planned_label(self) -> ours.NoisyStatistics:
-        """Statistics under label privacy, with the product's clip of phenotype rows."""
-        return self._planned(PrivacyUnit.LABEL)
-
-    def _planned(self, unit: PrivacyUnit) -> ours.NoisyStatistics:
-        promise = Promise(EPSILON, self.delta, unit)
-        return self._release(unit, bound=ours.planned_phenotype_bound(self.cohort, promise))
-
-    def _release(
-        self, unit: PrivacyUnit, *, split: float | None = None, bound: float | None = None
+    def released(
+        self, unit: PrivacyUnit, *, split: float | None = None, planned: bool = False
     ) -> ours.NoisyStatistics:
-        return ours.release(
-            self.cohort,
-            self.draws,
-            Promise(EPSILON, self.delta, unit),
-            split=split,
-            phenotype_bound=bound,
-            noise_factor=self.noise_factor,
-        )
+        """Return the statistics of a privacy unit, computed once.
+
+        `split` is t, by default the planner's, and `planned` stands for the product's clip of
+        phenotype rows in place of the quantile. Statistics for feature privacy are not projected.
+        """
+        key = (unit, split, planned)
+        if key not in self._released:
+            promise = Promise(EPSILON, self.delta, unit)
+            bound = ours.planned_phenotype_bound(self.cohort, promise) if planned else None
+            self._released[key] = ours.release(
+                self.cohort,
+                self.draws,
+                promise,
+                split=split,
+                phenotype_bound=bound,
+                noise_factor=self.noise_factor,
+            )
+        return self._released[key]
 
 
-def _solved(
-    t: Trial, noisy: ours.NoisyStatistics, estimator: str, *, method: str = "reuse-cov-gauss"
-) -> Float64:
+def _solved(t: Trial, unit: PrivacyUnit, estimator: str, **released: Any) -> Float64:
+    return solved.product_weights(t.released(unit, **released), t.cohort, ESTIMATORS[estimator])
+
+
+def _solved_proj_y(t: Trial, estimator: str) -> Float64:
+    noisy, method = t.released(_FEATURE), "reuse-cov-proj-y"
     return solved.product_weights(noisy, t.cohort, ESTIMATORS[estimator], method=method)
+
+
+def _ridge_after_projection(t: Trial) -> Float64:
+    noisy = t.released(_FEATURE)
+    radius = solved.stated_radius(noisy, t.cohort)
+    projected = solved.projected_on_phenotypes(noisy, t.cohort, radius)
+    return solved.rule_weights(projected, Ridge(projected.usual_noise_norm))
 
 
 def _james_stein_on_ridge(noisy: ours.NoisyStatistics) -> Float64:
@@ -168,63 +151,63 @@ ROWS = {
     ),
     "full": Row(
         "joint calibration + row clip + James-Stein: full DP",
-        lambda t: _solved(t, t.full, "james-stein"),
+        lambda t: _solved(t, _FULL, "james-stein"),
         (".304", ".326", ".312", ".213"),
         ours=True,
     ),
     "full, even": Row(
-        "the same at t = 1, which docs/maths seems to have used",
-        lambda t: _solved(t, t.even, "james-stein"),
+        "the same at t = 1, which the specification seems to have used",
+        lambda t: _solved(t, _FULL, "james-stein", split=1.0),
         (".304", ".326", ".312", ".213"),
         ours=True,
     ),
     "label": Row(
         "the same, label DP",
-        lambda t: _solved(t, t.label, "james-stein"),
+        lambda t: _solved(t, _LABEL, "james-stein"),
         (".308", ".330", ".319", ".224"),
         ours=True,
     ),
     "feature": Row(
         "feature DP, Proj_Y, joint calibration",
-        lambda t: solved.rule_weights(t.projected, Ridge(t.projected.usual_noise_norm)),
+        _ridge_after_projection,
         (".299", ".320", ".297", ".276"),
         ours=True,
     ),
     "full, known noise": Row(
         "full DP, weights for known noise (the default)",
-        lambda t: _solved(t, t.full, "known-noise"),
+        lambda t: _solved(t, _FULL, "known-noise"),
     ),
     "full, planned": Row(
         "full DP, known noise and the planner's clip",
-        lambda t: _solved(t, t.planned_full, "known-noise"),
+        lambda t: _solved(t, _FULL, "known-noise", planned=True),
     ),
     "full, ridge": Row(
         "full DP, James-Stein on a ridge at the noise norm (not the product's)",
-        lambda t: _james_stein_on_ridge(t.full),
+        lambda t: _james_stein_on_ridge(t.released(_FULL)),
     ),
     "label, known noise": Row(
         "label DP, weights for known noise (the default)",
-        lambda t: _solved(t, t.label, "known-noise"),
+        lambda t: _solved(t, _LABEL, "known-noise"),
     ),
     "label, planned": Row(
         "label DP, known noise and the planner's clip",
-        lambda t: _solved(t, t.planned_label, "known-noise"),
+        lambda t: _solved(t, _LABEL, "known-noise", planned=True),
     ),
     "label, projected": Row(
         "label DP, Proj_X with the exact noise and the planner's clip",
-        lambda t: solved.projected_weights(t.planned_label, t.cohort.n),
+        lambda t: solved.projected_weights(t.released(_LABEL, planned=True), t.cohort.n),
     ),
     "feature, known noise": Row(
         "feature DP, Proj_Y, weights for known noise (the default)",
-        lambda t: _solved(t, t.feature, "known-noise", method="reuse-cov-proj-y"),
+        lambda t: _solved_proj_y(t, "known-noise"),
     ),
     "feature, ridge": Row(
         "feature DP, Proj_Y, ridge at the noise norm",
-        lambda t: _solved(t, t.feature, "ridge-at-noise-norm", method="reuse-cov-proj-y"),
+        lambda t: _solved_proj_y(t, "ridge-at-noise-norm"),
     ),
     "feature, plain": Row(
         "feature DP, weights for known noise, no projection",
-        lambda t: _solved(t, t.feature, "known-noise"),
+        lambda t: _solved(t, _FEATURE, "known-noise"),
     ),
 }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -25,7 +25,7 @@ from experiments.haplotypes import Cohort
 from experiments.multi_party import mixed_gram
 from experiments.other_libraries import Fitted, fit_by
 from experiments.product_weights import product_weights
-from experiments.reproduction import Row
+from experiments.reproduction import Row, Setting, Task
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.estimators import ESTIMATORS
@@ -33,6 +33,7 @@ from primo_scale.privacy.mechanism import Promise
 
 Fits = dict[str, Callable[[], Float64 | Fitted]]
 
+EPSILON = 5.0
 TRAININGS = (
     *(Training(10, clip, rate) for clip in (0.25, 0.5) for rate in (0.2, 0.4)),
     *(Training(30, clip, rate) for clip in (0.25, 0.5, 1.0) for rate in (0.1, 0.2, 0.4)),
@@ -171,14 +172,30 @@ def _by_parties(repetition: Repetition, factor: int) -> Float64:
     return np.asarray(weights * (repetition.y_bound / bounds[:, None]))
 
 
-def measured(fits: Fits, score: Callable[[Float64], float]) -> Iterator[Row]:
-    """Yield the R^2 and the processor time of every fit."""
-    for method, fit in fits.items():
-        start = time.process_time()
-        found = fit()
-        if not isinstance(found, Fitted):
-            found = Fitted(found, time.process_time() - start)
-        yield {"method": method, "R^2": score(found.weights), "CPU s": found.cpu_seconds}
+def run_fits(
+    task: Task,
+    cohorts: Callable[[Setting, np.random.Generator], tuple[Cohort, Cohort]],
+    fits_by: Mapping[str, Callable[[Repetition], Fits]],
+) -> list[Row]:
+    """Return the pooled R^2 and the processor time of every fit of a task.
+
+    `cohorts` draws the people whom the methods see, and those in whom they are scored. `fits_by`
+    are the methods by the name of the environment that they need.
+    """
+    rows: list[Row] = []
+    sizes = [int(task.setting[name]) for name in ("d", "l") if name in task.setting]
+    for seed in task.seeds:
+        cohort, scored = cohorts(task.setting, np.random.default_rng([seed, *sizes]))
+        repetition = Repetition(cohort, EPSILON, 1 / cohort.n**2, seed)
+        for method, fit in fits_by[str(task.setting["by"])](repetition).items():
+            start = time.process_time()
+            found = fit()
+            if not isinstance(found, Fitted):
+                found = Fitted(found, time.process_time() - start)
+            score = scored.pooled_r_squared(found.weights)
+            result: Row = {"method": method, "R^2": score, "CPU s": found.cpu_seconds}
+            rows.append({**task.setting, "seed": seed, **result})
+    return rows
 
 
 def best_of_grids(rows: pd.DataFrame, setting: list[str]) -> pd.DataFrame:

@@ -7,7 +7,7 @@ the standard neutral coalescent with unlinked sites, which is a good approximati
 whole genome. The number of carriers is k with probability proportional to 1/k, given a minor allele
 frequency of at least 1%, and the carriers are a uniform subset of size k. This is the exact law of
 unlinked sites, so no tree is simulated. The limit of 1% is inferred: with it, least squares attains
-the R^2 that docs/maths reports (about .34; 5% would give .43).
+the R^2 of docs/reference_figures.md (about .34; 5% would give .43).
 """
 
 from __future__ import annotations

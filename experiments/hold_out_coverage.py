@@ -25,14 +25,13 @@ from typing import Any
 import click
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+from bed_reader import to_bed
 from scipy import stats
 
 import primo_scale as ps
 from experiments.figures import markdown_table
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.genotypes.tables import SampleTable, VariantTable
-from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
-from primo_scale.kernels.packed import packed_width
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.held_out_sums import (
@@ -57,8 +56,8 @@ PHENOTYPES = (
     PhenotypeBounds("low", -6, 6, 0, 1.1, "quantitative"),
     PhenotypeBounds("case", 0, 1, PREVALENCE, 0.3, "binary"),
 )
+AGE = CovariateBounds("age", 40, 70, 55)
 _SEED = 20261124
-_RAW_OF_COPIES = np.array([3, 2, 0], dtype=np.uint8)  # of allele 1, in a .bed file
 
 
 @dataclass(frozen=True)
@@ -117,29 +116,27 @@ class Population:
 
 def write_cohort(folder: Path, dosages: Dosages, phenotypes: Floats, age: Floats) -> None:
     """Write a fileset, tables and public bounds."""
-    n = len(dosages)
-    raw = _RAW_OF_COPIES[np.ascontiguousarray(dosages.T)].reshape(VARIANTS, n // 4, 4)
-    packed = (raw << np.array([0, 2, 4, 6], dtype=np.uint8)).sum(axis=2, dtype=np.uint8)
-    assert packed.shape[1] == packed_width(n)
-    write_bed(folder / "cohort.bed", [GenotypeSlab(0, 0, packed)], (VARIANTS, n))
-    ids = np.array([f"p{i}" for i in range(n)], dtype=object)
-    write_fam(folder / "cohort.fam", SampleTable(ids, ids, np.zeros(n, dtype=np.int8)))
-    named = [np.full(VARIANTS, text, dtype=object) for text in ("1", "A", "G")]
+    ids = [f"p{number}" for number in range(len(dosages))]
     places = np.arange(1, VARIANTS + 1)
-    names = np.array([f"rs{i}" for i in places], dtype=object)
-    table = VariantTable(named[0], names, np.zeros(VARIANTS), places * 100_000, *named[1:])
-    write_bim(folder / "cohort.bim", table)
-    _write_table(folder / "pheno.tsv", [*HERITABILITY], ids, phenotypes)
-    _write_table(folder / "covar.tsv", ["age"], ids, age[:, None])
-    rows = ["name\tlower\tupper\tmean\tsd\ttype"]
-    rows += [f"{p.name}\t{p.lower}\t{p.upper}\t{p.mean}\t{p.sd}\t{p.kind}" for p in PHENOTYPES]
-    (folder / "bounds.tsv").write_text("\n".join(rows) + "\n")
-    (folder / "covar_bounds.tsv").write_text("name\tlower\tupper\nage\t40\t70\n")
-
-
-def _write_table(path: Path, names: list[str], ids: npt.NDArray[Any], values: Floats) -> None:
-    rows = ("\t".join([i, i, *map(repr, row)]) for i, row in zip(ids, values.tolist(), strict=True))
-    path.write_text("\t".join(["FID", "IID", *names]) + "\n" + "\n".join(rows) + "\n")
+    properties = {
+        "fid": ids,
+        "iid": ids,
+        "chromosome": ["1"] * VARIANTS,
+        "sid": [f"rs{place}" for place in places],
+        "bp_position": 100_000 * places,
+        "allele_1": ["A"] * VARIANTS,
+        "allele_2": ["G"] * VARIANTS,
+    }
+    to_bed(folder / "cohort.bed", dosages, properties)
+    people = {"FID": ids, "IID": ids}
+    traits = dict(zip(HERITABILITY, phenotypes.T, strict=True))
+    for name, table in {
+        "pheno": pd.DataFrame({**people, **traits}),
+        "covar": pd.DataFrame({**people, "age": age}),
+        "bounds": pd.DataFrame(PHENOTYPES).rename(columns={"kind": "type"}),
+        "covar_bounds": pd.DataFrame([AGE])[["name", "lower", "upper"]],
+    }.items():
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False)
 
 
 def make_release(folder: Path) -> ps.Release:
@@ -192,7 +189,7 @@ def measure_again(
     release: ps.Release, document: dict[str, Any], population: Population, random: Any
 ) -> list[dict[str, Any]]:
     """Measure the released weights in a part of a new cohort, and return the statement."""
-    coding = code_outcomes(PHENOTYPES, [CovariateBounds("age", 40, 70, 55)], weight=0.1)
+    coding = code_outcomes(PHENOTYPES, [AGE], weight=0.1)
     people = document["hold_out"]["people"]
     chosen = random.permutation(PEOPLE)[:people]  # of families, as a release holds people out
     dosages, phenotypes, age = (values[chosen] for values in population.draw(PEOPLE, random))

@@ -11,7 +11,6 @@ first.
 from __future__ import annotations
 
 import csv
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,11 @@ from bed_reader import open_bed, to_bed
 import primo_scale as ps
 from experiments.figures import markdown_table, standard_error
 from experiments.gaussian_noise import Float64
-from primo_scale.cli.simulate import main as simulate
+from experiments.releases import DEMO, HAPMAP, People, accuracy_in, budget_of, clear
 
-_ROOT = Path(__file__).resolve().parents[1]
-_DEMO = _ROOT / "demo/1000g_eur343_chr22"
-_HAPMAP = _ROOT / "tests/reference/data/real/hapmap3_chr1-10"
-_PEOPLE, _TRAITS = {"cohort": 20_000, "fresh": 6_000}, 10
-_SEEDS = {"cohort": 41, "fresh": 42}
+_TRAITS = 10
+_COHORT = People(20_000, 41, phenotypes=_TRAITS, effects_seed=3)
+_PEOPLE = {"cohort": _COHORT, "fresh": replace(_COHORT, samples=6_000, seed=42)}
 _EUROPE, _AFRICA = ("CEU", "TSI"), ("YRI", "LWK")
 _RARE = 0.05
 _MISSING = 0.3
@@ -85,14 +82,14 @@ CELLS = (
 
 def write_filesets(folder: Path) -> None:
     """Write the filesets of the cells, with their frequencies, unless they are there."""
-    demo = open_bed(_DEMO.with_suffix(".bed"))
-    frequency = pd.read_csv(_DEMO.with_suffix(".afreq"), sep="\t").ALT_FREQS.to_numpy()
+    demo = open_bed(DEMO.with_suffix(".bed"))
+    frequency = pd.read_csv(DEMO.with_suffix(".afreq"), sep="\t").ALT_FREQS.to_numpy()
     rarer = np.minimum(frequency, 1 - frequency)
     everybody = np.arange(demo.iid_count)
     _write_fileset(folder / "demo", demo, everybody, np.arange(demo.sid_count))
     _write_fileset(folder / "rare", demo, everybody, np.flatnonzero((rarer > 0) & (rarer < _RARE)))
-    hapmap = open_bed(_HAPMAP / "hm3_chr1-10.bed")
-    population = pd.read_csv(_HAPMAP / "samples.tsv", sep="\t").POP
+    hapmap = open_bed(HAPMAP / "hm3_chr1-10.bed")
+    population = pd.read_csv(HAPMAP / "samples.tsv", sep="\t").POP
     variants = np.flatnonzero(np.isin(hapmap.chromosome, ["1", "2"]))
     groups = {"europe": _EUROPE, "africa": _AFRICA, "gih": ("GIH",), "tsi": ("TSI",)}
     for name, members in groups.items():
@@ -124,22 +121,16 @@ def _write_fileset(
 def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
     """Make the release of a cell, and return the R^2 of every trait in fresh people."""
     for name, people in _PEOPLE.items():
-        prefix = folder / f"{name}-{cell.cohort}"
-        if not prefix.with_suffix(".fam").exists():
-            words = ("--bfile", folder / cell.of, "--out", prefix, "--samples", people)
-            traits = ("--phenotypes", _TRAITS, "--heritability", cell.heritability)
-            more = ("--seed", _SEEDS[name], "--causal-fraction", 0.1, "--effects-seed", 3)
-            simulate([str(word) for word in (*words, *traits, *more)], standalone_mode=False)
-    for path in (folder / "work", folder / "release", folder / "evaluation"):
-        shutil.rmtree(path, ignore_errors=True)
-    (folder / "ledger").unlink(missing_ok=True)
+        people = replace(people, heritability=cell.heritability)
+        people.write(folder / cell.of, folder / f"{name}-{cell.cohort}")
+    clear(*(folder / name for name in ("work", "release", "ledger")))
     cohort = folder / f"cohort-{cell.cohort}"
-    budget = {"epsilon": 5.0, "delta": _PEOPLE["cohort"] ** -2.0}
+    budget = budget_of(5.0 if private else np.inf, _COHORT.samples)
     ps.release(
         ps.ReleaseRequest(
             genotypes=ps.GenotypeFiles(cohort),
             outcomes=_outcomes(cohort, cell),
-            privacy=ps.Privacy(**budget) if private else ps.Privacy(non_private=True),
+            privacy=ps.Privacy(**budget),
             model=ps.Model(
                 ref_freq=folder / f"{cell.frequencies or cell.of}.afreq",
                 ld_panel=folder / cell.panel,
@@ -152,16 +143,7 @@ def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
         )
     )
     fresh = folder / f"fresh-{cell.cohort}"
-    found = ps.evaluate(
-        ps.EvaluationRequest(
-            weights=folder / "release",
-            pheno=f"{fresh}.pheno.tsv",
-            bfile=fresh,
-            out=folder / "evaluation",
-        )
-    )
-    values = [result.measures.r2.value for result in found.results if result.group == "all"]
-    return np.array(values[:_TRAITS])
+    return accuracy_in(fresh, folder / "release", folder / "evaluation").r2[:_TRAITS]
 
 
 def _outcomes(cohort: Path, cell: Cell) -> ps.OutcomeTables:
@@ -185,7 +167,7 @@ def _blocks(folder: Path, cell: Cell) -> str | None:
     """Return the blocks of a cell; shifted ones begin in the middle of the panel's."""
     if cell.blocks != "shifted":
         return cell.blocks
-    table = pd.read_csv(f"{_DEMO}.blocks.tsv", sep="\t", comment=None)
+    table = pd.read_csv(f"{DEMO}.blocks.tsv", sep="\t", comment=None)
     chromosome, start, stop = table.columns
     middles = ((table[start] + table[stop]) // 2).tolist()
     ends = [int(table[start].iloc[0]), *middles, int(table[stop].iloc[-1])]

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.gaussian_noise import Float64
+from experiments.releases import DEMO, demo_panel
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
     block_row_norms,
@@ -29,10 +29,8 @@ from primo_scale.genotypes.coding import (
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.kernels.packed import decode, packed_width
 from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
-from primo_scale.simulation.panel import ReferencePanel, read_panel
 
 HERITABILITY = 0.3
-_PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
 _MEAN_SEGMENT = 60.0  # variants, as in the demo
 _PEOPLE_AT_A_TIME = 4 * 4096
 
@@ -81,12 +79,12 @@ def draw_population(
     n_variants: int, n_blocks: int, n_phenotypes: int, rng: np.random.Generator
 ) -> Population:
     """Draw neighbouring variants of the panel, and effects."""
-    panel = _panel()
+    panel = demo_panel()
     first = int(rng.integers(0, len(panel.variants) - n_variants + 1))
     window = np.arange(first, first + n_variants)
     boundaries = tuple(np.linspace(0, n_variants, n_blocks + 1).astype(int).tolist())
     variants = panel.variants.select(window)
-    coding = reference_coding(read_reference_frequencies(Path(f"{_PANEL}.afreq"), variants))
+    coding = reference_coding(read_reference_frequencies(Path(f"{DEMO}.afreq"), variants))
     mosaic = Mosaic(
         codes=panel.codes[window],
         panel_row=np.arange(n_variants, dtype=np.int32),
@@ -160,8 +158,3 @@ def _clip_genotypes(
 def _multipliers(x: npt.NDArray[np.float32], norm: int) -> npt.NDArray[np.float32]:
     squared = np.maximum(np.einsum("ij,ij->i", x, x), 1e-30)
     return np.asarray(np.minimum(1, np.sqrt(norm / squared)), np.float32)
-
-
-@cache
-def _panel() -> ReferencePanel:
-    return read_panel(str(_PANEL))

@@ -1,8 +1,8 @@
-"""Wu et al.: data release by six parties on their synthetic data (docs/maths/figures.md).
+"""Wu et al.: data release by six parties on their synthetic data (docs/papers/wu.md).
 
 Their section 5.2: d = 10 attributes uniform on [-1, 1], ``w* ~ U[-1/d, 1/d]``, ``y = w* . x``
-exactly; five parties of two attributes and one with y alone; eps = 1, delta = 1e-5, nominal and
-per party. Error is ``E ||w - w*||`` over data sets. BGM and DGM see the released data only through
+exactly; five parties of two attributes and one with y alone; delta = 1e-5, nominal and per party.
+Error is ``E ||w - w*||`` over data sets. BGM and DGM see the released data only through
 X~'X~ and X~'y~, which are drawn here by their exact law without drawing n x 11 entries of noise:
 with ``D = Q U``, D'R needs only ``Q'R`` (11 x 11 normals) and the rest of R'R is Wishart on n - 11
 degrees of freedom. RMGM mixes the rows for real.
@@ -18,22 +18,12 @@ import numpy as np
 import scipy.stats
 
 from experiments import papers_constants as papers
-from experiments.figures import markdown_table, standard_error
 from experiments.gaussian_noise import Float64
 
 N_ATTRIBUTES = 10
 LARGEST_PARTY = 2
-EPSILON, DELTA = 1.0, 1e-5
-_SEED = 20261122
+DELTA = 1e-5
 _ROWS_AT_A_TIME = 1 << 15
-_COHORTS = (10_000, 300_000)
-_STATED = {
-    "BGM-OLS": (".178", ".170"),
-    "DGM-OLS": ("11", "18"),
-    "DGM-OLS, median": ("4.6", "4.1"),
-    "RMGM-OLS": (".82", ".13"),
-    "norm of w*": (".17", ".17"),
-}
 
 
 def least_squares(gram: Float64, *, debias: float = 0.0) -> Float64:
@@ -117,41 +107,3 @@ def trials(
         smallest = float(np.abs(np.linalg.eigvalsh(hessian)).min()) / n_people
         found.append(Trial(name, least_squares(gram, debias=bias - ridge), smallest))
     return found
-
-
-def errors(n_people: int, rng: np.random.Generator) -> dict[str, float]:
-    """Return ``||w - w*||`` of each method on one synthetic data set, and ``||w*||``."""
-    rows, true = synthetic_data(n_people, rng)
-    sd = papers.multi_party_noise(EPSILON, DELTA, LARGEST_PARTY)
-    k = papers.multi_party_mixtures(n_people, EPSILON, DELTA)
-    found = {
-        trial.method: float(np.linalg.norm(trial.weights - true))
-        for trial in trials(rows, sd, [k], rng)
-        if trial.method != "OLS"
-    }
-    return {**found, "norm of w*": float(np.linalg.norm(true))}
-
-
-def report(n_data_sets: int) -> str:
-    """Return the rows of Wu et al. as Markdown."""
-    columns = []
-    for n_people in _COHORTS:
-        rng = np.random.default_rng([_SEED, n_people])
-        found = [errors(n_people, rng) for _ in range(n_data_sets)]
-        values = {name: np.array([one[name] for one in found]) for name in found[0]}
-        cells = {name: f"{v.mean():.3g} +- {standard_error(v):.2g}" for name, v in values.items()}
-        cells["DGM-OLS, median"] = f"{np.median(values['DGM-OLS']):.3g}"
-        columns.append(cells)
-    rows = [
-        (name, *(f"{cells[name]}; {s}" for cells, s in zip(columns, stated, strict=True)))
-        for name, stated in _STATED.items()
-    ]
-    return "\n\n".join(
-        (
-            "### Wu et al.: error of the weights, eps = 1 a party",
-            f"Mean over {n_data_sets} data sets with its standard error; docs/maths after the "
-            "semicolon. The Hessian matrix of DGM-OLS can be nearly singular, so its mean has no "
-            "limit: read the median.",
-            markdown_table(("", *(f"n = {n:,}" for n in _COHORTS)), rows),
-        )
-    )

@@ -28,20 +28,19 @@ from attrs import evolve
 
 import primo_scale as ps
 from experiments.figures import markdown_table
+from experiments.releases import HAPMAP, Codes, mosaic_of
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.simulation.fileset import Fileset
-from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.mosaic import score_people as genetic_values
-from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.panel import ReferencePanel, read_panel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
 
-_DATA = Path(__file__).resolve().parents[1] / "tests/reference/data/real/hapmap3_chr1-10"
 _PEOPLE = {"cohort": 40_000, "fresh": 8_000}
 _SEEDS = {"cohort": 1, "fresh": 2}
 _MODEL = TraitModel(5, None, 0.3, 0.1)
 _MEANS = 0.5  # standard deviation of a trait's mean between populations
-_MEAN_SEGMENT = 200  # variants
 _LABELS = -1
 _COVARIATES = {0: "none", 2: "2 components", 4: "4 components", 10: "10 components",
                _LABELS: "populations"}  # fmt: skip
@@ -89,18 +88,18 @@ def _plink2(*words: object) -> None:
 
 def simulate(study: Study) -> None:
     """Write the panel, the cohort, the fresh people and their traits."""
-    people = pd.read_csv(_DATA / "samples.tsv", sep="\t", dtype=str)
+    people = pd.read_csv(HAPMAP / "samples.tsv", sep="\t", dtype=str)
     panel = people[::2][people["POP"][::2].isin(list(study.shares))][["FID", "IID"]]
     panel.to_csv(study.path("panel.txt"), sep=" ", header=False, index=False)
     _plink2(
-        "--bfile", _DATA / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
+        "--bfile", HAPMAP / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
         "--make-bed", "--out", study.path("panel"),
     )  # fmt: skip
-    whole = read_panel(str(_DATA / "hm3_chr1-10"))
+    whole = read_panel(str(HAPMAP / "hm3_chr1-10"))
     names = people["POP"].to_numpy()
     template = np.arange(len(names)) % 2 == 1
     populations = [whole.codes[:, template & (names == name)] for name in study.shares]
-    effects = draw_effects(_mosaic(whole, whole.codes, 0), whole.a1_frequency, _MODEL, seed=3)
+    effects = draw_effects(mosaic_of(whole, 0), whole.a1_frequency, _MODEL, seed=3)
     means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _n_traits()))
     for cohort in _PEOPLE:
         _write_cohort(study, cohort, whole, populations, (effects, means))
@@ -110,16 +109,11 @@ def _n_traits() -> int:
     return _MODEL.n_quantitative
 
 
-def _mosaic(panel: ReferencePanel, codes: npt.NDArray[np.uint8], seed: int) -> Mosaic:
-    sites = lay_out_sites(panel, len(panel.variants))
-    return Mosaic(codes, sites.panel_row, sites.chromosome_starts, _MEAN_SEGMENT, 0.0, seed)
-
-
 def _write_cohort(
     study: Study,
     cohort: str,
     panel: ReferencePanel,
-    populations: list[npt.NDArray[np.uint8]],
+    populations: list[Codes],
     truth: tuple[Effects, Floats],
 ) -> None:
     """Write genotypes, genetic values and traits of one group of people, a population at a time."""
@@ -127,7 +121,7 @@ def _write_cohort(
     sizes = [4 * round(_PEOPLE[cohort] * share / 4) for share in study.shares.values()]
     filesets, genetic = [], []
     for number, (codes, each) in enumerate(zip(populations, sizes, strict=True)):
-        mosaic = _mosaic(panel, codes, 100 * _SEEDS[cohort] + number)
+        mosaic = mosaic_of(panel, 100 * _SEEDS[cohort] + number, codes)
         part = Fileset(str(study.path(f"{cohort}-{number}")))
         part.write_genotypes(genotype_slabs(mosaic, each), panel.variants, each)
         names = [f"{number}_{i}" for i in range(each)]
@@ -143,19 +137,16 @@ def _write_cohort(
     traits = values + noise + means[population] * (cohort == "cohort")
     np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
     ids = pd.read_csv(study.path(f"{cohort}.fam"), sep="\t", header=None, dtype=str)[[0, 1]]
+    ids = ids.set_axis(["FID", "IID"], axis=1)
     names = [*_MODEL.names, *(f"NULL{k}" for k in range(_n_traits()))]
-    table = pd.concat([ids.set_axis(["FID", "IID"], axis=1), pd.DataFrame(traits, columns=names)],
-                      axis=1)  # fmt: skip
-    table.to_csv(study.path(f"{cohort}.pheno.tsv"), sep="\t", index=False, float_format="%.5g")
     labels = {name: (population == i).astype(int) for i, name in enumerate(study.shares) if i}
-    ids.set_axis(["FID", "IID"], axis=1).assign(**labels).to_csv(
-        study.path(f"{cohort}.covar.tsv"), sep="\t", index=False
-    )
-    study.path("covar-bounds.tsv").write_text(
-        "name\tlower\tupper\n" + "".join(f"{name}\t0\t1\n" for name in labels)
-    )
-    bounds = "".join(f"{name}\t-6\t6\t0\t1.1\n" for name in names)
-    study.path("bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\n" + bounds)
+    for name, table in {
+        f"{cohort}.pheno": ids.join(pd.DataFrame(traits, columns=names)),
+        f"{cohort}.covar": ids.assign(**labels),
+        "covar-bounds": pd.DataFrame({"name": [*labels], "lower": 0, "upper": 1}),
+        "bounds": pd.DataFrame({"name": names, "lower": -6, "upper": 6, "mean": 0, "sd": 1.1}),
+    }.items():
+        table.to_csv(study.path(f"{name}.tsv"), sep="\t", index=False, float_format="%.5g")
 
 
 def _join(prefix: Path, parts: list[Path]) -> None:

@@ -23,18 +23,17 @@ from experiments.baselines import (
     best_of_grids,
     by_dp_sgd,
     by_opacus,
-    measured,
     naive,
     product,
+    run_fits,
 )
 from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import Float64
 from experiments.haplotypes import Cohort, centred, cohort_of
 from experiments.other_libraries import INSTALLED, WITHOUT
-from experiments.reproduction import PaperFigure, Row, Setting, Task
+from experiments.reproduction import PaperFigure, Setting
 from primo_scale.gaussian.sensitivity import Adjacency
 
-EPSILON = 5.0
 _OUTCOMES = (1, 11, 101)
 _N_IMAGES = 5000  # of MNIST
 METHODS = (
@@ -66,13 +65,14 @@ def images(data: str, rng: np.random.Generator) -> Float64:
     return np.asarray(load_digits().data / 16)
 
 
-def image_cohort(setting: Setting, rng: np.random.Generator) -> Cohort:
-    """Draw the outcomes of one repetition."""
+def image_cohort(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]:
+    """Draw the outcomes of one repetition, in whose people methods are fitted and scored."""
     X = centred(images(str(setting["data"]), rng))
     weights = rng.standard_normal((X.shape[1], int(setting["l"])))
     signal = X @ (weights / np.linalg.norm(weights, axis=0))
     Y = centred(signal + signal.std() * rng.standard_normal(signal.shape))
-    return cohort_of(X, lambda: [(X, Y)])
+    cohort = cohort_of(X, lambda: [(X, Y)])
+    return cohort, cohort
 
 
 def fits_here(repetition: Repetition) -> Fits:
@@ -94,17 +94,7 @@ def fits_here(repetition: Repetition) -> Fits:
     }
 
 
-def run(task: Task) -> list[Row]:
-    """Return the in-sample R^2, pooled over outcomes, of every method."""
-    rows: list[Row] = []
-    for seed in task.seeds:
-        cohort = image_cohort(task.setting, np.random.default_rng([seed, int(task.setting["l"])]))
-        repetition = Repetition(cohort, EPSILON, 1 / cohort.n**2, seed)
-        fits = by_opacus(repetition) if task.setting["by"] == "Opacus" else fits_here(repetition)
-        rows += [
-            {**task.setting, "seed": seed, **row} for row in measured(fits, cohort.pooled_r_squared)
-        ]
-    return rows
+run = partial(run_fits, cohorts=image_cohort, fits_by={"here": fits_here, "Opacus": by_opacus})
 
 
 def draw_figure(rows: pd.DataFrame, path: Path) -> None:

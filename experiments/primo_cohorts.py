@@ -18,19 +18,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from experiments.gaussian_noise import Float64
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Cohort, alleles, centred, cohort_of
+from experiments.releases import demo_panel
 from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, score_people
-from primo_scale.simulation.panel import A1_COPIES, ReferencePanel, read_panel
+from primo_scale.simulation.panel import A1_COPIES
 
 N_VARIANTS = 25
 HIDDEN_UNITS = 50
-_PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
 _MEAN_SEGMENT = 60.0  # variants, as in the demo
 _VALUES_AT_A_TIME = 1 << 22
 _SEED = 20261123
@@ -104,7 +102,7 @@ def haplotypes(n_people: int, rng: np.random.Generator) -> Float64:
 
 def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
     """Return allele counts of mosaics of the demo's panel at random common variants."""
-    panel = _panel()
+    panel = demo_panel()
     frequency = panel.a1_frequency
     common = np.minimum(frequency, 1 - frequency) >= SMALLEST_MINOR_FREQUENCY
     chosen = np.sort(rng.choice(np.flatnonzero(common), N_VARIANTS, replace=False))
@@ -125,11 +123,6 @@ def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
 def gaussian(n_people: int, rng: np.random.Generator) -> Float64:
     """Return independent standard normal features."""
     return rng.standard_normal((n_people, N_VARIANTS))
-
-
-@cache
-def _panel() -> ReferencePanel:
-    return read_panel(str(_PANEL))
 
 
 FEATURES = {"haplotypes": haplotypes, "genotypes": genotypes, "gaussian": gaussian}

@@ -24,13 +24,13 @@ import pandas as pd
 import primo_scale as ps
 from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64
+from experiments.releases import mosaic_of
 from primo_scale.simulation.fileset import Fileset
-from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
-from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.mosaic import genotype_slabs
+from primo_scale.simulation.panel import ReferencePanel, read_panel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects, simulate_people
 
 HERITABILITY, CORRELATION = 0.3, 0.7
-MEAN_SEGMENT = 200  # variants
 # Seeds of the people of each cohort, and of the effects and of those of the public cohort alone.
 SEEDS = {"private": 1, "public": 2, "fresh": 3}
 EFFECTS_SEED, OTHER_EFFECTS_SEED = 11, 12
@@ -106,7 +106,7 @@ def simulate_cohorts(study: Study) -> None:
     }
     own, other = (
         draw_effects(
-            _mosaic(panels["private"], 0),
+            mosaic_of(panels["private"], 0),
             panels["private"].a1_frequency,
             study.traits,
             seed=seed,
@@ -127,12 +127,6 @@ def simulate_cohorts(study: Study) -> None:
             _simulate(study, panel, name, n_people, effects)
 
 
-def _mosaic(panel: ReferencePanel, seed: int) -> Mosaic:
-    sites = lay_out_sites(panel, len(panel.variants))
-    starts = sites.chromosome_starts
-    return Mosaic(panel.codes, sites.panel_row, starts, MEAN_SEGMENT, 0.0, seed)
-
-
 def _sum_of_effects(first: Effects, second: Effects, correlation: float) -> Effects:
     """Return effects that have a genetic correlation with the first, and the same heritability."""
     both = [
@@ -149,7 +143,7 @@ def _simulate(
 ) -> None:
     """Write a cohort; the phenotypes of the fresh people are their genetic values."""
     files, model = Fileset(str(study.path(name))), study.traits
-    mosaic = _mosaic(panel, SEEDS[name])
+    mosaic = mosaic_of(panel, SEEDS[name])
     files.write_genotypes(genotype_slabs(mosaic, n_people), panel.variants, n_people)
     files.write_bounds(model)
     people = simulate_people(mosaic, n_people, model, effects)

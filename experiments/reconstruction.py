@@ -26,14 +26,14 @@ from scipy.stats import norm
 import primo_scale as ps
 from experiments.figure_drawing import draw
 from experiments.gaussian_noise import Float64
+from experiments.releases import DEMO
 from experiments.reproduction import PaperFigure, Row, Task
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-_PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
-_FREQUENCIES = Path(f"{_PANEL}.afreq")
+_FREQUENCIES = Path(f"{DEMO}.afreq")
 N_PHENOTYPES, N_VARIANTS = 10, 200
 N_OTHERS = 2000  # people outside the cohort; some are targets and bystanders
 DELTA = 1e-9
@@ -98,14 +98,14 @@ def make_cohort(folder: Path, n: int, seed: int) -> Cohort:
     """Simulate a cohort as mosaics of the demo's panel, with `N_OTHERS` people beside it."""
     simulate(
         SimulatedCohort(
-            bfile=str(_PANEL), out=str(folder / "all"), samples=n + N_OTHERS, seed=seed,
+            bfile=str(DEMO), out=str(folder / "all"), samples=n + N_OTHERS, seed=seed,
             variants=N_VARIANTS, mean_segment=60, phenotypes=N_PHENOTYPES, causal_fraction=0.2,
         )
     )  # fmt: skip
     table = pd.read_csv(folder / "all.pheno.tsv", sep="\t", index_col="IID").drop(columns="FID")
     people = table.index.tolist()
     everybody = _genotypes(folder / "all", folder / "all.zarr")
-    panel = _genotypes(_PANEL, folder / "panel.zarr")
+    panel = _genotypes(DEMO, folder / "panel.zarr")
     return Cohort(folder, n, people, everybody, panel, table.to_numpy())
 
 

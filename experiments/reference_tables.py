@@ -8,13 +8,7 @@ from __future__ import annotations
 
 import click
 
-from experiments import (
-    accuracy,
-    calibration_figures,
-    multi_party,
-    sensitivity_figures,
-    thesis_figures,
-)
+from experiments import accuracy, calibration_figures, sensitivity_figures
 
 SECTIONS = ("1", "2", "8")
 
@@ -26,7 +20,7 @@ SECTIONS = ("1", "2", "8")
     type=click.IntRange(min=2),
     default=accuracy.STATED_REPETITIONS,
     show_default=True,
-    help="Of the accuracy table; the rows of the other papers take ten times as many data sets.",
+    help="Of the accuracy table.",
 )
 def main(section: str, repetitions: int) -> None:
     """Print the computed reference figures next to those of docs/maths."""
@@ -35,9 +29,7 @@ def main(section: str, repetitions: int) -> None:
     if section in ("2", "all"):
         click.echo(sensitivity_figures.report() + "\n")
     if section in ("8", "all"):
-        click.echo(accuracy.report(repetitions) + "\n")
-        click.echo(thesis_figures.report(10 * repetitions) + "\n")
-        click.echo(multi_party.report(10 * repetitions))
+        click.echo(accuracy.report(repetitions))
 
 
 if __name__ == "__main__":

@@ -17,15 +17,13 @@ from experiments import (
     side_by_side,
     thesis_figures,
     wu_figures,
-    wu_tables,
 )
 from experiments.reproduction import reproduce
 
 # Figures on real tables, of which the user can add those that are not in the repository.
-ON_TABLES = {**wu_tables.ON_TABLES, **thesis_figures.ON_TABLES}
+ON_TABLES = {**wu_figures.ON_TABLES, **thesis_figures.ON_TABLES}
 FIGURES = {
     **wu_figures.FIGURES,
-    **wu_tables.FIGURES,
     **primo_figures.FIGURES,
     **primo_rates.FIGURES,
     **primo_baselines.FIGURES,

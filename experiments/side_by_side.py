@@ -8,6 +8,7 @@ and 5,000 more for R^2.
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,17 +21,16 @@ from experiments.baselines import (
     by_diffprivlib,
     by_dp_sgd,
     by_parties,
-    measured,
     naive,
     non_private,
     product,
+    run_fits,
 )
 from experiments.figure_drawing import Panel, draw
 from experiments.haplotypes import Cohort, Sizes, cohort_of, simulate
 from experiments.other_libraries import INSTALLED, WITHOUT
-from experiments.reproduction import PaperFigure, Row, Setting, Task
+from experiments.reproduction import PaperFigure, Setting
 
-EPSILON = 5.0
 N_PEOPLE, N_FRESH = 20_000, 5_000
 _OWN, _FRESH = slice(N_PEOPLE), slice(N_PEOPLE, None)
 _HERITABILITY = 0.3
@@ -70,22 +70,7 @@ def fits_here(repetition: Repetition) -> Fits:
     }
 
 
-def run(task: Task) -> list[Row]:
-    """Return R^2 in fresh people, pooled over outcomes, of every method."""
-    rows: list[Row] = []
-    for seed in task.seeds:
-        sizes = [int(task.setting[name]) for name in ("d", "l")]
-        cohort, fresh = cohorts(task.setting, np.random.default_rng([seed, *sizes]))
-        repetition = Repetition(cohort, EPSILON, 1 / cohort.n**2, seed)
-        fits = (
-            by_diffprivlib(repetition)
-            if task.setting["by"] == "diffprivlib"
-            else fits_here(repetition)
-        )
-        rows += [
-            {**task.setting, "seed": seed, **row} for row in measured(fits, fresh.pooled_r_squared)
-        ]
-    return rows
+run = partial(run_fits, cohorts=cohorts, fits_by={"here": fits_here, "diffprivlib": by_diffprivlib})
 
 
 def draw_figure(rows: pd.DataFrame, path: Path) -> None:

@@ -36,7 +36,7 @@ def commands(monkeypatch):
 @pytest.mark.slow
 def test_accumulations_take_the_frequencies_of_every_variant(tmp_path, commands):
     """Of a cohort that repeats the panel's variants, and of a part of it."""
-    whole, short = simulated(tmp_path, 60, 3200), ("--ld-blocks", "window:200", "--first-counts")
+    whole, short = simulated(tmp_path, 60, 3200), ("--ld-blocks", "window:200")
     for cohort in (whole, part_of(whole, 40, 3100)):
         assert Bench(tmp_path, 1).ours("row", cohort, *short)["largest_code"] > 1
         panel = Path(commands[-1][commands[-1].index("--ref-freq") + 1])

@@ -1,4 +1,4 @@
-"""The accuracy rows of docs/maths/figures.md, which twice the noise would not reproduce."""
+"""The accuracy rows of docs/reference_figures.md, which twice the noise would not reproduce."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOLERANCE = 6.0
 
 
 def deviations(n_phenotypes, repetitions, noise_factor):
-    """Loss against docs/maths/figures.md, in standard errors of the difference of both."""
+    """Loss against the specification, in standard errors of the difference of both."""
     keys = tuple(OURS)
     measured = accuracy.measure(n_phenotypes, repetitions, keys=keys, noise_factor=noise_factor)
     spread = math.sqrt(1 / repetitions + 1 / accuracy.STATED_REPETITIONS)
@@ -57,7 +57,7 @@ def test_our_rows_land_and_twice_the_noise_falls_outside(n_phenotypes, repetitio
 
 
 def test_losses_of_the_papers_rows_are_as_stated():
-    """Their losses span three orders of magnitude; ours are within a third of docs/maths."""
+    """Their losses span three orders of magnitude; ours are within a third of the specification."""
     papers = ("algorithm 1", "projection x", "projection x, small", "projection y", "naive")
     measured = accuracy.measure(101, 4, keys=papers)
     for key in papers:

@@ -13,6 +13,7 @@ from experiments import primo_cohorts, primo_rates
 from experiments.gaussian_noise import symmetric_upper
 from experiments.primo_cohorts import CohortSettings, draw_cohort, genotypes, perceptron
 from experiments.primo_figures import run_accuracy
+from experiments.releases import demo_panel
 from experiments.reproduction import Task
 from primo_scale.methods.projection import project_phenotypes
 
@@ -61,7 +62,7 @@ def test_methods_of_streamed_and_held_phenotypes_agree(monkeypatch):
 def test_mosaic_genotypes_have_the_frequencies_and_variances_of_the_panel():
     n = 40_000
     x = genotypes(n, np.random.default_rng(1))
-    panel = primo_cohorts._panel()
+    panel = demo_panel()
     chosen = np.sort(
         np.random.default_rng(1).choice(
             np.flatnonzero(np.minimum(panel.a1_frequency, 1 - panel.a1_frequency) >= 0.01),

@@ -9,8 +9,15 @@ import pytest
 from experiments import papers_constants as papers
 from experiments import thesis
 from experiments.reproduction import Task
-from experiments.thesis_figures import figure_6, run_synthetic, run_table
-from experiments.thesis_trials import GAMMAS, N_VARIABLES, real_table, synthetic_data
+from experiments.thesis_figures import (
+    GAMMAS,
+    N_VARIABLES,
+    figure_6,
+    real_table,
+    run_synthetic,
+    run_table,
+    synthetic_data,
+)
 
 REASONABLE = [gamma for gamma in GAMMAS if 0.05 <= gamma <= 0.5]
 

@@ -6,14 +6,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.public_scores import _fraction, _mosaic, _sum_of_effects
+from experiments.public_scores import _fraction, _sum_of_effects
+from experiments.releases import demo_panel, mosaic_of
 from primo_scale.simulation.mosaic import population_variance
 from primo_scale.simulation.panel import ReferencePanel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
 
 
 def test_effects_of_the_public_cohort_have_the_correlation_and_the_heritability(panel):
-    mosaic, model = _mosaic(panel, 0), TraitModel(1, None, 0.3, 0.5)
+    mosaic, model = mosaic_of(panel, 0), TraitModel(1, None, 0.3, 0.5)
     one, two = (draw_effects(mosaic, panel.a1_frequency, model, seed=seed) for seed in (1, 2))
     both = _sum_of_effects(one, two, 0.6)
     assert (np.diff(both.variant) >= 0).all()
@@ -35,10 +36,7 @@ def _joined(one: Effects, two: Effects) -> Effects:
 
 @pytest.fixture
 def panel() -> ReferencePanel:
-    from experiments.mosaic_statistics import _PANEL
-    from primo_scale.simulation.panel import read_panel
-
-    whole = read_panel(str(_PANEL))
+    whole = demo_panel()
     return ReferencePanel(whole.variants.select(np.arange(60)), whole.codes[:60])
 
 

@@ -90,21 +90,13 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Trait:
-    """Trait whose accuracy is forecast.
+    """Trait whose accuracy is forecast."""
 
-    Attributes
-    ----------
-    heritability : float
-        Share of the phenotype's variance that the variants explain.
-    public_r2 : float
-        Share that a public score explains in people like the cohort, if weights build on one.
-    public_people : int
-        Number of people of the study that gave the score.
-    """
-
+    # Share of the phenotype's variance that the variants explain.
     heritability: float = PRIOR_HERITABILITY
+    # Share that a public score explains in people like the cohort, if weights build on one.
     public_r2: float = 0.0
-    public_people: int = 0
+    public_people: int = 0  # number of people of the study that gave the score
 
     def unknown(self, shares: Floats, eigenvalues: Floats, n_variants: int) -> Floats:
         """Return the share of the effect variance that the public score leaves in directions.
@@ -138,21 +130,11 @@ _TRAIT = Trait()
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """LD components of a release, as the forecast needs them.
+    """LD components of a release, as the forecast needs them."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (m,)
-        Share of the variance of all coded genotypes.
-    variances : ndarray of float64, shape (m,)
-        Variance of each component, in squared lattice units.
-    n_variants : int
-        Number of variants d.
-    """
-
-    shares: Floats
-    variances: Floats
-    n_variants: int
+    shares: Floats  # of the variance of all coded genotypes, shape (m,)
+    variances: Floats  # variance of each component, in squared lattice units, shape (m,)
+    n_variants: int  # number of variants d
 
 
 def expected_r2_sum(
@@ -160,21 +142,10 @@ def expected_r2_sum(
 ) -> float:
     """Return the sum of expected squared correlations over all pairs of variants of an LD block.
 
-    Parameters
-    ----------
-    chromosome
-        Chromosome of each variant, shape (d,).
-    position
-        Position of each variant in base pairs, shape (d,). A variant without a position (0 or
-        below) counts as independent of all others, and so do the variants of a chromosome whose
-        positions merely number the rows.
-    blocks
-        Boundaries of the LD blocks: 0, ..., d.
-
-    Returns
-    -------
-    float
-        Sum, which is at least d because each variant has a squared correlation of 1 with itself.
+    It is at least the number of variants d, each of which has a correlation of 1 with itself.
+    `chromosome` and `position`, in base pairs, have the shape (d,), and `blocks` are the boundaries
+    of the LD blocks: 0, ..., d. A variant without a position (0 or below) counts as independent of
+    all others, and so do the variants of a chromosome whose positions merely number the rows.
     """
     total = float(len(position))
     for start, stop in pairwise(blocks):
@@ -215,59 +186,6 @@ def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
     return np.asarray(values / values.mean())
 
 
-def forecast(
-    sizes: PublicSizes,
-    eigenvalues: Floats,
-    *,
-    clip: float,
-    cross_sigma: float,
-    components: Components | None = None,
-    trait: Trait = _TRAIT,
-) -> Forecast:
-    """Forecast the accuracy of a private release.
-
-    Parameters
-    ----------
-    sizes
-        Public sizes; with components, of these.
-    eigenvalues
-        Expected eigenvalues of the genotypes' correlation matrix: any number of values of mean 1.
-    clip
-        Bound b on the row norm, as in `primo_scale.privacy.planning.phenotype_norm`.
-    cross_sigma
-        Standard deviation of the noise on X'Y, in lattice units.
-    components
-        LD components that take the place of the variants, or None.
-    trait
-        Trait; by default one of the prior heritability.
-    """
-    n_variants = sizes.n_variants if components is None else components.n_variants
-    explained = expected_r2(
-        sizes, eigenvalues, clip=clip, cross_sigma=cross_sigma, components=components, trait=trait
-    )
-    return forecast_of(explained, sizes.n_samples, eigenvalues, n_variants, trait)
-
-
-def forecast_of(
-    explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
-) -> Forecast:
-    """Return the forecast of a release whose scores explain a given share of the variance.
-
-    `eigenvalues` are as in `forecast`, and `n_variants` is the number of variants, not components.
-    """
-    shares = eigenvalues / n_variants
-    unknown = trait.unknown(shares, eigenvalues, n_variants)
-
-    def without_noise(n_samples: float) -> float:
-        return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
-
-    fewest, most = 0.0, float(n_samples)
-    for _ in range(60):
-        middle = (fewest + most) / 2
-        fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
-    return Forecast(most, explained, without_noise(n_samples))
-
-
 def expected_r2(
     sizes: PublicSizes,
     eigenvalues: Floats,
@@ -277,7 +195,13 @@ def expected_r2(
     components: Components | None = None,
     trait: Trait = _TRAIT,
 ) -> float:
-    """Return the R^2 that `forecast` expects of a private release; parameters as there."""
+    """Return the R^2 expected of a private release, outside the cohort.
+
+    `sizes` are those of the LD components where there are any. `eigenvalues` are the expected ones
+    of the genotypes' correlation matrix: any number of values of mean 1. `clip` is the bound b of
+    `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard deviation of the
+    noise on X'Y, in lattice units.
+    """
     slope = attenuation(clip, sizes.n_phenotypes)
     residual = variance_left(clip, sizes.n_phenotypes)
     cross_sigma /= _kept_of_rows(sizes, eigenvalues, components)
@@ -294,6 +218,26 @@ def expected_r2(
     unknown = trait.unknown(shares, eigenvalues, n_variants)
     odds = sizes.n_samples * slope**2 * shares / (residual + noise)
     return trait.explained(weights, unknown, odds)
+
+
+def forecast_of(
+    explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
+) -> Forecast:
+    """Return the forecast of a release whose scores explain a given share of the variance.
+
+    `eigenvalues` are as in `expected_r2`; `n_variants` is the number of variants, not components.
+    """
+    shares = eigenvalues / n_variants
+    unknown = trait.unknown(shares, eigenvalues, n_variants)
+
+    def without_noise(n_samples: float) -> float:
+        return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
+
+    fewest, most = 0.0, float(n_samples)
+    for _ in range(60):
+        middle = (fewest + most) / 2
+        fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
+    return Forecast(most, explained, without_noise(n_samples))
 
 
 def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:

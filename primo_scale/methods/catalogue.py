@@ -162,13 +162,7 @@ METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:
-    """Return the method of a name.
-
-    Raises
-    ------
-    UsageError
-        No method has this name, or the method does not support this privacy unit.
-    """
+    """Return the method of a name, or refuse one that does not support the privacy unit."""
     method = METHODS.get(name)
     if method is None:
         raise UsageError(
@@ -230,10 +224,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     """Return the estimator chosen by ``--shrinkage`` or ``--ridge``, or the default of the method.
 
-    Raises
-    ------
-    UsageError
-        The method prescribes its own estimator, or the chosen estimator is not a user option.
+    A UsageError is raised if the method prescribes its own estimator, or if the chosen one is not a
+    user option.
     """
     if chosen is None:
         return method.estimator

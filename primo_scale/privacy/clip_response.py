@@ -50,17 +50,10 @@ def clip_response(
 ) -> ClipResponse:
     """Return the response of every phenotype to clipping rows at ``clip sqrt(l)``.
 
+    `levels` are the two values of each binary phenotype, in standard deviations from its mean, and
+    None for a phenotype that is assumed to be normal. `observed_share` is the share of people in
+    whom each phenotype is observed, in (0, 1], shape (l,).
     Source: docs/maths/planner.md, Theorem 1 and the paragraph on binary phenotypes below it.
-
-    Parameters
-    ----------
-    clip : float
-        Bound b on the row norm, in standard deviations divided by sqrt(l).
-    levels : sequence of (float, float) or None
-        Two values of a binary phenotype, in standard deviations from its mean; None for a
-        phenotype that is assumed to be normal.
-    observed_share : ndarray of float64, shape (l,)
-        Share of people in whom each phenotype is observed, in (0, 1].
     """
     n_phenotypes = len(levels)
     bound = clip * math.sqrt(n_phenotypes)

@@ -123,12 +123,8 @@ class NoiseStore:
         """Create a durable key and return the identifier of its new charge.
 
         The unused keys of `unpaid` are removed, so that they never serve another request. The
-        ledger does not know these charges, because a run died before they were durable.
-
-        Raises
-        ------
-        InputError, ResourceError
-            The key cannot be written.
+        ledger does not know these charges, because a run died before they were durable. An
+        InputError or a ResourceError is raised if the key cannot be written.
         """
         charge = secrets.token_hex(8)
         path = self._key_file(charge, "unused")
@@ -142,11 +138,8 @@ class NoiseStore:
     def open_key(self, charge: str) -> bytes:
         """Return the key of a charge, after marking it durably as used.
 
-        Raises
-        ------
-        InputError
-            The key is missing or damaged. No new key is created, because it would draw a second
-            noise.
+        A missing or damaged key raises an InputError. No new key is created, because it would draw
+        a second noise.
         """
         unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
         if not key.is_file():
@@ -215,12 +208,9 @@ class NoiseStore:
 
         Amplification is proved for one fresh subsample per charge: two noisy X'X of the same
         subsample reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
-        `replayed` is the charge that the ledger would replay for the request, or None.
-
-        Raises
-        ------
-        InputError
-            The subsample has served another release, or the noise of its release is lost.
+        `replayed` is the charge that the ledger would replay for the request, or None. An
+        InputError is raised if the subsample has served another release, or if the noise of its
+        release is lost.
         """
         charges, used = self.charges(), self.used_charges()
         served = {charge for charge, path in used.items() if path != self.moments_path}

@@ -109,12 +109,8 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 
     It is the smallest of three bounds, in squared standard deviations: ``b^2 l`` for the `clip` b,
     the norm of 99% of normal rows, and `largest_norm`, which the phenotypes' public bounds allow.
+    A bound below one squared lattice unit raises a UsageError.
     Source: docs/maths/planner.md, Theorem 2.
-
-    Raises
-    ------
-    UsageError
-        The bound is below one squared lattice unit.
     """
     degrees = sizes.n_phenotypes
     usual_norm = float(chi_square_quantile(_ROWS_WITHIN_NORM, degrees))

@@ -52,7 +52,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
     down adds 1, and the error of the solver, at most ``16 d 2^-53 n N_x``, counts twice. The
     smallest eigenvalue of all LD blocks moves by at most as much as that of one block: `n_columns`
     is then the size of the largest block, and `row_norm` may be the largest ``min(beta_b, N_x)``.
-    Source: docs/maths/single-statistics.md, Theorem 4.
+    Source: docs/maths/single-statistics.md, Theorem 2.
     """
     solver_error = Fraction(16 * n_columns * n_samples * row_norm, 2**53)
     return _float_up(row_norm + 1 + 2 * solver_error)
@@ -61,7 +61,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
 def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
     """Return the sensitivity of X'Z for every privacy unit, with the two bounds of that unit.
 
-    Source: docs/maths/single-statistics.md, Theorem 6.
+    Source: docs/maths/single-statistics.md, Theorem 4.
     """
     factor = 4 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm * outcome_norm)

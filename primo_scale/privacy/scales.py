@@ -250,7 +250,7 @@ def _scale_at_share(change: float, mu: float, share: float) -> float:
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
     """Return the sensitivity of the computed smallest eigenvalue of X'X, rounded down.
 
-    Source: docs/maths/single-statistics.md, Theorem 4.
+    Source: docs/maths/single-statistics.md, Theorem 2.
     """
     norms = bounds.block_norms or (bounds.row_norm,)
     return sensitivity.smallest_eigenvalue(

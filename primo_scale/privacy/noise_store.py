@@ -27,13 +27,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
@@ -103,7 +104,7 @@ class NoiseStore:
             return None
         return read_document(
             self.moments_path,
-            _moments_from,
+            lambda value: msgspec.convert(value, NoisyMoments),
             remedy="Restore the file; without it the same command pays again",
         )
 
@@ -233,11 +234,3 @@ class NoiseStore:
 
     def _key_file(self, charge: str, end: str) -> Path:
         return self.directory / f"{charge}.{end}"
-
-
-def _moments_from(value: dict[str, Any]) -> NoisyMoments:
-    return NoisyMoments(
-        tuple(tuple(of_type(int, number) for number in row) for row in value["sums"]),
-        of_type(float, value["sigma"]),
-        of_type(str, value["charge"]),
-    )

@@ -189,17 +189,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     genotype rows can produce. For rows at their bounds this holds from
     ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
     projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
-    instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``.
-
-    Notes
-    -----
-    Measured in-sample R^2 of the known-noise weights under feature privacy, without and with the
-    projection (``python -m experiments.after_projection``). For n = 5,008, d = 25, epsilon 5,
-    where the threshold for rows at their bounds is 458: 101 phenotypes .275 and .275, 200 .283 and
-    .298, 458 .238 and .282, 1,001 .234 and .329. For n = 20,000, d = 200, epsilon 3: 100
-    phenotypes .223 and .223, 400 .151 and .185, 800 .103 and .176. After the projection, the
-    estimator uses the variance of the remaining noise; no other rule was better by more than .005
-    (docs/decisions/shrinkage.md).
+    instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``. R^2 with and
+    without the projection: docs/decisions/shrinkage.md.
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"

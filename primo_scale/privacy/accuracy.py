@@ -7,28 +7,16 @@ heritability h2 is spread evenly over d variants, the scores explain ::
     R^2 = h2 mean(lambda u / (1 + u)),    u = (n h2 / d) c^2 lambda^2 / (v lambda + s^2)
 
 outside the cohort. Clipping multiplies covariances by c and reduces the variance to v; s^2 is the
-variance that noise on X'Y adds to one person's phenotype. A release without bounds and noise has
-c = v = 1 and s = 0. The bound N_x on the squared norm of a row of genotypes, of mean V, reduces the
-row's products by the share c_x, which divides s: if the norm is V/m times a chi-square of m degrees
-of freedom, ``c_x = E[min(norm, N_x)] / V``. The variance of the norm gives m.
+variance that noise on X'Y adds to one person's phenotype, which the bound on rows increases.
 
 Where LD components take the place of the variants, component j with the share pi_j of the
-genotypes' variance and the variance e_j in a row explains ``h2 pi_j u_j / (1 + u_j)``, with
-``u_j = n h2 pi_j c^2 / (v + s_j^2)``; noise adds the variance s_j^2 to one person's phenotype in
-that column.
+genotypes' variance explains ``h2 pi_j u_j / (1 + u_j)``, ``u_j = n h2 pi_j c^2 / (v + s_j^2)``;
+noise adds the variance s_j^2 to one person's phenotype in that column. With a public score that
+knows the share k of the effect variance in a direction, h2 becomes ``h2 (1 - k)`` in all formulas.
 
-The eigenvalues do not come from the cohort. They are those of a public LD panel, or expected ones:
-Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for variants at a distance of c Morgan, inside one LD
-block, gives the mean of lambda^2, and a first-order autoregressive process with this mean gives the
-spectrum.
-
-A public score that explains P of the variance as the prior mean of the effects adds P to R^2. It
-comes from a study of N people, which knows the share ``k = r^2 u / (1 + u)`` of the effect variance
-in a direction, ``u = (N h2 / d) lambda``, where the squared genetic correlation r^2 is such that
-``h2 mean(lambda k) = P``. In every formula h2 becomes ``h2 (1 - k)`` (docs/maths/prior-scores.md).
-
-The forecast tends to be too high: it attributes the whole heritability to the variants of the
-release. What noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
+The eigenvalues are those of a public LD panel, or expected ones, and never those of the cohort. The
+forecast tends to be too high: it attributes the whole heritability to the variants of the release.
+What noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
 """
 
 from __future__ import annotations
@@ -142,10 +130,11 @@ def expected_r2_sum(
 ) -> float:
     """Return the sum of expected squared correlations over all pairs of variants of an LD block.
 
-    It is at least the number of variants d, each of which has a correlation of 1 with itself.
-    `chromosome` and `position`, in base pairs, have the shape (d,), and `blocks` are the boundaries
-    of the LD blocks: 0, ..., d. A variant without a position (0 or below) counts as independent of
-    all others, and so do the variants of a chromosome whose positions merely number the rows.
+    By Sved's expectation ``1 / (1 + 4 Ne c)`` at a distance of c Morgan; at least the number of
+    variants d, each of which has a correlation of 1 with itself. `chromosome` and `position`, in
+    base pairs, have the shape (d,), and `blocks` are the boundaries of the LD blocks: 0, ..., d. A
+    variant without a position (0 or below) counts as independent of all others, and so do the
+    variants of a chromosome whose positions merely number the rows.
     """
     total = float(len(position))
     for start, stop in pairwise(blocks):
@@ -241,7 +230,10 @@ def forecast_of(
 
 
 def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:
-    """Return the share c_x that the bound on rows of genotypes leaves of their products."""
+    """Return the share c_x that the bound on rows of genotypes leaves of their products.
+
+    The squared norm of a row counts as a chi-square whose degrees of freedom have its variance.
+    """
     if components is None:
         degrees = sizes.n_variants / float((eigenvalues**2).mean())
     else:

@@ -103,23 +103,3 @@ def test_block_clips_alone(sigma_cross):
 
     found = largest_shift(shift, 12, seed=5)
     assert 0.999 * bound <= found <= bound * (1 + 1e-9)
-
-
-def test_real_rows_need_the_block_clip_for_the_gram_matrix_only():
-    """docs/maths/blocks.md, Theorem 7; on the lattice it fails, which another test shows."""
-    norms, sizes = (0.5, 0.3, 0.6), (2, 1, 2)
-
-    def shift(parameters):
-        rows = []
-        for half in np.split(parameters, 2):
-            x, z = shortened(half[:5], 1.0), shortened(half[5:], 1.0)
-            blocks = np.split(x, np.cumsum(sizes)[:-1])
-            rows.append((x, z, [shortened(*part) for part in zip(blocks, norms, strict=True)]))
-        (x, z, blocks), (other, other_z, other_blocks) = rows
-        gram = sum(
-            moved(a, a, b, b) / (16 * beta)
-            for a, b, beta in zip(blocks, other_blocks, norms, strict=True)
-        )
-        return gram + moved(x, z, other, other_z) / 4
-
-    assert 0.999 <= largest_shift(shift, 14, seed=6) <= 1 + 1e-9

@@ -15,14 +15,12 @@ from experiments.accounting import pair
 from primo_scale.gaussian.sensitivity import Adjacency, _float_up, _root
 
 
-def centred_scatter(row_norm: int, adjacency: Adjacency, *, n_samples: int) -> float:
-    """Return the sensitivity of ``sum (x_i - mean)(x_i - mean)'`` about the data's own mean.
+def centred_scatter(row_norm: int, *, n_samples: int) -> float:
+    """Return the add-remove sensitivity of ``sum (x_i - mean)(x_i - mean)'``.
 
-    It is 4 or 2.83 times that of `gram`, so the product centres on public frequencies instead.
+    It is up to 4 times that of `gram`, so the product centres on public frequencies instead.
     `n_samples` is the size of the smaller cohort.
     """
-    if adjacency is Adjacency.REPLACE_ONE:
-        return _float_up(Fraction(4 * row_norm * (n_samples - 1), n_samples))
     return _float_up(Fraction(4 * row_norm * n_samples, n_samples + 1))
 
 

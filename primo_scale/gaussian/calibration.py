@@ -192,7 +192,7 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     """Return the split t that minimises ``a/Q + b/D`` for the release by block, replace-one.
 
     With ``tau = t/2``, ``1/Q = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``
-    (docs/maths/blocks.md, Theorem 5). The weights a and b are those of `optimal_split`. The minimum
+    (docs/maths/blocks.md, Theorem 3). The weights a and b are those of `optimal_split`. The minimum
     is flat, so t is rounded to a positive multiple of 1/64, which is exact in every formula.
     """
     gamma = math.sqrt(cross_weight / gram_weight)

@@ -139,7 +139,7 @@ def split_for(
     `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
     largest bound beta_b if rows are also clipped in every block, where t is at least 1.2, else
     None.
-    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
+    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 3; docs/maths/planner.md,
     "The split and its floor".
     """
     weights_norm = (

@@ -8,11 +8,10 @@ units, and results are l2 distances.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 
 from experiments.accounting import pair
-from primo_scale.gaussian.sensitivity import Adjacency, _float_up, _root
+from primo_scale.gaussian.sensitivity import Adjacency, _float_up
 
 
 def centred_scatter(row_norm: int, *, n_samples: int) -> float:
@@ -33,21 +32,6 @@ def pair_of_clipped_products(gram_share: float, product_share: float) -> float:
     return max(
         gram_share + 4 * product_share, pair(gram_share, product_share, Adjacency.REPLACE_ONE)
     )
-
-
-def block_gram(block_norms: Sequence[int], row_norm: int, adjacency: Adjacency) -> float:
-    """Return the sensitivity of the diagonal blocks ``X_b'X_b`` together, in Frobenius norm.
-
-    Rows are clipped in every block and in total: ``sum_b ||x_b||^4`` is convex in the block norms,
-    so a row that fills the largest blocks first is the worst. Replace-one takes two such rows,
-    orthogonal in every block; attained by blocks of two columns or more.
-    """
-    squared, left = 0, row_norm
-    for norm in sorted(block_norms, reverse=True):
-        filled = min(norm, left)
-        squared += filled**2
-        left -= filled
-    return _root(2 * squared if adjacency is Adjacency.REPLACE_ONE else squared)
 
 
 def pair_by_block(gram_share: float, cross_share: float) -> float:

@@ -94,12 +94,8 @@ def _bracket_root(
 def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest mu that is (epsilon, delta)-private, rounded down by a relative 1e-12.
 
+    An epsilon or delta that no mechanism could have raises a UsageError.
     Source: docs/maths/calibration.md, Theorem 1.
-
-    Raises
-    ------
-    UsageError
-        ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
     """
     _check(epsilon, delta)
     log_target = math.log(delta)
@@ -115,12 +111,8 @@ def mu_for(epsilon: float, delta: float) -> float:
 def epsilon_for(mu: float, delta: float) -> float:
     """Return the smallest epsilon at which mu is (epsilon, delta)-private, rounded up.
 
+    A mu or delta that no mechanism could have raises a UsageError.
     Source: docs/maths/calibration.md, Theorem 1.
-
-    Raises
-    ------
-    UsageError
-        ``mu`` is negative or not finite, or ``delta`` is not strictly between 0 and 1.
     """
     if not (math.isfinite(mu) and mu >= 0):
         raise UsageError("mu must be finite and not negative", value=mu)

@@ -60,12 +60,8 @@ class Method:
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
         """Return the description of the noisy measurements.
 
-        X'X is summed over `subsample` people, or over all people if it is None.
-
-        Raises
-        ------
-        UsageError
-            The method takes no subsample and a size is given, or it needs a size and none is given.
+        X'X is summed over `subsample` people, or over all people if it is None. A UsageError is
+        raised if the method takes no subsample and a size is given, or if it needs one.
         """
         if self.subsamples and subsample is None:
             raise UsageError(

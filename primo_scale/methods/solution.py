@@ -98,12 +98,9 @@ def solve_statistics(
 ) -> Solution:
     """Solve every phenotype with the estimator that `catalogue.estimator_for` returns.
 
-    The statistics are private, or exact for a release stamped NOT PRIVATE.
-
-    Notes
-    -----
-    Blocks are decomposed, solved and discarded, small ones side by side. Only ``projection``, whose
-    penalty depends on all spectra, keeps every decomposition in memory.
+    The statistics are private, or exact for a release stamped NOT PRIVATE. Blocks are decomposed,
+    solved and discarded, small ones side by side. Only ``projection``, whose penalty depends on all
+    spectra, keeps every decomposition in memory.
     """
     if estimator.name == "ridge" and inputs.penalty is None:
         raise ValueError("ridge needs a penalty")

@@ -275,12 +275,6 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     """Refuse a recipe that has no proof, or no use, under the promise.
 
     Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
-
-    Raises
-    ------
-    UsageError
-        The recipe is not the default although X'X is public, the subsample is not smaller than the
-        cohort, or the proof of the subsample does not cover the promise or the recipe.
     """
     if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(

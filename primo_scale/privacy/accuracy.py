@@ -32,9 +32,9 @@ from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
     attenuation,
+    clipped_moments,
     noise_variance,
     variance_left,
-    variance_left_at,
 )
 
 LEAST_USEFUL_R2 = 0.01
@@ -239,4 +239,4 @@ def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Component
     else:
         degrees = float(components.variances.sum() ** 2 / (components.variances**2).sum())
     mean = sizes.n_variants * sizes.variant_variance
-    return variance_left_at(math.sqrt(degrees * sizes.row_norm / mean), degrees)
+    return float(clipped_moments(math.sqrt(degrees * sizes.row_norm / mean), degrees)[1])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.privacy.planning import attenuation_at, chi_square_quantile
+from primo_scale.privacy.planning import chi_square_quantile, clipped_moments
 
 Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
@@ -61,7 +61,7 @@ def clip_response(
     for j, pair in enumerate(levels):
         others = float(observed_share.sum() - observed_share[j])
         if pair is None:
-            slope[j] = attenuation_at(bound, 1 + others)
+            slope[j], _ = clipped_moments(bound, 1 + others)
             continue
         low, high = (_clipped(value, others, bound) for value in pair)
         slope[j] = (high - low) / (pair[1] - pair[0])

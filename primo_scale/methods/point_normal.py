@@ -54,8 +54,8 @@ def sample_effects(
     """Return point-normal effects of all variants, by the number of the factor that they predict.
 
     `matrices` are the transposed matrices M of the blocks, each of shape (d_b, m_b), and
-    `effect_variance` is the mean prior variance of the effects. The other parameters are those of
-    `fit_effects`, and its result.
+    `effect_variance` is the mean prior variance of the effects. `blocks` and `phenotype_covariance`
+    are those of `fit_effects`, and `effects` is its result.
     """
     maps = _maps(matrices)
     exposures = np.concatenate([block.exposures for block in blocks])

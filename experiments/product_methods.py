@@ -25,10 +25,9 @@ from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
-    attenuation_at,
     choose_phenotype_clip,
+    clipped_moments,
     split_for,
-    variance_left,
 )
 from primo_scale.privacy.scales import calibrate
 
@@ -167,8 +166,7 @@ def _prior(cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit) -> tuple[flo
     n_phenotypes = cohort.cross.shape[1]
     kept, left = 1.0, 1.0
     if privacy is not PrivacyUnit.FEATURE:
-        kept = attenuation_at(bounds.phenotype, n_phenotypes)
-        left = variance_left(bounds.phenotype / math.sqrt(n_phenotypes), n_phenotypes)
+        kept, left = map(float, clipped_moments(bounds.phenotype, n_phenotypes))
     effect = PRIOR_HERITABILITY * kept**2 * cohort.n / float(np.trace(cohort.gram))
     ones = np.ones(n_phenotypes)
     return kept, EffectPrior(effect * ones, left * ones)

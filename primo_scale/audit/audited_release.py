@@ -19,11 +19,12 @@ from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal
 from primo_scale.privacy.mechanism import Mechanism, NoiseScales
 from primo_scale.privacy.noisy_matrices import (
     noisy_counts,
-    noisy_cross,
-    noisy_gram,
+    noisy_cross_panel,
+    noisy_gram_tile,
     noisy_outcome_gram,
     noisy_smallest_eigenvalue,
 )
+from primo_scale.storage.tiles import panels, upper_tiles
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -73,11 +74,14 @@ def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) ->
     scales, published = mechanism.scales, []
     n_fixed = len(exact.outcome_gram) - len(exact.observed)
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
+        (tile,), (panel,) = upper_tiles(len(gram)), panels(*cross.shape)  # a block is one piece
         for copy in range(mechanism.recipe.gram_copies):
-            label = f"X'X, block {block}, copy {copy}"
-            published.append(noisy_gram(gram, scales.gram[block], source=source, label=label))
+            label, sigma = f"X'X, block {block}, copy {copy}", scales.gram[block]
+            published.append(noisy_gram_tile(gram, tile, sigma, source=source, label=label))
         label = f"X'Z, block {block}"
-        published.append(noisy_cross(cross, scales, n_fixed, source=source, label=label))
+        published.append(
+            noisy_cross_panel(cross, panel, scales, n_fixed, source=source, label=label)
+        )
     published.append(noisy_outcome_gram(exact.outcome_gram, scales, n_fixed, source=source))
     published.append(noisy_counts(exact.observed, scales, source=source))
     if scales.smallest_eigenvalue:

@@ -28,10 +28,8 @@ def audit_subjects(
 ) -> Iterator[Subject]:
     """Yield every requested mechanism: method, privacy and adjacency are a name or ``all``.
 
-    Raises
-    ------
-    UsageError
-        The only method has no such privacy, or the parameters are outside the proved range.
+    A UsageError is raised if the only method has no such privacy, or if the parameters are outside
+    the proved range.
     """
     for unit in PrivacyUnit:
         for relation in Adjacency:

@@ -151,7 +151,7 @@ def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, In
 
     Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
     one row is long in the first block and short in the second, and the other row is the reverse
-    (docs/maths/blocks.md, Theorem 4). X'X of a subsample is a separate release, in which orthogonal
+    (docs/maths/blocks.md, Theorem 2). X'X of a subsample is a separate release, in which orthogonal
     rows have the largest distance.
     """
     if mechanism.recipe.subsample is not None:

@@ -94,12 +94,8 @@ def _bracket_root(
 def mu_for(epsilon: float, delta: float) -> float:
     """Return the largest mu that is (epsilon, delta)-private, rounded down by a relative 1e-12.
 
+    An epsilon or delta that no mechanism could have raises a UsageError.
     Source: docs/maths/calibration.md, Theorem 1.
-
-    Raises
-    ------
-    UsageError
-        ``epsilon`` is not positive and finite, or ``delta`` is not strictly between 0 and 1.
     """
     _check(epsilon, delta)
     log_target = math.log(delta)
@@ -115,12 +111,8 @@ def mu_for(epsilon: float, delta: float) -> float:
 def epsilon_for(mu: float, delta: float) -> float:
     """Return the smallest epsilon at which mu is (epsilon, delta)-private, rounded up.
 
+    A mu or delta that no mechanism could have raises a UsageError.
     Source: docs/maths/calibration.md, Theorem 1.
-
-    Raises
-    ------
-    UsageError
-        ``mu`` is negative or not finite, or ``delta`` is not strictly between 0 and 1.
     """
     if not (math.isfinite(mu) and mu >= 0):
         raise UsageError("mu must be finite and not negative", value=mu)
@@ -192,7 +184,7 @@ def optimal_split_by_block(gram_weight: float, cross_weight: float) -> float:
     """Return the split t that minimises ``a/Q + b/D`` for the release by block, replace-one.
 
     With ``tau = t/2``, ``1/Q = 2 (1 + tau)^3`` and ``1/D = 2 (1 + tau)^3 / (tau (3 + tau^2))``
-    (docs/maths/blocks.md, Theorem 5). The weights a and b are those of `optimal_split`. The minimum
+    (docs/maths/blocks.md, Theorem 3). The weights a and b are those of `optimal_split`. The minimum
     is flat, so t is rounded to a positive multiple of 1/64, which is exact in every formula.
     """
     gamma = math.sqrt(cross_weight / gram_weight)

@@ -52,7 +52,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
     down adds 1, and the error of the solver, at most ``16 d 2^-53 n N_x``, counts twice. The
     smallest eigenvalue of all LD blocks moves by at most as much as that of one block: `n_columns`
     is then the size of the largest block, and `row_norm` may be the largest ``min(beta_b, N_x)``.
-    Source: docs/maths/single-statistics.md, Theorem 4.
+    Source: docs/maths/single-statistics.md, Theorem 2.
     """
     solver_error = Fraction(16 * n_columns * n_samples * row_norm, 2**53)
     return _float_up(row_norm + 1 + 2 * solver_error)
@@ -61,7 +61,7 @@ def smallest_eigenvalue(row_norm: int, *, n_samples: int, n_columns: int) -> flo
 def cross(row_norm: int, outcome_norm: int, adjacency: Adjacency) -> float:
     """Return the sensitivity of X'Z for every privacy unit, with the two bounds of that unit.
 
-    Source: docs/maths/single-statistics.md, Theorem 6.
+    Source: docs/maths/single-statistics.md, Theorem 4.
     """
     factor = 4 if adjacency is Adjacency.REPLACE_ONE else 1
     return _root(factor * row_norm * outcome_norm)
@@ -131,7 +131,7 @@ def stacked_block(block_norm: int, row_norm: int, split: float) -> float:
 
     It is ``sqrt(beta_b / N_x)`` times `stacked`, beside the same X'Z and Z'Z. The proof averages,
     with weights beta_b / N_x, the Gram matrices of ``(x_b / sqrt(beta_b), k z / sqrt(N_x))``.
-    Source: docs/maths/blocks.md, Theorem 3.
+    Source: docs/maths/blocks.md, Theorem 1.
     """
     return _root(2 * block_norm * row_norm * (1 + Fraction(split) / 2) ** 2)
 
@@ -148,7 +148,7 @@ def block_gram_factor_add_remove(block_norm: int, row_norm: int) -> float:
     """Return sigma_b of ``X_b'X_b`` at which all blocks together have mu = 1: add-remove.
 
     ``sum_b ||x_b||^4 / (beta_b N_x) <= sum_b ||x_b||^2 / N_x <= 1``. The squared shifts of X'Z and
-    Z'Z are added to it. Source: docs/maths/blocks.md, Theorem 6.
+    Z'Z are added to it. Source: docs/maths/blocks.md, Theorem 4.
     """
     return _root(min(block_norm, row_norm) * row_norm)
 
@@ -162,7 +162,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
     feature privacy. At t = 2 the factors are ``4 sqrt(beta_b N_x)``, ``2 sqrt(N_x N_z)`` and
     ``2 sqrt2 N_z``, and X'X is free beside X'Z. A smaller split reduces the noise on X'X and
     increases that on X'Z. A split outside of (0, 2] raises a ValueError.
-    Source: docs/maths/blocks.md, Theorem 4.
+    Source: docs/maths/blocks.md, Theorem 2.
     """
     total, _ = _block_terms(split)
     return _root(total * min(block_norm, row_norm) * row_norm)
@@ -171,7 +171,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
 def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float = 2.0) -> float:
     """Return sigma of X'Z beside `block_gram_factor` at the same split: replace-one.
 
-    Source: docs/maths/blocks.md, Theorem 4.
+    Source: docs/maths/blocks.md, Theorem 2.
     """
     total, tilt = _block_terms(split)
     return _root(total / (tilt * (3 + tilt**2)) * row_norm * outcome_norm)
@@ -180,7 +180,7 @@ def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float = 2.
 def outcome_gram_factor_by_block(outcome_norm: int, *, split: float = 2.0) -> float:
     """Return sigma of Z'Z (svec) beside `block_gram_factor`, free at every split: replace-one.
 
-    Source: docs/maths/blocks.md, Theorem 4.
+    Source: docs/maths/blocks.md, Theorem 2.
     """
     total, tilt = _block_terms(split)
     return _root(total * (1 + tilt**2) / (tilt**2 * (3 + tilt**2)) * outcome_norm**2)

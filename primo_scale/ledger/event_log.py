@@ -99,10 +99,7 @@ class EventLog:
     def sign(self, data: bytes) -> bytes:
         """Return the Ed25519 signature of `data` under the log's signing key, 64 bytes.
 
-        Raises
-        ------
-        InputError
-            The key in the file is not the one that the chain records.
+        A key that is not the one that the chain records raises an InputError.
         """
         problem = self._signing_key_problem()
         if problem is not None:
@@ -136,13 +133,7 @@ class EventLog:
         return digest
 
     def attachment(self, digest: str) -> bytes:
-        """Return the attachment with a given digest.
-
-        Raises
-        ------
-        InputError
-            The attachment is missing or was changed.
-        """
+        """Return the attachment with a given digest, or refuse one that is missing or changed."""
         rows = self._select("SELECT CAST(data AS BLOB) FROM attachments WHERE digest = ?", digest)
         data = rows[0][0] if rows else b""
         if self.keyed_digest(_ATTACHMENT, data) != digest:

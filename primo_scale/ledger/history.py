@@ -90,15 +90,10 @@ def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
     return history
 
 
-def account_as_json(account: Account) -> dict[str, str]:
-    """Return the part of an event that identifies an account."""
-    return asdict(account)
-
-
 def reservation_as_json(charge: Charge) -> dict[str, str | float]:
     """Return the body of the event that records a new charge."""
     return {
-        **account_as_json(charge.request.account),
+        **asdict(charge.request.account),
         "charge": charge.id,
         "request": charge.request.digest,
         "epsilon": charge.request.epsilon,

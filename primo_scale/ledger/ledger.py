@@ -16,12 +16,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.ledger.history import History, account_as_json, reservation_as_json
+from primo_scale.ledger.history import History, reservation_as_json
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.refusals import other_delta
@@ -110,12 +110,7 @@ class Ledger(LedgerReader):
         """Record that the noise of a charge was drawn, unless the same record exists.
 
         `statistics_digest` is the keyed digest of the private statistics, which are already
-        durable.
-
-        Raises
-        ------
-        InputError
-            The charge is unknown, or other noise was recorded for it.
+        durable. An unknown charge, or one with other noise, raises an InputError.
         """
         with self._transaction(_DRAW_RECORD) as history:
             known = self._find(history, charge)
@@ -132,10 +127,7 @@ class Ledger(LedgerReader):
     def mark_published(self, charge: Charge, release_digest: str) -> None:
         """Record a release made from the private statistics of a charge, unless it is recorded.
 
-        Raises
-        ------
-        InputError
-            The charge is unknown, or its noise was never recorded.
+        An unknown charge, or one whose noise was never recorded, raises an InputError.
         """
         with self._transaction(_PUBLICATION_RECORD) as history:
             known = self._find(history, charge)
@@ -152,23 +144,11 @@ class Ledger(LedgerReader):
     def set_budget(
         self, account: Account, *, epsilon: float, delta: float | None = None
     ) -> Balance:
-        """Set the largest amount that an account may spend.
+        """Set the largest amount that an existing or new account may spend.
 
-        Parameters
-        ----------
-        account
-            Existing or new account.
-        epsilon
-            Total epsilon. If it is below what was spent, no further release is allowed.
-        delta
-            Delta of a new account. An existing account keeps its own.
-
-        Raises
-        ------
-        UsageError
-            Epsilon or delta is out of range, or delta is missing for a new account.
-        BudgetRefused
-            The account has another delta.
+        If epsilon is below what was spent, no further release is allowed. A new account needs a
+        delta, and keeps it: another one raises BudgetRefused. A UsageError is raised if a parameter
+        is out of range or missing.
         """
         with self._transaction() as history:
             known = history.budgets.get(account)
@@ -203,7 +183,7 @@ class Ledger(LedgerReader):
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses a budget that no release could spend
-        self._log.append("budget", {**account_as_json(account), "epsilon": epsilon, "delta": delta})
+        self._log.append("budget", {**asdict(account), "epsilon": epsilon, "delta": delta})
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:

@@ -44,10 +44,8 @@ class PaymentStep(StrEnum):
 def announce_step(step: PaymentStep) -> None:
     """Raise the audit event ``primo_scale.step``, whose argument is the completed step as text.
 
-    Raises
-    ------
-    InterruptedRun
-        A signal asked the command to stop, and the reservation is written but not yet committed.
+    If a signal asked the command to stop, and the reservation is written but not yet committed, an
+    InterruptedRun is raised.
     """
     sys.audit(AUDIT_EVENT, step.value)
     if step is PaymentStep.RESERVATION_WRITTEN:

@@ -82,28 +82,15 @@ class LedgerReader:
     def sign(self, data: bytes) -> bytes:
         """Return the Ed25519 signature of `data` under the ledger's own key, 64 bytes.
 
-        Raises
-        ------
-        InputError
-            The key in the file is not the one that the ledger recorded.
+        A key that is not the one that the ledger recorded raises an InputError.
         """
         return self._log.sign(data)
 
     def account_named(self, name: str, *, unit: PrivacyUnit, adjacency: Adjacency) -> Account:
         """Return the account of a named cohort for a privacy unit and an adjacency.
 
-        Parameters
-        ----------
-        name
-            Name of a cohort, or at least the first 8 digits of its identifier. Any other text is
-            the name of a new cohort.
-        unit, adjacency
-            Privacy unit, and neighbouring relation between cohorts.
-
-        Raises
-        ------
-        UsageError
-            The name matches several cohorts.
+        `name` is that of a cohort, or at least the first 8 digits of its identifier; if it matches
+        several, a UsageError is raised. Any other text is the name of a new cohort.
         """
         known = {a.cohort for a in self._history().budgets if a.is_abbreviated_by(name)}
         if len(known) > 1:
@@ -142,17 +129,9 @@ class LedgerReader:
         return frozenset(charges) - self._history().charges.keys()
 
     def refuse_unknown_charges(self, charges: Mapping[str, Path]) -> None:
-        """Refuse stored noise that was not paid from this ledger.
+        """Refuse stored noise that another ledger, or an earlier state of this one, paid for.
 
-        Parameters
-        ----------
-        charges
-            Files of the work directory, by the charge that each of them names.
-
-        Raises
-        ------
-        InputError
-            Another ledger, or an earlier state of this one, paid for one of the charges.
+        `charges` are the files of the work directory, by the charge that each of them names.
         """
         unknown = sorted(self.unknown_charges(charges))
         if unknown:
@@ -161,10 +140,7 @@ class LedgerReader:
     def balance(self, account: Account) -> Balance:
         """Return the budget of an account and the charges against it.
 
-        Raises
-        ------
-        InputError
-            The account has no budget.
+        An account without a budget raises an InputError.
         """
         history = self._history()
         if account not in history.budgets:
@@ -221,19 +197,9 @@ def find_paying_cohort(
 ) -> PayingCohort:
     """Return the account that pays for a release of a cohort, which the ledger holds or will hold.
 
-    Parameters
-    ----------
-    cohort_digest
-        SHA-256 digest of the sorted sample list, as hexadecimal text.
-    individuals
-        IIDs of the people of the release.
-    name
-        Name of the cohort, or None to identify it by the keyed digest of its sample list.
-
-    Raises
-    ------
-    UsageError
-        The name matches several cohorts.
+    `cohort_digest` is the SHA-256 digest of the sorted sample list, as hexadecimal text, and
+    `individuals` are the IIDs of the people. Without a name, the keyed digest of the sample list
+    identifies the cohort. A name that matches several cohorts raises a UsageError.
     """
     people_digest = ledger.cohort_identifier(cohort_digest)
     account = ledger.account_named(name or people_digest, unit=unit, adjacency=adjacency)

@@ -136,10 +136,7 @@ class ChargeRequest:
     def problem(self) -> str | None:
         """Return why no budget could cover the request, or None.
 
-        Raises
-        ------
-        UsageError
-            Epsilon or delta is out of range.
+        An epsilon or delta out of range raises a UsageError.
         """
         whole = release_mu(self.epsilon, self.delta) ** 2
         parts = (self.cost.mu_squared, self.cost.epsilon, self.cost.delta)

@@ -117,14 +117,9 @@ def missing_rescale(observed: Float64, n_samples: float) -> Float64:
     """Return the factor n / max(n_j, n/10), which corrects for zero-filled missing phenotypes.
 
     The factor is valid if values are missing completely at random
-    (docs/maths/counts-and-moments.md).
-
-    Parameters
-    ----------
-    observed : ndarray of float64, shape (l,)
-        Number of people with each phenotype: noisy, or exact for a release stamped NOT PRIVATE.
-    n_samples : float
-        Number of people n, noisy where it is private.
+    (docs/maths/counts-and-moments.md). `observed` is the number of people n_j with each phenotype,
+    shape (l,): noisy, or exact for a release stamped NOT PRIVATE. `n_samples` is n, noisy where it
+    is private.
     """
     return n_samples / np.clip(observed, n_samples / 10, n_samples)
 

@@ -60,12 +60,8 @@ class Method:
     def recipe(self, n_phenotypes: int, subsample: int | None) -> Recipe:
         """Return the description of the noisy measurements.
 
-        X'X is summed over `subsample` people, or over all people if it is None.
-
-        Raises
-        ------
-        UsageError
-            The method takes no subsample and a size is given, or it needs a size and none is given.
+        X'X is summed over `subsample` people, or over all people if it is None. A UsageError is
+        raised if the method takes no subsample and a size is given, or if it needs one.
         """
         if self.subsamples and subsample is None:
             raise UsageError(
@@ -162,13 +158,7 @@ METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:
-    """Return the method of a name.
-
-    Raises
-    ------
-    UsageError
-        No method has this name, or the method does not support this privacy unit.
-    """
+    """Return the method of a name, or refuse one that does not support the privacy unit."""
     method = METHODS.get(name)
     if method is None:
         raise UsageError(
@@ -195,17 +185,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     genotype rows can produce. For rows at their bounds this holds from
     ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
     projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
-    instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``.
-
-    Notes
-    -----
-    Measured in-sample R^2 of the known-noise weights under feature privacy, without and with the
-    projection (``python -m experiments.after_projection``). For n = 5,008, d = 25, epsilon 5,
-    where the threshold for rows at their bounds is 458: 101 phenotypes .275 and .275, 200 .283 and
-    .298, 458 .238 and .282, 1,001 .234 and .329. For n = 20,000, d = 200, epsilon 3: 100
-    phenotypes .223 and .223, 400 .151 and .185, 800 .103 and .176. After the projection, the
-    estimator uses the variance of the remaining noise; no other rule was better by more than .005
-    (docs/decisions/shrinkage.md).
+    instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``. R^2 with and
+    without the projection: docs/decisions/shrinkage.md.
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"
@@ -230,10 +211,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     """Return the estimator chosen by ``--shrinkage`` or ``--ridge``, or the default of the method.
 
-    Raises
-    ------
-    UsageError
-        The method prescribes its own estimator, or the chosen estimator is not a user option.
+    A UsageError is raised if the method prescribes its own estimator, or if the chosen one is not a
+    user option.
     """
     if chosen is None:
         return method.estimator

@@ -49,30 +49,15 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class PanelComponents:
-    """LD components that the statistics were summed over, and what their panel expects of them.
+    """LD components that the statistics were summed over, and what their panel expects of them."""
 
-    Attributes
-    ----------
-    map_of : callable
-        Function from the number of an LD block to its real map T, shape (m_b, d_b).
-    variances : ndarray of float64, shape (m,)
-        Expected square of each component, in squared lattice units.
-    squared_norms : ndarray of float64, shape (m,)
-        Squared norm of each row of T.
-    n_panel : int
-        Number of people of the panel.
-    n_samples : float
-        Number of people of the cohort, noisy where it is private.
-    boundaries : tuple of int
-        Boundaries of the LD blocks among the variants: 0, ..., d.
-    """
-
+    # Function from the number of an LD block to its real map T, shape (m_b, d_b).
     map_of: Callable[[int], Float64]
-    variances: Float64
-    squared_norms: Float64
-    n_panel: int
-    n_samples: float
-    boundaries: tuple[int, ...]
+    variances: Float64  # expected square of each component, in squared lattice units, shape (m,)
+    squared_norms: Float64  # of the rows of T, shape (m,)
+    n_panel: int  # number of people of the panel
+    n_samples: float  # number of people of the cohort, noisy where it is private
+    boundaries: tuple[int, ...]  # boundaries of the LD blocks among the variants: 0, ..., d
 
 
 @dataclass(frozen=True, eq=False)
@@ -340,17 +325,9 @@ def _score_sums(
 def blended(noisy: Float64, sigma: float, expected: Float64, n_panel: int) -> Blend:
     """Return X'X of one block, blended with its expectation.
 
-    Parameters
-    ----------
-    noisy : ndarray of float64, shape (m, m)
-        Noisy X'X.
-    sigma : float
-        Standard deviation of the noise on its diagonal.
-    expected : ndarray of float64, shape (m,)
-        Expected diagonal. An entry (i, j) that a panel of `n_panel` people measures has the
-        variance ``expected[i] expected[j] / n_panel``.
-    n_panel : int
-        Number of people of the panel.
+    `sigma` is the standard deviation of the noise on the diagonal, whose expectation is `expected`,
+    shape (m,). An entry (i, j) that a panel of `n_panel` people measures has the variance
+    ``expected[i] expected[j] / n_panel``.
     """
     noise = np.full_like(noisy, sigma**2 / 2)
     np.fill_diagonal(noise, sigma**2)

@@ -70,18 +70,10 @@ class EffectMoments:
 def moments_of(
     noisy: Float64, sigma: float, target: Float64, target_sigma: Float64
 ) -> EffectMoments:
-    """Return the moments of one LD block.
+    """Return the moments of one LD block, from the noisy S and the noisy G, shape (d, l).
 
-    Parameters
-    ----------
-    noisy : ndarray of float64, shape (d, d)
-        Noisy S.
-    sigma : float
-        Standard deviation of the noise on the diagonal of S.
-    target : ndarray of float64, shape (d, l)
-        Noisy G.
-    target_sigma : ndarray of float64, shape (l,)
-        Standard deviation of the noise in G for each phenotype.
+    `sigma` is the standard deviation of the noise on the diagonal of S, and `target_sigma` that of
+    the noise in G for each phenotype, shape (l,).
     """
     size, variance, trace = len(noisy), target_sigma**2, float(noisy.trace())
     return EffectMoments(

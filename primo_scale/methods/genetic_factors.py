@@ -81,16 +81,10 @@ class EffectCovariance:
 def fit_effects(
     blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
 ) -> EffectCovariance:
-    """Estimate the covariance of the effects.
+    """Estimate the covariance of the effects from the coordinates of every LD block.
 
-    Parameters
-    ----------
-    blocks : sequence of Coordinates
-        Coordinates of every LD block.
-    phenotype_covariance : ndarray of float64, shape (l, l)
-        Covariance P of the clipped phenotypes, relative to the variance assumed of them.
-    prior : ndarray of float64, shape (l,)
-        Prior variance of the effects on each phenotype, relative to its mean.
+    `phenotype_covariance` is P, relative to the variance assumed of the clipped phenotypes, and
+    `prior` the prior variance of the effects on each phenotype, relative to its mean, shape (l,).
     """
     exposures = np.concatenate([block.exposures for block in blocks])
     own = EffectCovariance(prior, None)

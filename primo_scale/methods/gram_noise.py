@@ -31,26 +31,14 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class BlockNoise:
-    """Noise and signal of one LD block, in lattice units.
+    """Noise and signal of one LD block, in lattice units."""
 
-    Attributes
-    ----------
-    size : int
-        Number of variants.
-    gram_sigma, cross_sigma : float
-        Standard deviations of the noise on the diagonal of X'X, and on X'Y.
-    eigenvalue : float
-        Mean eigenvalue N of X'X without noise.
-    effect_variance, residual_variance : float
-        Variance t of an effect and v of a phenotype.
-    """
-
-    size: int
-    gram_sigma: float
-    cross_sigma: float
-    eigenvalue: float
-    effect_variance: float
-    residual_variance: float
+    size: int  # number of variants
+    gram_sigma: float  # standard deviation of the noise on the diagonal of X'X
+    cross_sigma: float  # standard deviation s of the noise on X'Y
+    eigenvalue: float  # mean eigenvalue N of X'X without noise
+    effect_variance: float  # variance t of an effect
+    residual_variance: float  # variance v of a phenotype
 
 
 def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Floats) -> float:

@@ -22,8 +22,7 @@ def map_blocks(function: Callable[[int], _Result], sizes: Sequence[int]) -> list
     `function` should release the interpreter lock: numpy.linalg does, and scipy.linalg does not.
 
     Small blocks are solved side by side, each on one BLAS thread. BLAS threads that share a small
-    matrix wait for each other, and spin while they wait: beside other processes, two of them took
-    204 ms of processor time for a block of 500 variants, and one took 28 ms. A large block has the
+    matrix wait for each other, and spin while they wait (docs/benchmarks.md). A large block has the
     memory and all CPUs for itself.
     """
     threads = usable_cpus()

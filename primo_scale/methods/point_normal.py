@@ -53,14 +53,9 @@ def sample_effects(
 ) -> dict[int, Float64]:
     """Return point-normal effects of all variants, by the number of the factor that they predict.
 
-    Parameters
-    ----------
-    blocks, effects, phenotype_covariance
-        Coordinates, covariance of the effects, and that of the phenotypes, as in `fit_effects`.
-    matrices : sequence of ndarray of float32, shape (d_b, m_b)
-        Transposed matrix M of every block.
-    effect_variance : float
-        Mean prior variance of the effects.
+    `matrices` are the transposed matrices M of the blocks, each of shape (d_b, m_b), and
+    `effect_variance` is the mean prior variance of the effects. `blocks` and `phenotype_covariance`
+    are those of `fit_effects`, and `effects` is its result.
     """
     maps = _maps(matrices)
     exposures = np.concatenate([block.exposures for block in blocks])

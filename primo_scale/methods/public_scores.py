@@ -150,14 +150,8 @@ def shrunk_slopes(observed: Float64, noise: Float64) -> Float64:
 
     The slopes are normal with mean 0 and a common variance, which maximises the likelihood of the
     observation. For one slope the result is the positive-part factor
-    ``max(0, 1 - noise / observed^2)`` times the observation.
-
-    Parameters
-    ----------
-    observed : ndarray of float64, shape (r,)
-        Slopes with their noise.
-    noise : ndarray of float64, shape (r, r)
-        Covariance of the noise.
+    ``max(0, 1 - noise / observed^2)`` times the observation. `noise` is the covariance of the
+    noise, shape (r, r).
     """
     variances, vectors = np.linalg.eigh(noise)
     rotated = vectors.T @ observed

@@ -7,16 +7,12 @@ noisy too. Measured at n = 5,008, d = 25, epsilon 5, with whole rows private: wi
 noise norm as the floor, R^2 was 0.16 and 0.24 for 101 phenotypes, and -0.59 and 0.06 for 1,001.
 With public genotypes X'X has no noise, and the floor is 0.
 
-James-Stein factors remove the noise in X'Y. Against the noise in X'X they need only a floor under
-its eigenvalues: a ridge at the noise norm shrinks every direction again and loses up to .035 of R^2
-(docs/decisions/shrinkage.md).
+James-Stein factors need only a floor under the eigenvalues of a noisy X'X, and no ridge at the
+noise norm (docs/decisions/shrinkage.md).
 
-Sufficient statistics perturbation (SSP) solves with ridge 1. AdaSSP measures the smallest
-eigenvalue of X'X with a share of the budget, and its penalty covers only the part of the noise norm
-that exceeds this eigenvalue. constSSPfull does not measure the eigenvalue, and its penalty covers
-the whole noise norm. The formulas are those of the thesis on differentially private ridge
-regression (docs/maths/estimation.md). The noise and the constants are those of this project: the
-noise is calibrated jointly, the bound on its norm is that of the svec layout, and 1 means one
+The rules of SSP, AdaSSP and constSSPfull have the formulas of the thesis on differentially private
+ridge regression (docs/maths/estimation.md). The noise and the constants are those of this project:
+the noise is calibrated jointly, the bound on its norm is that of the svec layout, and 1 means one
 squared unit of the genotype coding.
 """
 
@@ -73,7 +69,7 @@ def unit_ridge(spectrum: Spectrum, inputs: EstimatorInputs) -> Ridge:
 
 
 def eigenvalue_ridge(spectrum: Spectrum, inputs: EstimatorInputs) -> Ridge:
-    """Return the rule of AdaSSP, and of constSSPfull for a smallest eigenvalue of 0.
+    """Return the rule of AdaSSP, and of constSSPfull, which measures no smallest eigenvalue.
 
     It is ridge ``max(0, noise norm - smallest) + 1``. The bound on the smallest eigenvalue is that
     of X'X before the adjustment for covariates, which can only lower the eigenvalue.

@@ -98,12 +98,9 @@ def solve_statistics(
 ) -> Solution:
     """Solve every phenotype with the estimator that `catalogue.estimator_for` returns.
 
-    The statistics are private, or exact for a release stamped NOT PRIVATE.
-
-    Notes
-    -----
-    Blocks are decomposed, solved and discarded, small ones side by side. Only ``projection``, whose
-    penalty depends on all spectra, keeps every decomposition in memory.
+    The statistics are private, or exact for a release stamped NOT PRIVATE. Blocks are decomposed,
+    solved and discarded, small ones side by side. Only ``projection``, whose penalty depends on all
+    spectra, keeps every decomposition in memory.
     """
     if estimator.name == "ridge" and inputs.penalty is None:
         raise ValueError("ridge needs a penalty")
@@ -127,14 +124,7 @@ def solve_statistics(
     smallest = eigenvalue_bound(
         statistics.smallest_eigenvalue(), inputs.scales.smallest_eigenvalue, inputs.delta
     )
-    prior, scores = inputs.prior, None
-    if estimator.fits_variances:
-        variances = adjustment.residual_squares() / inputs.n_samples
-        prior = fitted_prior(effect_moments(adjustment), prior, variances, inputs.n_samples)
-    if inputs.scores is not None:
-        sums = variant_sums(adjustment, inputs.scores)
-        scores = fit_scores(sums, inputs.scores, prior, statistics.layout.n_variants)
-        prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
+    prior, scores = _prior_and_scores(adjustment, inputs, estimator)
     rule_inputs = EstimatorInputs(prior, penalty, inputs.unit, smallest)
     rule_for = estimator.load_rule()
     weights, rules = _solve(
@@ -148,6 +138,22 @@ def solve_statistics(
         penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
         scores=scores,
     )
+
+
+def _prior_and_scores(
+    adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator
+) -> tuple[EffectPrior, FittedScores | None]:
+    """Return the prior, fitted if the estimator does so, and the fitted public scores, if any."""
+    prior, public = inputs.prior, inputs.scores
+    sums = [] if public is None else variant_sums(adjustment, public)
+    if estimator.fits_variances:
+        moments = [each.moments for each in sums] or effect_moments(adjustment)
+        variances = adjustment.residual_squares() / inputs.n_samples
+        prior = fitted_prior(moments, prior, variances, inputs.n_samples)
+    if public is None:
+        return prior, None
+    scores = fit_scores(sums, public, prior, adjustment.statistics.layout.n_variants)
+    return replace(prior, effect_variance=prior.effect_variance * scores.left), scores
 
 
 def _of_components(

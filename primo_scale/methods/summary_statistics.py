@@ -31,14 +31,8 @@ def marginal_effects(
 ) -> MarginalEffects:
     """Return the marginal effects in lattice units, attenuated by clipping.
 
-    Parameters
-    ----------
-    statistics : BlockMatrices
-        Private statistics, or exact ones for a release stamped NOT PRIVATE.
-    inputs : SolveInputs
-        Noise in the statistics, the correction for missing phenotypes and the number of people.
-    variances : ndarray of float64, shape (d,)
-        Public variance of each coded variant.
+    The statistics are private, or exact for a release stamped NOT PRIVATE. `variances` are the
+    public ones of the coded variants, shape (d,).
     """
     adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
     layout = statistics.layout

@@ -7,28 +7,16 @@ heritability h2 is spread evenly over d variants, the scores explain ::
     R^2 = h2 mean(lambda u / (1 + u)),    u = (n h2 / d) c^2 lambda^2 / (v lambda + s^2)
 
 outside the cohort. Clipping multiplies covariances by c and reduces the variance to v; s^2 is the
-variance that noise on X'Y adds to one person's phenotype. A release without bounds and noise has
-c = v = 1 and s = 0. The bound N_x on the squared norm of a row of genotypes, of mean V, reduces the
-row's products by the share c_x, which divides s: if the norm is V/m times a chi-square of m degrees
-of freedom, ``c_x = E[min(norm, N_x)] / V``. The variance of the norm gives m.
+variance that noise on X'Y adds to one person's phenotype, which the bound on rows increases.
 
 Where LD components take the place of the variants, component j with the share pi_j of the
-genotypes' variance and the variance e_j in a row explains ``h2 pi_j u_j / (1 + u_j)``, with
-``u_j = n h2 pi_j c^2 / (v + s_j^2)``; noise adds the variance s_j^2 to one person's phenotype in
-that column.
+genotypes' variance explains ``h2 pi_j u_j / (1 + u_j)``, ``u_j = n h2 pi_j c^2 / (v + s_j^2)``;
+noise adds the variance s_j^2 to one person's phenotype in that column. With a public score that
+knows the share k of the effect variance in a direction, h2 becomes ``h2 (1 - k)`` in all formulas.
 
-The eigenvalues do not come from the cohort. They are those of a public LD panel, or expected ones:
-Sved's expectation ``r^2 = 1 / (1 + 4 Ne c)`` for variants at a distance of c Morgan, inside one LD
-block, gives the mean of lambda^2, and a first-order autoregressive process with this mean gives the
-spectrum.
-
-A public score that explains P of the variance as the prior mean of the effects adds P to R^2. It
-comes from a study of N people, which knows the share ``k = r^2 u / (1 + u)`` of the effect variance
-in a direction, ``u = (N h2 / d) lambda``, where the squared genetic correlation r^2 is such that
-``h2 mean(lambda k) = P``. In every formula h2 becomes ``h2 (1 - k)`` (docs/maths/prior-scores.md).
-
-The forecast tends to be too high: it attributes the whole heritability to the variants of the
-release. What noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
+The eigenvalues are those of a public LD panel, or expected ones, and never those of the cohort. The
+forecast tends to be too high: it attributes the whole heritability to the variants of the release.
+What noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
 """
 
 from __future__ import annotations
@@ -44,9 +32,9 @@ from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
     attenuation,
+    clipped_moments,
     noise_variance,
     variance_left,
-    variance_left_at,
 )
 
 LEAST_USEFUL_R2 = 0.01
@@ -90,21 +78,13 @@ class Forecast:
 
 @dataclass(frozen=True)
 class Trait:
-    """Trait whose accuracy is forecast.
+    """Trait whose accuracy is forecast."""
 
-    Attributes
-    ----------
-    heritability : float
-        Share of the phenotype's variance that the variants explain.
-    public_r2 : float
-        Share that a public score explains in people like the cohort, if weights build on one.
-    public_people : int
-        Number of people of the study that gave the score.
-    """
-
+    # Share of the phenotype's variance that the variants explain.
     heritability: float = PRIOR_HERITABILITY
+    # Share that a public score explains in people like the cohort, if weights build on one.
     public_r2: float = 0.0
-    public_people: int = 0
+    public_people: int = 0  # number of people of the study that gave the score
 
     def unknown(self, shares: Floats, eigenvalues: Floats, n_variants: int) -> Floats:
         """Return the share of the effect variance that the public score leaves in directions.
@@ -138,21 +118,11 @@ _TRAIT = Trait()
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """LD components of a release, as the forecast needs them.
+    """LD components of a release, as the forecast needs them."""
 
-    Attributes
-    ----------
-    shares : ndarray of float64, shape (m,)
-        Share of the variance of all coded genotypes.
-    variances : ndarray of float64, shape (m,)
-        Variance of each component, in squared lattice units.
-    n_variants : int
-        Number of variants d.
-    """
-
-    shares: Floats
-    variances: Floats
-    n_variants: int
+    shares: Floats  # of the variance of all coded genotypes, shape (m,)
+    variances: Floats  # variance of each component, in squared lattice units, shape (m,)
+    n_variants: int  # number of variants d
 
 
 def expected_r2_sum(
@@ -160,21 +130,11 @@ def expected_r2_sum(
 ) -> float:
     """Return the sum of expected squared correlations over all pairs of variants of an LD block.
 
-    Parameters
-    ----------
-    chromosome
-        Chromosome of each variant, shape (d,).
-    position
-        Position of each variant in base pairs, shape (d,). A variant without a position (0 or
-        below) counts as independent of all others, and so do the variants of a chromosome whose
-        positions merely number the rows.
-    blocks
-        Boundaries of the LD blocks: 0, ..., d.
-
-    Returns
-    -------
-    float
-        Sum, which is at least d because each variant has a squared correlation of 1 with itself.
+    By Sved's expectation ``1 / (1 + 4 Ne c)`` at a distance of c Morgan; at least the number of
+    variants d, each of which has a correlation of 1 with itself. `chromosome` and `position`, in
+    base pairs, have the shape (d,), and `blocks` are the boundaries of the LD blocks: 0, ..., d. A
+    variant without a position (0 or below) counts as independent of all others, and so do the
+    variants of a chromosome whose positions merely number the rows.
     """
     total = float(len(position))
     for start, stop in pairwise(blocks):
@@ -215,59 +175,6 @@ def spectrum_shape(r2_sum: float, n_variants: int) -> Floats:
     return np.asarray(values / values.mean())
 
 
-def forecast(
-    sizes: PublicSizes,
-    eigenvalues: Floats,
-    *,
-    clip: float,
-    cross_sigma: float,
-    components: Components | None = None,
-    trait: Trait = _TRAIT,
-) -> Forecast:
-    """Forecast the accuracy of a private release.
-
-    Parameters
-    ----------
-    sizes
-        Public sizes; with components, of these.
-    eigenvalues
-        Expected eigenvalues of the genotypes' correlation matrix: any number of values of mean 1.
-    clip
-        Bound b on the row norm, as in `primo_scale.privacy.planning.phenotype_norm`.
-    cross_sigma
-        Standard deviation of the noise on X'Y, in lattice units.
-    components
-        LD components that take the place of the variants, or None.
-    trait
-        Trait; by default one of the prior heritability.
-    """
-    n_variants = sizes.n_variants if components is None else components.n_variants
-    explained = expected_r2(
-        sizes, eigenvalues, clip=clip, cross_sigma=cross_sigma, components=components, trait=trait
-    )
-    return forecast_of(explained, sizes.n_samples, eigenvalues, n_variants, trait)
-
-
-def forecast_of(
-    explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
-) -> Forecast:
-    """Return the forecast of a release whose scores explain a given share of the variance.
-
-    `eigenvalues` are as in `forecast`, and `n_variants` is the number of variants, not components.
-    """
-    shares = eigenvalues / n_variants
-    unknown = trait.unknown(shares, eigenvalues, n_variants)
-
-    def without_noise(n_samples: float) -> float:
-        return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
-
-    fewest, most = 0.0, float(n_samples)
-    for _ in range(60):
-        middle = (fewest + most) / 2
-        fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
-    return Forecast(most, explained, without_noise(n_samples))
-
-
 def expected_r2(
     sizes: PublicSizes,
     eigenvalues: Floats,
@@ -277,7 +184,13 @@ def expected_r2(
     components: Components | None = None,
     trait: Trait = _TRAIT,
 ) -> float:
-    """Return the R^2 that `forecast` expects of a private release; parameters as there."""
+    """Return the R^2 expected of a private release, outside the cohort.
+
+    `sizes` are those of the LD components where there are any. `eigenvalues` are the expected ones
+    of the genotypes' correlation matrix: any number of values of mean 1. `clip` is the bound b of
+    `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard deviation of the
+    noise on X'Y, in lattice units.
+    """
     slope = attenuation(clip, sizes.n_phenotypes)
     residual = variance_left(clip, sizes.n_phenotypes)
     cross_sigma /= _kept_of_rows(sizes, eigenvalues, components)
@@ -296,11 +209,34 @@ def expected_r2(
     return trait.explained(weights, unknown, odds)
 
 
+def forecast_of(
+    explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
+) -> Forecast:
+    """Return the forecast of a release whose scores explain a given share of the variance.
+
+    `eigenvalues` are as in `expected_r2`; `n_variants` is the number of variants, not components.
+    """
+    shares = eigenvalues / n_variants
+    unknown = trait.unknown(shares, eigenvalues, n_variants)
+
+    def without_noise(n_samples: float) -> float:
+        return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
+
+    fewest, most = 0.0, float(n_samples)
+    for _ in range(60):
+        middle = (fewest + most) / 2
+        fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
+    return Forecast(most, explained, without_noise(n_samples))
+
+
 def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:
-    """Return the share c_x that the bound on rows of genotypes leaves of their products."""
+    """Return the share c_x that the bound on rows of genotypes leaves of their products.
+
+    The squared norm of a row counts as a chi-square whose degrees of freedom have its variance.
+    """
     if components is None:
         degrees = sizes.n_variants / float((eigenvalues**2).mean())
     else:
         degrees = float(components.variances.sum() ** 2 / (components.variances**2).sum())
     mean = sizes.n_variants * sizes.variant_variance
-    return variance_left_at(math.sqrt(degrees * sizes.row_norm / mean), degrees)
+    return float(clipped_moments(math.sqrt(degrees * sizes.row_norm / mean), degrees)[1])

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.privacy.planning import attenuation_at, chi_square_quantile
+from primo_scale.privacy.planning import chi_square_quantile, clipped_moments
 
 Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
@@ -50,17 +50,10 @@ def clip_response(
 ) -> ClipResponse:
     """Return the response of every phenotype to clipping rows at ``clip sqrt(l)``.
 
+    `levels` are the two values of each binary phenotype, in standard deviations from its mean, and
+    None for a phenotype that is assumed to be normal. `observed_share` is the share of people in
+    whom each phenotype is observed, in (0, 1], shape (l,).
     Source: docs/maths/planner.md, Theorem 1 and the paragraph on binary phenotypes below it.
-
-    Parameters
-    ----------
-    clip : float
-        Bound b on the row norm, in standard deviations divided by sqrt(l).
-    levels : sequence of (float, float) or None
-        Two values of a binary phenotype, in standard deviations from its mean; None for a
-        phenotype that is assumed to be normal.
-    observed_share : ndarray of float64, shape (l,)
-        Share of people in whom each phenotype is observed, in (0, 1].
     """
     n_phenotypes = len(levels)
     bound = clip * math.sqrt(n_phenotypes)
@@ -68,7 +61,7 @@ def clip_response(
     for j, pair in enumerate(levels):
         others = float(observed_share.sum() - observed_share[j])
         if pair is None:
-            slope[j] = attenuation_at(bound, 1 + others)
+            slope[j], _ = clipped_moments(bound, 1 + others)
             continue
         low, high = (_clipped(value, others, bound) for value in pair)
         slope[j] = (high - low) / (pair[1] - pair[0])

@@ -155,16 +155,10 @@ class _Moments:
 
 
 def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> HeldOutAccuracy:
-    """Return the accuracy from one phenotype's sums, as `NoisyHoldOut` has them.
+    """Return the accuracy from one phenotype's noisy sums, in the order of `NoisyHoldOut`.
 
-    Parameters
-    ----------
-    sums
-        Noisy sums of kappa^2, u^2, r^2, kappa u, kappa r and u r.
-    sigma
-        Standard deviation of the noise on the first three; that on the others is smaller by sqrt 2.
-    scale
-        Public numbers of the phenotype.
+    `sigma` is the standard deviation of the noise on the first three sums; that on the others is
+    smaller by sqrt(2).
     """
     constant, ratio = scale.constant, scale.ratio
     nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY

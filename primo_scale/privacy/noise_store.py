@@ -27,13 +27,14 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
-from primo_scale.storage.documents import of_type, read_document
+from primo_scale.storage.documents import read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
@@ -103,7 +104,7 @@ class NoiseStore:
             return None
         return read_document(
             self.moments_path,
-            _moments_from,
+            lambda value: msgspec.convert(value, NoisyMoments),
             remedy="Restore the file; without it the same command pays again",
         )
 
@@ -123,12 +124,8 @@ class NoiseStore:
         """Create a durable key and return the identifier of its new charge.
 
         The unused keys of `unpaid` are removed, so that they never serve another request. The
-        ledger does not know these charges, because a run died before they were durable.
-
-        Raises
-        ------
-        InputError, ResourceError
-            The key cannot be written.
+        ledger does not know these charges, because a run died before they were durable. An
+        InputError or a ResourceError is raised if the key cannot be written.
         """
         charge = secrets.token_hex(8)
         path = self._key_file(charge, "unused")
@@ -142,11 +139,8 @@ class NoiseStore:
     def open_key(self, charge: str) -> bytes:
         """Return the key of a charge, after marking it durably as used.
 
-        Raises
-        ------
-        InputError
-            The key is missing or damaged. No new key is created, because it would draw a second
-            noise.
+        A missing or damaged key raises an InputError. No new key is created, because it would draw
+        a second noise.
         """
         unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
         if not key.is_file():
@@ -215,12 +209,9 @@ class NoiseStore:
 
         Amplification is proved for one fresh subsample per charge: two noisy X'X of the same
         subsample reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
-        `replayed` is the charge that the ledger would replay for the request, or None.
-
-        Raises
-        ------
-        InputError
-            The subsample has served another release, or the noise of its release is lost.
+        `replayed` is the charge that the ledger would replay for the request, or None. An
+        InputError is raised if the subsample has served another release, or if the noise of its
+        release is lost.
         """
         charges, used = self.charges(), self.used_charges()
         served = {charge for charge, path in used.items() if path != self.moments_path}
@@ -243,11 +234,3 @@ class NoiseStore:
 
     def _key_file(self, charge: str, end: str) -> Path:
         return self.directory / f"{charge}.{end}"
-
-
-def _moments_from(value: dict[str, Any]) -> NoisyMoments:
-    return NoisyMoments(
-        tuple(tuple(of_type(int, number) for number in row) for row in value["sums"]),
-        of_type(float, value["sigma"]),
-        of_type(str, value["charge"]),
-    )

@@ -16,17 +16,7 @@ from primo_scale.gaussian.lattice_noise import (
     off_diagonal_sigma,
 )
 from primo_scale.privacy.mechanism import NoiseScales
-from primo_scale.storage.tiles import Panel, Tile, panels, upper_tiles
-
-
-def noisy_gram(gram: Integers, sigma: float, *, source: FineNoise, label: str) -> Integers:
-    """Add symmetric noise to a whole X_b'X_b, shape (d_b, d_b), tile by tile."""
-    noisy = np.empty_like(gram)
-    for tile in upper_tiles(len(gram)):
-        part = noisy_gram_tile(gram[tile.selection], tile, sigma, source=source, label=label)
-        noisy[tile.selection] = part
-        noisy[tile.mirrored] = part.T
-    return noisy
+from primo_scale.storage.tiles import Panel, Tile
 
 
 def noisy_gram_tile(
@@ -43,17 +33,6 @@ def noisy_gram_tile(
     if tile.on_diagonal:
         return add_symmetric_noise(values, sigma, source=source, label=label)
     return add_lattice_noise(values, off_diagonal_sigma(sigma), source=source, label=label)
-
-
-def noisy_cross(
-    cross: Integers, scales: NoiseScales, n_fixed: int, *, source: FineNoise, label: str
-) -> Integers:
-    """Add noise to a whole ``X_b'(C, Y)``, shape (d_b, q), panel by panel."""
-    parts = [
-        noisy_cross_panel(cross[panel.rows], panel, scales, n_fixed, source=source, label=label)
-        for panel in panels(*cross.shape)
-    ]
-    return np.vstack(parts)
 
 
 def noisy_cross_panel(

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -85,7 +84,11 @@ def measure_once(
 
 def _read(path: Path, weight_norms: tuple[float, ...]) -> _Stored:
     """Return the stored measurement, unless it is of other weights."""
-    stored = read_document(path, _from_json, remedy="Restore the file from a backup")
+    stored = read_document(
+        path,
+        lambda value: msgspec.convert(value, _Stored),
+        remedy="Restore the file from a backup",
+    )
     pairs = zip(stored.weight_norms, weight_norms, strict=False)
     if len(stored.weight_norms) != len(weight_norms) or not all(
         math.isclose(one, other, rel_tol=_ROUNDING) for one, other in pairs
@@ -101,7 +104,3 @@ def _read(path: Path, weight_norms: tuple[float, ...]) -> _Stored:
 def weight_norms(weights: Floats) -> tuple[float, ...]:
     """Return the length of the weights of each phenotype, given in an array of shape (d, l)."""
     return tuple(np.linalg.norm(weights, axis=0).tolist())
-
-
-def _from_json(value: dict[str, Any]) -> _Stored:
-    return msgspec.convert(value, _Stored)

@@ -103,10 +103,7 @@ def charge_with_stored_noise(
 ) -> Charge | None:
     """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None.
 
-    Raises
-    ------
-    InputError
-        The ledger does not know the charge of stored noise.
+    Stored noise whose charge the ledger does not know raises an InputError.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     charges = noise_store.charges()

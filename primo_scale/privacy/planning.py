@@ -65,42 +65,29 @@ def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
 def attenuation(clip: float, n_phenotypes: int) -> float:
     """Return the factor c by which clipping reduces covariances with a standardised phenotype.
 
-    ``c = E[min(R^2, B R)] / l`` with R^2 chi-square on l degrees of freedom and ``B = clip
-    sqrt(l)``; for one phenotype ``erf(clip / sqrt(2))``. Estimates are divided by it.
-    Source: docs/maths/planner.md, Theorem 1.
+    Estimates are divided by it. For one phenotype it is ``erf(clip / sqrt(2))``.
     """
-    return attenuation_at(clip * math.sqrt(n_phenotypes), n_phenotypes)
-
-
-def attenuation_at(bound: float, degrees: float) -> float:
-    """Return `attenuation` of rows clipped to norm `bound`, for real degrees of freedom.
-
-    Source: docs/maths/planner.md, Theorem 1.
-    """
-    return float(_clipped_moments(np.array([bound]), degrees)[0][0])
+    return float(clipped_moments(clip * math.sqrt(n_phenotypes), n_phenotypes)[0])
 
 
 def variance_left(clip: float, n_phenotypes: int) -> float:
-    """Return the variance v of a standardised phenotype after clipping.
+    """Return the variance v of a standardised phenotype after clipping."""
+    return float(clipped_moments(clip * math.sqrt(n_phenotypes), n_phenotypes)[1])
 
-    ``v = E[min(R^2, B^2)] / l``. Source: docs/maths/planner.md, Theorem 1.
+
+def clipped_moments(bound: float | Floats, degrees: float) -> tuple[Floats, Floats]:
+    """Return `attenuation` and `variance_left` of rows clipped to the norm `bound`, of any shape.
+
+    For the bound B, ``c = E[min(R^2, B R)] / l`` and ``v = E[min(R^2, B^2)] / l`` with R^2
+    chi-square on l degrees of freedom, any number above 0.
+    Source: docs/maths/planner.md, Theorem 1.
     """
-    return variance_left_at(clip * math.sqrt(n_phenotypes), n_phenotypes)
-
-
-def variance_left_at(bound: float, degrees: float) -> float:
-    """Return `variance_left` of rows clipped to norm `bound`, for real degrees of freedom."""
-    return float(_clipped_moments(np.array([bound]), degrees)[1][0])
-
-
-def _clipped_moments(bounds: Floats, degrees: float) -> tuple[Floats, Floats]:
-    """Return `attenuation` and `variance_left` at every bound, each of the shape of `bounds`."""
-    squared = bounds**2
+    squared = np.square(bound)
     log_gamma, below_squared = scipy.special.gammaln, scipy.special.chdtr
     above_squared = scipy.special.chdtrc
     mean_root = math.sqrt(2) * math.exp(log_gamma((degrees + 1) / 2) - log_gamma(degrees / 2))
     below = below_squared(degrees + 2, squared)
-    attenuated = below + bounds / degrees * mean_root * above_squared(degrees + 1, squared)
+    attenuated = below + bound / degrees * mean_root * above_squared(degrees + 1, squared)
     return attenuated, below + squared / degrees * above_squared(degrees, squared)
 
 
@@ -109,12 +96,8 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 
     It is the smallest of three bounds, in squared standard deviations: ``b^2 l`` for the `clip` b,
     the norm of 99% of normal rows, and `largest_norm`, which the phenotypes' public bounds allow.
+    A bound below one squared lattice unit raises a UsageError.
     Source: docs/maths/planner.md, Theorem 2.
-
-    Raises
-    ------
-    UsageError
-        The bound is below one squared lattice unit.
     """
     degrees = sizes.n_phenotypes
     usual_norm = float(chi_square_quantile(_ROWS_WITHIN_NORM, degrees))
@@ -143,7 +126,7 @@ def split_for(
     `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
     largest bound beta_b if rows are also clipped in every block, where t is at least 1.2, else
     None.
-    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 5; docs/maths/planner.md,
+    Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 3; docs/maths/planner.md,
     "The split and its floor".
     """
     weights_norm = (
@@ -171,7 +154,7 @@ def choose_phenotype_clip(sizes: PublicSizes, cross_sigma_at: Callable[[int], fl
     sigma_at = {norm: cross_sigma_at(norm) for norm in set(norms)}
     cross_sigmas = np.array([sigma_at[norm] for norm in norms])
     bounds = CLIPS * math.sqrt(sizes.n_phenotypes)
-    attenuated, left = _clipped_moments(bounds, sizes.n_phenotypes)
+    attenuated, left = clipped_moments(bounds, sizes.n_phenotypes)
     kept = attenuated**2 / (left + noise_variance(sizes, cross_sigmas))
     return float(CLIPS[int(np.argmax(kept))])
 

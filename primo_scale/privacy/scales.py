@@ -46,7 +46,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     """Return the mechanism with the smallest noise under which a release keeps its promise.
 
     Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
-    Theorem 2 (replace-one); blocks.md, Theorems 3 and 4 (LD blocks); add-remove.md, Theorem 1;
+    Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
     and X'Z share the shift.
 
@@ -113,7 +113,7 @@ def stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> 
     """Return the scales for replace-one, from one Gram matrix of rows (x, k z).
 
     ``k^2 = t N_x / (2 N_z)``. Blocks whose bounds add up to at most N_x need less noise each.
-    Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 3.
+    Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 1.
     """
     dense = sensitivity.stacked(bounds.row_norm, split) / mu
     stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
@@ -130,7 +130,7 @@ def stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> 
 def _by_block(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one and rows clipped in every block and in total.
 
-    Source: docs/maths/blocks.md, Theorem 4.
+    Source: docs/maths/blocks.md, Theorem 2.
     """
     row, outcome, norms = bounds.row_norm, bounds.outcome_norm, bounds.block_norms or ()
     return _jointly(
@@ -143,7 +143,7 @@ def _by_block(bounds: PublicBounds, promise: Promise, mu: float, split: float) -
 def _separate(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
     """Return the scales for add-remove, where the shares of the shift add up.
 
-    Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 6.
+    Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
     """
     add = Adjacency.ADD_REMOVE
     gram_mu = mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
@@ -250,7 +250,7 @@ def _scale_at_share(change: float, mu: float, share: float) -> float:
 def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
     """Return the sensitivity of the computed smallest eigenvalue of X'X, rounded down.
 
-    Source: docs/maths/single-statistics.md, Theorem 4.
+    Source: docs/maths/single-statistics.md, Theorem 2.
     """
     norms = bounds.block_norms or (bounds.row_norm,)
     return sensitivity.smallest_eigenvalue(
@@ -275,12 +275,6 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     """Refuse a recipe that has no proof, or no use, under the promise.
 
     Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
-
-    Raises
-    ------
-    UsageError
-        The recipe is not the default although X'X is public, the subsample is not smaller than the
-        cohort, or the proof of the subsample does not cover the promise or the recipe.
     """
     if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(

@@ -24,22 +24,11 @@ _HALVINGS = 60
 def fill(shares: Float64, signal: Float64, residual: float, noise: float) -> Float64:
     """Return the variances e of the components that maximise the explained heritability.
 
-    Parameters
-    ----------
-    shares : ndarray of float64, shape (m,)
-        Share pi of the genotypes' variance of each component, above 0.
-    signal : ndarray of float64, shape (m,)
-        Squared signal a of each component, for one person's phenotype of variance 1.
-    residual : float
-        Variance v of a clipped phenotype.
-    noise : float
-        Variance s^2 that noise adds to one person's phenotype in a column of variance 1. If it is
-        0, the variances are the shares.
-
-    Returns
-    -------
-    ndarray of float64, shape (m,)
-        Variances, which add up to 1; 0 for a component that is not worth its noise.
+    They add up to 1, and a component that is not worth its noise has 0. `shares` are the shares pi
+    of the genotypes' variance, above 0, and `signal` is the squared signal a for one person's
+    phenotype of variance 1, both of shape (m,). `residual` is the variance v of a clipped
+    phenotype, and `noise` the variance s^2 that noise adds to one person's phenotype in a column of
+    variance 1. Without noise the variances are the shares.
     """
     if noise <= 0:
         return np.asarray(shares / shares.sum())

@@ -240,7 +240,7 @@ def _stacked(claims: Claims) -> float:
     Its sensitivity is sqrt2 (N_x + k^2 N_z) (docs/maths/gram.md, Theorem 2). If the beta_b add up
     to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
     k z/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
-    (docs/maths/blocks.md, Theorem 3).
+    (docs/maths/blocks.md, Theorem 1).
     """
     if claims.split is None:
         return math.inf
@@ -255,7 +255,7 @@ def _stacked(claims: Claims) -> float:
 
 
 def _by_block(claims: Claims) -> float:
-    """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 4).
+    """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 2).
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
     beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)

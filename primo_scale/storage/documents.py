@@ -27,10 +27,3 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     ) as error:  # fmt: skip
         raise InputError("is damaged", where=path, remedy=remedy) from error
-
-
-def of_type(kind: type[T], value: object) -> T:
-    """Return a value of a document, or raise a TypeError unless it is of type `kind`."""
-    if not isinstance(value, kind):
-        raise TypeError(f"found {type(value).__name__}, expected {kind.__name__}")
-    return value

@@ -131,8 +131,8 @@ def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monk
 @pytest.mark.slow
 def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
     cohort = tmp_path / "cohort"
-    succeeded(command(simulate.main, "--bfile", PANEL, "--out", cohort, "--samples", 401, "--seed", 3,
-              "--variants", 200, "--phenotypes", 1, "--missing", 0.02))  # fmt: skip
+    words = ("--samples", 401, "--seed", 3, "--variants", 200, "--phenotypes", 1, "--missing", 0.02)
+    succeeded(command(simulate.main, "--bfile", PANEL, "--out", cohort, *words))
     source = open_source(SourceFiles((cohort,)))
     packed = np.empty((200, 101), dtype=np.uint8)
     source.read_into(packed, np.arange(200), np.arange(401))

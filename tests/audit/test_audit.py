@@ -222,13 +222,13 @@ def test_noise_that_two_parts_share_is_found():
 def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
-    def wrong(gram, sigma, *, source, label):
+    def wrong(gram, tile, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(3, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         )
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
-    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram_tile", wrong)
     audited = mechanism()
     found = audit(audited, worst_pairs(audited)[:1], effort(26_000))
     assert found.gaussian_epsilon > EPSILON
@@ -238,7 +238,7 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
 def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
-    def wrong(gram, sigma, *, source, label):
+    def wrong(gram, tile, sigma, *, source, label):
         noise = add_lattice_noise(
             np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label=label
         ).reshape(gram.shape)
@@ -247,7 +247,7 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
         )
         return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
 
-    monkeypatch.setattr(audited_release, "noisy_gram", wrong)
+    monkeypatch.setattr(audited_release, "noisy_gram_tile", wrong)
     audited = mechanism()
     found = audit(audited, named(audited, "X'X, off the diagonal"), effort(16_000))
     assert found.verdict is not Verdict.WITHIN

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from ledger_examples import DELTA, gaussian, refused_command
 
-from primo_scale.errors import BudgetRefused, UsageError
+from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.history import reservation_as_json
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, Charge, ChargeRequest
 
 
@@ -134,48 +128,6 @@ def test_the_remedy_contains_the_whole_unknown_identifier(ledger):
     account = ledger.account_named(command["--cohort"], **kind)
     ledger.set_budget(account, epsilon=1.0, delta=DELTA)
     ledger.reserve(of(people, Account(people)))
-
-
-_STEPS = st.lists(
-    st.tuples(
-        st.booleans(),
-        st.sampled_from(["P", "Q"]),
-        st.sampled_from(["first", "second"]),
-        st.sampled_from([PrivacyUnit.FULL, PrivacyUnit.LABEL]),
-    ),
-    max_size=8,
-)
-
-
-@given(steps=_STEPS)
-@settings(max_examples=60, deadline=None)
-def test_at_most_one_budget_of_a_sample_list_is_opened_automatically(steps):
-    """And a list that another cohort was charged for can only be the first charge of a cohort."""
-    asked_for, opened = set(), Counter()
-    with tempfile.TemporaryDirectory() as folder, Ledger(Path(folder) / "ledger.sqlite") as ledger:
-        charged = []
-        for is_release, people, cohort, unit in steps:
-            account = Account(cohort, unit)
-            if not is_release:
-                ledger.set_budget(account, epsilon=50.0, delta=DELTA)
-                asked_for.add(account)
-                continue
-            try:
-                reservation = ledger.reserve(of(people, account))
-            except BudgetRefused:
-                continue
-            if reservation.opened_budget:
-                assert not asked_for & {Account(cohort, u) for u in PrivacyUnit}
-                assert people not in [p for p, _ in charged]
-                opened[people] += 1
-            elif {c for p, c in charged if p == people} - {cohort} and charged.count(
-                (people, cohort)
-            ) == 0:
-                assert cohort not in [c for _, c in charged]
-                assert account in asked_for
-            charged.append((people, cohort))
-        assert ledger.verify() == []
-    assert all(count == 1 for count in opened.values())
 
 
 @pytest.mark.parametrize("unit", PrivacyUnit)

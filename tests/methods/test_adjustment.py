@@ -1,4 +1,4 @@
-"""Predicted noise of the adjustment for covariates, against the empirical noise."""
+"""The adjustment for covariates and missing values, against least squares and drawn noise."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import statistics_of, with_noise
+from methods_examples import (
+    inputs_for,
+    integer_cohort,
+    ridge_weights,
+    solved,
+    statistics_of,
+    with_noise,
+)
 
-from primo_scale.methods.adjustment import adjust
+from primo_scale.methods.adjustment import adjust, missing_rescale
 from primo_scale.privacy.mechanism import no_noise
 
 
@@ -66,3 +73,37 @@ def test_fixed_columns_that_are_noise_are_dropped_and_the_others_kept():
     np.testing.assert_allclose(kept[:, 1], seen[:, 1], rtol=0.01)
     clean = adjust(exact, no_noise(1), np.ones(1), gram_factor=1.0).block(0).fixed_cross
     np.testing.assert_array_equal(clean, exact.cross(0)[:, :2])
+
+
+def test_covariates_are_not_penalised():
+    X, C, Y = integer_cohort(300, 25, 3, 4, seed=2)
+    fixed = np.hstack([np.full((300, 1), 50), C])
+    ours = ridge_weights(statistics_of(X, fixed, Y), 300, 77.0)
+    # The same minimiser as one least-squares problem with the penalty as extra rows.
+    design = np.vstack(
+        [np.hstack([X, fixed]), np.hstack([77.0**0.5 * np.eye(25), np.zeros((25, 4))])]
+    )
+    expected = np.linalg.lstsq(design, np.vstack([Y, np.zeros((25, 4))]), rcond=None)[0]
+    np.testing.assert_allclose(np.vstack([ours.genotypes, ours.fixed]), expected, rtol=1e-7)
+
+
+def test_missing_values_are_corrected_for():
+    """Half of each phenotype missing at random: the same weights, up to sampling."""
+    X, _, Y = integer_cohort(40000, 6, 0, 2, seed=7)
+    constant = np.full((40000, 1), 50)
+    Y = Y - np.rint(Y.mean(axis=0)).astype(np.int64)
+    observed = np.random.default_rng(8).random(Y.shape) < 0.5
+    statistics = statistics_of(X, constant, Y * observed)
+    rescale = missing_rescale(observed.sum(axis=0).astype(float), 40000)
+    inputs = inputs_for(statistics, 40000, penalty=0.0, rescale=rescale)
+    ours = solved(statistics, inputs, estimator="ridge").weights.genotypes
+    full = ridge_weights(statistics_of(X, constant, Y), 40000, 0.0).genotypes
+    # Standard errors are sd(y) / sqrt(n var(x)) = 300 sqrt(1.5) / 163 = 2.2 here; five of them.
+    np.testing.assert_allclose(ours, full, atol=12)
+    assert np.abs(full).max() > 30
+
+
+def test_missing_rescale_is_bounded():
+    np.testing.assert_allclose(
+        missing_rescale(np.array([100.0, 50.0, 3.0, -20.0, 130.0]), 100), [1, 2, 10, 10, 1]
+    )

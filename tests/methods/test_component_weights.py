@@ -44,15 +44,23 @@ def scales_for(statistics, gram, cross):
     return NoiseScales((gram,) * blocks, 0.0, cross, 0.0, 0.0, 0.0, 0.0)
 
 
+def inputs_on(exact, *, n=400, maps=None, sigma=40.0, effect=50.0, residual=9e4, **changes):
+    """Return inputs with noise of `sigma` on X'Y; the maps are the identity unless given."""
+    n_phenotypes = exact.layout.n_phenotypes
+    maps = maps or [np.eye(size) for size in exact.layout.sizes]
+    given = {
+        "scales": scales_for(exact, 0.0, sigma),
+        "prior": EffectPrior(np.full(n_phenotypes, effect), np.full(n_phenotypes, residual)),
+        "components": components_of(exact, maps, n),
+    }
+    return inputs_for(exact, n, **given | changes)
+
+
 def test_the_identity_gives_the_weights_of_the_variants():
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
-    scales = scales_for(exact, 0.0, 40.0)
-    inputs = inputs_for(
-        exact, len(X), scales=scales, prior=EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
-    )
-    maps = [np.eye(5), np.eye(7)]
-    with_map = replace(inputs, components=components_of(exact, maps, len(X)))
+    with_map = inputs_on(exact)
+    inputs = replace(with_map, components=None)
     expected, found = (solved(exact, each, estimator=PRIORS).weights for each in (inputs, with_map))
     np.testing.assert_allclose(found.genotypes, expected.genotypes, rtol=1e-8)
     np.testing.assert_allclose(found.fixed, expected.fixed, rtol=1e-8)
@@ -69,9 +77,7 @@ def test_weights_are_the_posterior_mean_of_a_normal_model():
     fixed = np.zeros((n, 1), dtype=int)
     exact = statistics_of(columns, fixed, Y)
     target = columns.T @ Y
-    prior = EffectPrior(np.full(2, effect), np.full(2, residual))
-    inputs = inputs_for(exact, n, scales=scales_for(exact, 0.0, sigma), prior=prior)
-    inputs = replace(inputs, components=components_of(exact, [T], n))
+    inputs = inputs_on(exact, n=n, maps=[T], sigma=sigma, effect=effect, residual=residual)
     found = solved(exact, inputs).weights.genotypes
     # Effects on the span of the components are ``T' gamma`` with Var(gamma_i) = t / ||T_i||^2.
     gram = columns.T @ columns
@@ -84,21 +90,11 @@ def test_weights_are_the_posterior_mean_of_a_normal_model():
 def test_phenotypes_of_other_noise_have_their_own_posterior():
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y)
-    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
     rescale = np.array([1.0, 1.5, 1.0])
-    inputs = inputs_for(
-        exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior, rescale=rescale
-    )
-    inputs = replace(inputs, components=components_of(exact, [np.eye(12)], len(X)))
-    together = solved(exact, inputs).weights.genotypes
+    together = solved(exact, inputs_on(exact, rescale=rescale)).weights.genotypes
     for column in range(3):
         one = statistics_of(X, fixed, Y[:, [column]])
-        single = replace(
-            inputs_for(one, len(X), scales=scales_for(one, 0.0, 40.0), rescale=rescale[[column]]),
-            prior=EffectPrior(np.full(1, 50.0), np.full(1, 9e4)),
-            components=components_of(one, [np.eye(12)], len(X)),
-        )
-        alone = solved(one, single).weights.genotypes
+        alone = solved(one, inputs_on(one, rescale=rescale[[column]])).weights.genotypes
         np.testing.assert_allclose(together[:, [column]], alone, rtol=1e-8)
 
 
@@ -112,10 +108,7 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
     monkeypatch.setattr(component_weights, "fit_effects", lambda *_: covariance)
     monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
     effect, residual, sigma = 50.0, 9e4, 4000.0
-    prior = EffectPrior(np.full(3, effect), np.full(3, residual))
-    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, sigma), prior=prior)
-    maps = [np.eye(5), np.eye(7)]
-    inputs = replace(inputs, components=components_of(exact, maps, len(X)))
+    inputs = inputs_on(exact, sigma=sigma, effect=effect, residual=residual)
     found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
     omega = effect * (basis * covariance.scales) @ basis.T
     for part in (slice(0, 5), slice(5, 12)):
@@ -129,9 +122,7 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
 def test_effects_without_information_are_those_of_the_prior():
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
-    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
-    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 1e9), prior=prior)
-    inputs = replace(inputs, components=components_of(exact, [np.eye(5), np.eye(7)], len(X)))
+    inputs = inputs_on(exact, sigma=1e9)
     expected, found = (
         solved(exact, inputs, estimator=name).weights.genotypes
         for name in ("known-noise", "genetic-factors")
@@ -209,10 +200,9 @@ def test_slopes_of_public_scores_are_not_biased_where_eigenvalues_are_raised():
     exact = statistics_of(X, np.zeros((n, 1), dtype=int), Y)
     sigma = 0.2 * n * 40**2
     scales = scales_for(exact, sigma, 0.0)
-    prior = EffectPrior(np.full(3, 0.1), np.full(3, 25.0))
-    inputs = inputs_for(exact, n, scales=scales, prior=prior)
     components = components_of(exact, [np.eye(12)], n, n_panel=50)
-    inputs = replace(inputs, components=components, scores=with_scores(effects))
+    given = {"scales": scales, "components": components, "scores": with_scores(effects)}
+    inputs = inputs_on(exact, n=n, effect=0.1, residual=25.0, **given)
     slopes = [solved(with_noise(exact, scales, rng), inputs).scores.slopes for _ in range(draws)]
     np.testing.assert_allclose(np.mean(slopes, axis=0), 10, rtol=0.06)
 
@@ -227,12 +217,9 @@ def test_public_scores_give_the_same_weights_on_components_as_on_variants():
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
     useful = np.linalg.lstsq(X, Y - Y.mean(axis=0), rcond=None)[0][:, :1]
-    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
-    inputs = inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior)
-    inputs = replace(inputs, scores=with_scores(useful))
-    components = components_of(exact, [np.eye(5), np.eye(7)], len(X))
-    expected = solved(exact, inputs, estimator=PRIORS)
-    found = solved(exact, replace(inputs, components=components), estimator=PRIORS)
+    inputs = inputs_on(exact, scores=with_scores(useful))
+    expected = solved(exact, replace(inputs, components=None), estimator=PRIORS)
+    found = solved(exact, inputs, estimator=PRIORS)
     np.testing.assert_allclose(found.scores.slopes, expected.scores.slopes, rtol=1e-6)
     np.testing.assert_allclose(found.scores.left, expected.scores.left, rtol=1e-6)
     np.testing.assert_allclose(found.weights.genotypes, expected.weights.genotypes, rtol=1e-6)
@@ -245,13 +232,7 @@ def test_a_score_keeps_what_it_explains_outside_the_components():
     kept = X[:, :9]
     exact = statistics_of(kept, fixed, Y)
     effects = np.linalg.lstsq(X, Y - Y.mean(axis=0), rcond=None)[0][:, :1]
-    prior = EffectPrior(np.full(3, 50.0), np.full(3, 9e4))
-    inputs = replace(
-        inputs_for(exact, len(X), scales=scales_for(exact, 0.0, 40.0), prior=prior),
-        components=components_of(exact, [np.eye(9, 12)], len(X)),
-        scores=with_scores(effects),
-    )
-    found = solved(exact, inputs)
+    found = solved(exact, inputs_on(exact, maps=[np.eye(9, 12)], scores=with_scores(effects)))
     assert found.scores.slopes[0, 0] == pytest.approx(1, abs=0.2)
     np.testing.assert_allclose(
         found.weights.genotypes[9:], effects[9:] * found.scores.slopes, rtol=1e-8

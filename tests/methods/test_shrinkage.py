@@ -54,14 +54,6 @@ def test_known_noise_is_the_posterior_mean():
     np.testing.assert_allclose(ours, expected, rtol=1e-9)
 
 
-def test_without_noise_known_noise_is_ridge():
-    values = np.array([0.5, 3.0, 40.0])
-    rule = KnownNoise(np.array([0.2]), np.array([1.4]), np.zeros(1), gram_sigma=0.0)
-    target = np.ones((3, 1))
-    ridge = Ridge(1.4 / 0.2).factors(values, target)
-    np.testing.assert_allclose(rule.factors(values, target), ridge, rtol=1e-12)
-
-
 def test_known_noise_predicts_better_than_any_ridge():
     """On effects, residuals and noise drawn from its own model, with a noisy Gram matrix too."""
     rng = np.random.default_rng(2)

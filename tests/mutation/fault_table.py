@@ -1,10 +1,8 @@
 """The table of faults: what is changed in the product, why it matters, and which tests must fail.
 
 Each file ``faults/*.toml`` lists product files, and for each of them the tests that are run and the
-faults. A fault has
+faults by name. A fault has
 
-``name``
-    Unique name.
 ``old``, ``new``
     Text that occurs exactly once in the product file, and what takes its place.
 ``why``
@@ -23,7 +21,6 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 TABLES = Path(__file__).with_name("faults")
@@ -84,16 +81,12 @@ def read_faults(tables: Path = TABLES) -> list[Fault]:
 
 def _faults_in(path: Path) -> Iterator[Fault]:
     for file in tomllib.loads(path.read_text(encoding="utf-8"))["file"]:
-        for entry in file["fault"]:
-            yield _fault_of(file, entry, path)
-
-
-def _fault_of(file: dict[str, Any], entry: dict[str, Any], path: Path) -> Fault:
-    lists = {
-        "tests": tuple(entry.get("tests", file["tests"])),
-        "slow_tests": tuple(entry.get("slow_tests", ())),
-    }
-    try:
-        return Fault(path=file["path"], **{**entry, **lists})
-    except TypeError as error:
-        raise BrokenTableError(f"{path.name}: {entry.get('name', entry)}: {error}") from error
+        for name, entry in file["fault"].items():
+            lists = {
+                "tests": tuple(entry.get("tests", file["tests"])),
+                "slow_tests": tuple(entry.get("slow_tests", ())),
+            }
+            try:
+                yield Fault(name, file["path"], **{**entry, **lists})
+            except TypeError as error:
+                raise BrokenTableError(f"{path.name}: {name}: {error}") from error

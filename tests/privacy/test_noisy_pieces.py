@@ -19,7 +19,6 @@ from whole_matrices import zero_statistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.privacy import private_statistics
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
-from primo_scale.privacy.noisy_matrices import noisy_cross, noisy_gram
 from primo_scale.privacy.private_statistics import Draw, privatise
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -142,26 +141,6 @@ def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
     correlations = np.corrcoef(tiles) - np.eye(30)
     assert np.abs(correlations).max() < stats.norm.isf(RISK / 2 / 435) / 64
     assert np.abs(np.corrcoef(tiles[0], tiles[0] + tiles[1])[0, 1]) > 0.5
-
-
-@pytest.mark.parametrize("copies", [1, 2])
-def test_whole_matrices_get_the_noise_of_their_pieces(tmp_path, copies):
-    """For the same key, the audit draws in memory what `privatise` draws from a store."""
-    scales = scales_of(LAYOUT)
-    with pieces_of(8, 12):
-        matrices = drawn(tmp_path, LAYOUT, scales, KeystreamNoise(KEY), copies)
-        source = KeystreamNoise(KEY)
-        for block, size in enumerate(LAYOUT.sizes):
-            for copy in range(copies):
-                label = f"X'X, block {block}, copy {copy}"
-                gram = np.zeros((size, size), np.int64)
-                noisy = noisy_gram(gram, scales.gram[block], source=source, label=label)
-                np.testing.assert_array_equal(noisy, matrices.gram(block, copy))
-                assert not gram.any()
-            cross = np.zeros((size, 5), np.int64)
-            label = f"X'Z, block {block}"
-            noisy = noisy_cross(cross, scales, 2, source=source, label=label)
-            np.testing.assert_array_equal(noisy, matrices.cross(block))
 
 
 def test_a_public_statistic_is_unchanged(tmp_path):

@@ -311,7 +311,7 @@ def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_
 
 @pytest.mark.parametrize(("people", "largest"), [(500_000, 20_000), (2**31, 1_701)])
 def test_the_change_of_an_eigenvalue_has_the_error_of_both_computed_ones(people, largest):
-    """docs/maths/single-statistics.md, Theorem 4, at sizes for which the error matters."""
+    """docs/maths/single-statistics.md, Theorem 2, at sizes for which the error matters."""
     claims = claims_of(example_document("ada-ssp"))
     claims = dataclasses.replace(claims, people=people, largest_block=largest)
     norm = max(claims.block_bounds)

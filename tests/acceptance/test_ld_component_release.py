@@ -28,9 +28,9 @@ class Cohort:
     def __init__(self, folder):
         self.folder = folder
 
-    def release(self, *options, out="release", run=succeeded):
+    def release(self, *options, out="release"):
         prefix = self.folder / "cohort"
-        return run(
+        return command(
             release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
             "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
             "--ld-panel", PANEL, "--epsilon", 20, "--delta", 1e-6, "--accept-noise",
@@ -45,7 +45,7 @@ def cohort(tmp_path_factory):
         simulate.main, "--bfile", PANEL, "--out", folder / "cohort", "--samples", N, "--seed", 3,
         "--variants", D, "--phenotypes", 2, "--missing", 0.01))  # fmt: skip
     cohort = Cohort(folder)
-    cohort.release()
+    succeeded(cohort.release())
     return cohort
 
 
@@ -139,7 +139,7 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
 
 @pytest.mark.slow
 def test_the_same_command_finds_the_release(cohort):
-    assert "published already" in cohort.release().stderr
+    assert "published already" in succeeded(cohort.release()).stderr
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_the_same_command_finds_the_release(cohort):
     ),
 )
 def test_options_that_need_variants_are_refused(cohort, options, words):
-    refused(cohort.release(*options, out="other", run=command), 2, *words)
+    refused(cohort.release(*options, out="other"), 2, *words)
     assert not (cohort.folder / "other").exists()
 
 
@@ -164,7 +164,7 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
     other = copy_fileset(PANEL, cohort.folder / "other_panel")
     fam, person = Path(f"{other}.fam"), (cohort.folder / "cohort.fam").read_text().split()[1]
     fam.write_text(fam.read_text().replace("HG00097\tHG00097", f"{person}\t{person}"))
-    found = cohort.release("--ld-panel", other, out="other", run=command)
+    found = cohort.release("--ld-panel", other, out="other")
     refused(found, 3, "other_panel: has people with the IID of somebody in the cohort")
 
 
@@ -180,7 +180,7 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
 )
 def test_every_privacy_unit_has_components(cohort, privacy):
     out = cohort.folder / f"release-{privacy[1]}"
-    cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out)
+    succeeded(cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out))
     document = json.loads((out / "release.json").read_text())
     assert document["mechanism"]["method"] == "reuse-cov-gauss"
     assert sum(document["cohort"]["component_sizes"]) < D
@@ -189,7 +189,9 @@ def test_every_privacy_unit_has_components(cohort, privacy):
 
 @pytest.mark.slow
 def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
-    cohort.release("--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart")
+    succeeded(
+        cohort.release("--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart")
+    )
     work = cohort.folder / "apart.work"
     assert open_outcome_store(work / "outcomes.zarr").held_out(slice(0, N)).sum() == N // 5
     check_sums(work, components_in(work))
@@ -213,7 +215,7 @@ def test_without_a_budget_the_panel_gives_blocks_alone(cohort):
 @pytest.mark.slow
 def test_without_components_the_variants_are_summed_in_blocks_of_the_panel(cohort):
     other = "--ledger", cohort.folder / "other-ledger"
-    cohort.release("--no-ld-components", *other, out="variants")
+    succeeded(cohort.release("--no-ld-components", *other, out="variants"))
     design = load_design(cohort.folder / "variants.work" / "design.json")
     assert design.components is None
     assert design.layout.n_variants == D

@@ -50,11 +50,11 @@ def run(folder, cohort, out, *options, budget=BUDGET):
     return succeeded(command(release.main, *inputs, *budget, *BUILD, "--out", out, *options))
 
 
-def finished(folder, out, *priors, options=(), run=succeeded):
+def finished(folder, out, *priors, options=()):
     """Finalize the small cohort again, from the same noise."""
     words = [word for prior in priors for word in ("--prior-weights", prior)]
     places = ("--work-dir", folder / "work", "--out", out, "--ledger", folder / "ledger.sqlite")
-    return run(finalize.main, *places, *BUDGET, *BUILD, *words, *options)
+    return command(finalize.main, *places, *BUDGET, *BUILD, *words, *options)
 
 
 def weights(directory):
@@ -64,7 +64,7 @@ def weights(directory):
 @pytest.fixture(scope="module")
 def with_prior(folder):
     out = folder / "with-prior"
-    result = finished(folder, out, folder / "public-release" / "weights.tsv.gz")
+    result = succeeded(finished(folder, out, folder / "public-release" / "weights.tsv.gz"))
     assert "300 of 300 variants matched" in result.stderr
     return out
 
@@ -153,7 +153,7 @@ def test_notation_and_unit_of_a_score_do_not_matter(folder, with_prior, tmp_path
         f"{name}={rewritten(public_pgs(folder, name), tmp_path / f'{name}.txt', changed)}"
         for name in NAMES
     ]
-    finished(folder, tmp_path / "out", *files)
+    succeeded(finished(folder, tmp_path / "out", *files))
     expected = weights(with_prior)
     np.testing.assert_allclose(
         weights(tmp_path / "out"), expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max()
@@ -162,7 +162,7 @@ def test_notation_and_unit_of_a_score_do_not_matter(folder, with_prior, tmp_path
 
 def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
     score = rewritten(public_pgs(folder), tmp_path / "score.txt", lambda table: table)
-    finished(folder, tmp_path / "out", score)
+    succeeded(finished(folder, tmp_path / "out", score))
     (stated,) = ps.open_release(tmp_path / "out").document["estimation"]["public_scores"]
     own, other = stated["slopes"]
     assert [own["phenotype"], other["phenotype"]] == [*NAMES]
@@ -207,14 +207,14 @@ def test_a_score_is_refused(folder, tmp_path, case):
     build = files["build"]
     build.write_text(re.sub("genome_build=.*", "genome_build=GRCh38", build.read_text()))
     given = text.format(score=score, **files)
-    result = finished(folder, tmp_path / "out", given, run=command)
+    result = finished(folder, tmp_path / "out", given)
     refused(result, code, *words)
     assert not (tmp_path / "out").exists()
 
 
 def test_methods_with_other_estimates_are_refused(folder, tmp_path):
     out = tmp_path / "out"
-    result = finished(folder, out, public_pgs(folder), options=("--method", "naive"), run=command)
+    result = finished(folder, out, public_pgs(folder), options=("--method", "naive"))
     refused(result, 2, "naive does not build on public scores")
 
 
@@ -224,7 +224,7 @@ def test_a_score_may_have_many_more_variants_than_the_genotypes(folder, tmp_path
         return pd.concat([table, *[more.assign(rsID=more["rsID"] + str(k)) for k in range(15)]])
 
     score = rewritten(public_pgs(folder), tmp_path / "wide.txt", wider)
-    result = finished(folder, tmp_path / "out", score)
+    result = succeeded(finished(folder, tmp_path / "out", score))
     assert "300 of 4800 variants matched" in result.stderr
     shutil.rmtree(tmp_path / "out")
 

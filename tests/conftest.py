@@ -14,11 +14,16 @@ from presence import missing
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 
-# A machine that is slow, or that compiles for the first time, is no failure.
-settings.register_profile(
-    "untimed", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
-settings.load_profile("untimed")
+# A machine that is slow, or that compiles for the first time, is no failure. CI and the runs with
+# faults (tests/mutation/run.py) try more examples.
+for profile, examples in (("few", 30), ("many", 100)):
+    settings.register_profile(
+        profile,
+        max_examples=examples,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile("many" if "CI" in os.environ else "few")
 
 # Tests may run as a batch job themselves; the commands that they start do not.
 for sign in BATCH_JOB_SIGNS:

@@ -40,7 +40,14 @@ _PATIENCE, _LEAST_SECONDS = 5, 60.0
 _PASSED, _FAILED, _NOT_COLLECTED = 0, 1, 2
 _PYC_CLOCK_NS = 1_000_000_000
 # The same random examples with and without a fault, so that no fault is killed by chance.
-_ARGUMENTS = ["-q", "-x", "-p", "no:cacheprovider", "--hypothesis-seed=0"]
+_ARGUMENTS = [
+    "-q",
+    "-x",
+    "-p",
+    "no:cacheprovider",
+    "--hypothesis-seed=0",
+    "--hypothesis-profile=many",
+]
 # Imported once, in the server from which every run of tests is forked: three seconds a run.
 _PRELOADED = ["dask", "distributed", "hypothesis", "jsonschema", "mpmath", "numba", "pandas"]
 _PRELOADED += ["pytest", "scipy.optimize", "scipy.stats", "zarr"]

@@ -1,7 +1,7 @@
 """How long the stages of a release take, compared with other programs, and how that grows.
 
 ``python -m benchmarks PART --data DIR --results FILE`` measures one part, and ``document`` writes
-the tables and the plot of docs/benchmarks.md. Cohorts are simulated into `--data` once; each
+the tables of docs/benchmarks.md. Cohorts are simulated into `--data` once; each
 command replaces its own part of the results.
 """
 
@@ -53,19 +53,14 @@ for _measure in (genome, headline, sweep, scaling, ingest, subsample):
 @main.command()
 @click.option("--results", type=_PATH, required=True)
 @click.option("--page", type=_PATH, default=_ROOT / "docs" / "benchmarks.md", show_default=True)
-@click.option("--plot", type=_PATH, default=_ROOT / "docs" / "benchmarks" / "cost.svg")
-def document(results: Path, page: Path, plot: Path) -> None:
-    """Write the tables between the markers of the page, and the plot."""
-    from benchmarks.plots import cost_curves
-
+def document(results: Path, page: Path) -> None:
+    """Write the tables between the markers of the page."""
     found = stored(results)
     text = page.read_text(encoding="utf-8")
     for name in TABLES:
         if name in found:
             text = placed(text, name, found[name])
     page.write_text(text, encoding="utf-8")
-    if "sweep" in found:
-        cost_curves(found["sweep"]["measured"], plot)
 
 
 if __name__ == "__main__":

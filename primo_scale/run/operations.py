@@ -94,8 +94,14 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
     Raises
     ------
-    PrimoError
-        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger would refuse to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
@@ -119,8 +125,14 @@ def finalize(request: FinalizeRequest) -> Release:
 
     Raises
     ------
-    PrimoError
-        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
+    InputError, UsageError
+        The statistics do not serve the release, or its directory holds another one.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     # The code that publishes is imported here, so that accumulate does not load it.
     from primo_scale.publication.open_release import open_release
@@ -152,8 +164,14 @@ def release(request: ReleaseRequest) -> Release:
 
     Raises
     ------
-    PrimoError
-        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little memory or disk.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     from primo_scale.publication.open_release import open_release
 

@@ -98,8 +98,14 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
 
     Raises
     ------
-    PrimoError
-        The request is refused, or the run stopped; `primo_scale.errors` has a class for each cause.
+    InputError, UsageError
+        Inputs that are malformed, do not belong together, or cannot be released.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        Too little disk space.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     work_dir = request.work_dir
     ledger = request.ledger or default_ledger_path()

@@ -77,7 +77,7 @@ def deferred() -> Iterator[None]:
 
 
 def result_of(future: Future[_Result]) -> _Result:
-    """Wait for the result of a future, with regular calls of `check`, which do not cancel it."""
+    """Return the result of a future; `check` is called regularly and does not cancel the future."""
     while not wait([future], timeout=_BETWEEN_LOOKS_SECONDS).done:
         check()
     return future.result()

@@ -14,9 +14,9 @@ from primo_scale.cli.options import request_from
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
 _FOR_TARGET = " {:>11} {:>10} {:>14}"
 _HEADINGS = (
-    "people,phenotypes,epsilon,variants,columns,R^2,of best,n without,best R^2,"
-    "epsilon for,people for,phenotypes for"
-)
+    "people", "phenotypes", "epsilon", "variants", "columns", "R^2", "of best", "n without",
+    "best R^2", "epsilon for", "people for", "phenotypes for",
+)  # fmt: skip
 
 
 @click.command(cls=ContractCommand)
@@ -106,7 +106,7 @@ def main(out: Path | None, **options: Any) -> None:
 
     rows = forecast(request_from(ForecastRequest, options))
     columns = _COLUMNS if options["target"] is None else _COLUMNS + _FOR_TARGET
-    click.echo(columns.format(*_HEADINGS.split(",")))
+    click.echo(columns.format(*_HEADINGS))
     for row in rows:
         shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
         numbers = f"{row.r2:.4f}", f"{row.r2 / row.r2_without_noise:.0%}"

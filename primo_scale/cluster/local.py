@@ -58,8 +58,10 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
     """
     for _ in range(_TRIALS):
         check()
-        with suppress(RuntimeError):  # "Nanny failed to start", because its process was killed
+        try:
             return _started(profile, security, scratch)
+        except RuntimeError as error:  # "Nanny failed to start", because its process was killed
+            LOGGER.debug("%s", error)
         LOGGER.warning("a worker died while it was starting: starting again")
     raise ResourceError(
         "workers died again and again while they were starting, most likely for lack of memory",

@@ -70,8 +70,8 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
 def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFrequencies:
     """Look up the frequency of every variant's A1 in a public panel.
 
-    The table was written by ``plink2 --freq`` (.afreq, or .afreq.gz), or by ``--freq counts``. A
-    row matches a variant with the same identifier and the same two alleles, in either order.
+    The table was written by ``plink2 --freq`` or ``--freq counts``, and may be compressed. A row
+    matches a variant with the same identifier and the same two alleles, in either order.
     Alleles other than A/T and C/G also match on the other strand. If the panel repeats an
     identifier, the row with matching alleles counts; two of them are refused. The identifier ``.``
     never matches. Malformed tables are refused.

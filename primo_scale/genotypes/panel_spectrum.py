@@ -33,10 +33,11 @@ _Result = TypeVar("_Result")
 def variances_outside(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
 ) -> Iterator[tuple[Float64, Float64]]:
-    """Yield the variances of the components of every LD block, in people outside the panel.
+    """Yield a pair of arrays for every LD block: variances in people outside the panel.
 
-    They are in squared lattice units and in the order of `components`, shape (k,). The variances of
-    the directions that no component covers follow, all equal, shape (v - k,).
+    The first has the variances of the components, in squared lattice units and in the order of
+    `components`, shape (k,). The second has those of the directions that no component covers, all
+    equal, shape (v - k,).
     """
     yield from _side_by_side(partial(_measured, panel, coding), boundaries)
 

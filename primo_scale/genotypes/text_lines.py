@@ -56,7 +56,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
 def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     """Open a text file, decompressed if its name ends in .gz or .zst, as numbered lines from 1.
 
-    A file that is missing, a directory, or cannot be read or decompressed is refused.
+    The content of a .zst file is held in memory. A file that is missing, a directory, or cannot be
+    read or decompressed is refused.
     """
     opener = gzip.open if path.suffix == ".gz" else open
     try:

@@ -38,8 +38,8 @@ def match_people(
 
     People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
     private log, at the given level, counts matched and unmatched people. A file that matches nobody
-    is refused, and so is a person with two rows in the table or, by the IDs of the table, in the
-    genotypes.
+    is refused, and so are two rows of one person, and a table without FIDs if two people of the
+    genotypes share an IID.
     """
     position = _positions(samples, table)
     line_of_sample = np.zeros(len(samples), dtype=np.int64)

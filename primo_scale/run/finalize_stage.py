@@ -57,8 +57,9 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     check_publishable(store.variants, design.outcomes)
-    priors, budget = check_release(request, design, store.variants), request.budget
-    chosen = replace(choose(design, budget, request.fit), priors=priors)
+    budget = request.budget
+    chosen = choose(design, budget, request.fit)
+    chosen = replace(chosen, priors=check_release(request, design, store.variants))
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from primo_scale.run.describe_release import Payment
     from primo_scale.run.estimation import Solved
 
-# Functions import `publication` and the solver, so that an accumulation does not load them.
+# Functions import the solver and the writers of releases, so that an accumulation does not load
+# them.
 
 
 # ---- What lies at --out --------------------------------------------------------------------------

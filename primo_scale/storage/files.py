@@ -98,7 +98,7 @@ def disk_errors_explained(location: Location) -> Iterator[None]:
 
 @contextmanager
 def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """Yield a temporary file, which on success gets its permissions, is flushed and renamed.
+    """Yield a temporary file that becomes `path`, with the permissions `mode`, once it is flushed.
 
     An existing file at `path` is replaced. After a failure it is unchanged.
     """

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
@@ -59,6 +59,7 @@ def squared(rows):
     return (rows.astype(np.int64) ** 2).sum(axis=1)
 
 
+@settings(max_examples=300)
 @given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]))
 def test_clipped_genotypes_satisfy_every_bound(data, long_records) -> None:
     rule, people = data.draw(rules(long_records)), data.draw(records())
@@ -74,6 +75,7 @@ def test_clipped_genotypes_satisfy_every_bound(data, long_records) -> None:
         np.testing.assert_array_equal(outcomes[:, N_FIXED:], beside_zeros[:, N_FIXED:])
 
 
+@settings(max_examples=300)
 @given(rules(LongRecords.PHENOTYPES), records())
 def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, people) -> None:
     x, z, clipped, outcomes, _ = apply(rule, people)

@@ -103,6 +103,18 @@ def test_tasks_weigh_together_what_the_whole_takes(sizes):
     assert work.costs.amount(tasks[:3]) + work.costs.amount(tasks[3:]) == amount
 
 
+def test_components_are_computed_from_all_variants_of_their_block():
+    """1,000 components of 6,144 variants: once for the norms, and once for their only tile."""
+    layout = BlockLayout((0, 1000), 5, 195)
+    plan = default_plan(layout, 40_000)
+    work = Workload(plan, "vnni", 127, (2048, 8192), True, 1, False, variants=(6144,))
+    rates = Rates(diagonal=1, beside=2, outcomes=5, outcome_gram=100, decoding=1000, norms=2000)
+    mapped = 6144 * (1000 * 2 + 1000)
+    a_person = 2 * mapped + 1000 * 1000 + 1000**2 + 1000 * 401 * 5 + 401**2 * 100
+    assert core_seconds(work, rates) == pytest.approx(40_000 * a_person, rel=1e-3)
+    assert bytes_read(work) == 2 * (6144 + 2048) * 10_240
+
+
 def test_a_narrow_block_is_read_in_whole_chunks():
     """Of 5 blocks of 1000 in chunks of 2048, the third and the fifth lie in two chunks each."""
     work = replace(workload(8192, sizes=(1000,) * 5), may_clip=False)

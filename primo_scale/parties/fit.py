@@ -95,10 +95,10 @@ def fit_outcome(
     """Solve for the weights of predictors.
 
     De-biasing subtracts ``rows * sd^2`` from the diagonal. The matrix can then have eigenvalues
-    near zero or below, whose inverses destroy the weights (Wu et al., section 4.1). Without
-    `ridge`, which is added to them in the units of a sum over people, eigenvalues below the noise
-    of the matrix are therefore raised to it. `outcome` and `predictors` are indices among the
-    columns without the constant.
+    near zero or below, whose inverses destroy the weights (Wu et al., section 4.1). Eigenvalues
+    below the noise of the matrix are therefore raised to it. If `ridge` is given, it is added to
+    all eigenvalues instead, in the units of a sum over people. `outcome` and `predictors` are
+    indices among the columns without the constant.
     """
     used = np.array([0, *(1 + index for index in predictors)])
     variance = joined.noise_sd[used] ** 2

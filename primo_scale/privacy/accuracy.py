@@ -186,10 +186,10 @@ def expected_r2(
 ) -> float:
     """Return the R^2 expected of a private release, outside the cohort.
 
-    `sizes` are those of the LD components where there are any. `eigenvalues` are the expected ones
-    of the genotypes' correlation matrix: any number of values of mean 1. `clip` is the bound b of
-    `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard deviation of the
-    noise on X'Y, in lattice units.
+    `components` take the place of the variants, and `sizes` are then theirs. `eigenvalues` are the
+    expected ones of the genotypes' correlation matrix: any number of values of mean 1. `clip` is
+    the bound b of `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard
+    deviation of the noise on X'Y, in lattice units.
     """
     slope = attenuation(clip, sizes.n_phenotypes)
     residual = variance_left(clip, sizes.n_phenotypes)

@@ -76,10 +76,11 @@ def variance_left(clip: float, n_phenotypes: int) -> float:
 
 
 def clipped_moments(bound: float | Floats, degrees: float) -> tuple[Floats, Floats]:
-    """Return `attenuation` and `variance_left` of rows clipped to the norm `bound`, of any shape.
+    """Return the share of covariances and the variance that clipping to a norm leaves.
 
-    For the bound B, ``c = E[min(R^2, B R)] / l`` and ``v = E[min(R^2, B^2)] / l`` with R^2
-    chi-square on l degrees of freedom, any number above 0.
+    They are ``c = E[min(R^2, B R)] / l`` and ``v = E[min(R^2, B^2)] / l`` for the bound B, with R^2
+    chi-square on l degrees of freedom. `bound` is a number or an array, and `degrees` any number
+    above 0.
     Source: docs/maths/planner.md, Theorem 1.
     """
     squared = np.square(bound)

@@ -105,7 +105,7 @@ def publish_release(
 def publish_party_release(
     directory: Path, values: Path, statement: PartyStatement, signer: Signer
 ) -> Path:
-    """Write, verify and publish a party's release of the file `values`, as `publish_release`."""
+    """Write, verify and publish a party's release of the file `values` atomically."""
     document = _party_document(statement)
     with directory_published_at_end(directory) as staging:
         shutil.copyfile(values, staging / VALUES_FILE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
@@ -216,7 +216,7 @@ def _check_contents(directory: Path, document: Document, trusted: bool) -> list[
         not_compared = f"of version {author}, not compared with those of version {__version__}"
         if trusted:
             covered = f"{not_compared}; the signature covers them"
-            note = [Finding(True, "texts", covered, note=True)]
+            note = [replace(finding_of("texts", [], covered), note=True)]
         else:
             remedy = f"give the custodian's public key, or verify with version {author}"
             texts = [f"{some_of(texts)} ({remedy})"]

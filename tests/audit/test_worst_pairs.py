@@ -26,7 +26,7 @@ from primo_scale.audit.worst_pairs import (
 )
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.mechanism import COUNTS_SHARE, Recipe
 
 MU = release_mu(EPSILON, DELTA)
 EVERY = pytest.mark.parametrize("unit", list(PrivacyUnit))
@@ -113,6 +113,25 @@ def test_no_pair_exceeds_mu_and_the_first_nearly_attains_it(unit, recipe, adjace
     assert max(shifts) == shifts[0] <= MU
     # The worst rows for X'X, X'Z and Z'Z in two blocks hardly change an eigenvalue.
     assert shifts[0] >= (0.79 if by_block and recipe.eigenvalue_share else 0.97) * MU
+
+
+@pytest.mark.parametrize(
+    ("unit", "adjacency", "by_block", "share"),
+    [
+        (FULL, REPLACE, False, 1 - COUNTS_SHARE),
+        (FULL, REPLACE, True, 1 - COUNTS_SHARE),
+        (FULL, ADD, False, 1.0),
+        (LABEL, REPLACE, False, 1 - COUNTS_SHARE),
+        (LABEL, ADD, False, 1.0),
+        (FEATURE, REPLACE, False, 1.0),
+        (FEATURE, REPLACE, True, 1.0),
+    ],
+)
+def test_the_first_pair_attains_the_proved_shift(unit, adjacency, by_block, share):
+    audited = mechanism(unit, adjacency, by_block=by_block)
+    found = StatedNoise(audited, worst_pairs(audited)[0]).mu
+    # Rows are integers of 1,000 to 10,000 steps, each below its bound by at most one.
+    assert found**2 == pytest.approx(share * MU**2, rel=5e-3)
 
 
 @pytest.mark.parametrize("split", [0.2, 1.0, 1.9])

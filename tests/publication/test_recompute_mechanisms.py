@@ -23,7 +23,6 @@ from release_examples import (
     ROW_NORM,
     example_document,
 )
-from tiers import thinned
 
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_mechanisms import (
@@ -36,7 +35,7 @@ from primo_scale.publication.recompute_mechanisms import (
 )
 
 
-@pytest.mark.parametrize("mode", thinned(MODES, every=2))
+@pytest.mark.parametrize("mode", MODES)
 def test_no_pair_of_neighbours_moves_a_release_further_than_verification_says(mode):
     kind, document = MODES[mode], example_document(mode)
     claims = claims_of(document)

@@ -186,7 +186,7 @@ def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
             for number, mode in enumerate(MODES)
             for factor in ((1.001, 0.999) if number % 4 else (0.999, 1.001))
         ],
-        every=6,
+        every=4,
     ),
 )
 def test_a_change_of_any_number_is_found_by_the_mathematics(mode, factor):

@@ -18,7 +18,7 @@ from primo_scale.kernels.inlining import inlined
 _POWERS = np.array([10.0**exponent for exponent in range(23)])
 _LARGEST, _MOST_DIGITS = 1 << 53, 18
 _MINUS, _PLUS, _POINT, _ZERO, _NINE = b"-+.09"
-_SPACE, _TAB, _RETURN = b" \t\r"
+_SPACE, _TAB, _NEWLINE, _RETURN = b" \t\n\r"
 
 
 @inlined
@@ -54,33 +54,17 @@ def _is_missing(text: Any, start: Any, stop: Any) -> Any:
     return stop - start == 2 and text[start] | 32 == 110 and text[start + 1] | 32 == 97
 
 
-@compiled
-def read_decimals(text: Any, places: Any, row: Any) -> Any:
-    """Write cells of a line, separated by blanks, to a row; nan where a cell is NA.
-
-    Parameters
-    ----------
-    text : ndarray of uint8
-        Line of a table, whose bytes are ASCII or UTF-8.
-    places : ndarray of int64, shape (columns,)
-        Place in `row` of each column of the table, or -1 if it is not read.
-    row : ndarray of float64
-        Numbers that are read.
-
-    Returns
-    -------
-    bool
-        False if the line has another number of columns, or a cell that is read and is neither NA
-        nor a plain decimal number. What was written to `row` then means nothing.
-    """
-    column, at, length = 0, 0, len(text)
+@inlined
+def _read_line(text: Any, at: Any, stop: Any, places: Any, row: Any) -> Any:
+    """Write the numbers of a line to a row, and return whether all cells are as they must be."""
+    column = 0
     while True:
-        while at < length and _is_blank(text[at]):
+        while at < stop and _is_blank(text[at]):
             at += 1
-        if at == length:
+        if at == stop:
             return column == len(places)
         start = at
-        while at < length and not _is_blank(text[at]):
+        while at < stop and not _is_blank(text[at]):
             at += 1
         if column == len(places):
             return False
@@ -90,3 +74,28 @@ def read_decimals(text: Any, places: Any, row: Any) -> Any:
                 return False
             row[places[column]] = value
         column += 1
+
+
+@compiled
+def read_decimals(text: Any, places: Any, rows: Any, is_plain: Any) -> None:
+    """Write cells of lines, separated by blanks, to rows; nan where a cell is NA.
+
+    Parameters
+    ----------
+    text : ndarray of uint8
+        Lines of a table, whose bytes are ASCII or UTF-8.
+    places : ndarray of int64, shape (columns,)
+        Place in its row of each column of the table, or -1 if it is not read.
+    rows : ndarray of float64, shape (lines, places)
+        Numbers that are read.
+    is_plain : ndarray of bool, shape (lines,)
+        Set to false for a line with another number of columns, or with a cell that is read and is
+        neither NA nor a plain decimal number; its row then means nothing. Set to true for others.
+    """
+    start = 0
+    for line in range(len(rows)):
+        stop = start
+        while stop < len(text) and text[stop] != _NEWLINE:
+            stop += 1
+        is_plain[line] = _read_line(text, start, stop, places, rows[line])
+        start = stop + 1

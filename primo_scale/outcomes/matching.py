@@ -49,7 +49,9 @@ def match_people(
         people = group.people
         first_people = first_people or people[:_EXAMPLES]
         n_rows += len(people)
-        found = np.array([position.get(person, _NOT_GENOTYPED) for person in people])
+        found = np.fromiter(
+            (position.get(person, _NOT_GENOTYPED) for person in people), np.int64, len(people)
+        )
         genotyped = np.flatnonzero(found != _NOT_GENOTYPED)
         for row in genotyped:
             if line_of_sample[found[row]]:

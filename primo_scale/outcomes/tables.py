@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from operator import itemgetter
 from pathlib import Path
 
@@ -37,7 +38,7 @@ from primo_scale.kernels.decimal_text import read_decimals
 
 CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
-"""Largest numbers of cells and of rows in a group; the smaller limit applies."""
+"""Largest numbers of cells and of rows in a group of lines; the smaller limit applies."""
 
 _MISSING = frozenset({b"NA", b"Na", b"nA", b"na", b""})  # only a CSV has empty cells
 _EXAMPLES = 5
@@ -71,30 +72,44 @@ class OutcomeTable:
         shorter or longer than the header, and a cell neither a number nor missing are refused.
         """
         positions = self._positions(names)
-        choose, places = _chooser(positions), np.full(self._width, -1)
+        places = np.full(self._width, -1)
         places[positions] = np.arange(len(names))
-        limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // max(1, len(names))))
-        pending: list[tuple[int, bytes]] = []
-        values = np.empty((limit, len(names)))
-        for line, content, is_csv in numbered_lines(self.path):
-            row = values[len(pending)]
-            if line <= self._header_line:
-                continue
-            if is_csv or not read_decimals(np.frombuffer(content, np.uint8), places, row):
+        limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
+        lines = (line for line in numbered_lines(self.path) if line[0] > self._header_line)
+        while group := list(islice(lines, limit)):
+            values, is_plain = np.empty((len(group), len(names))), np.zeros(len(group), np.bool_)
+            if not group[0][2]:
+                text = np.frombuffer(b"".join([content for _, content, _ in group]), np.uint8)
+                read_decimals(text, places, values, is_plain)
+            yield self._group(group, names, values, is_plain)
+
+    def _group(
+        self,
+        group: list[tuple[int, bytes, bool]],
+        names: Sequence[str],
+        values: npt.NDArray[np.float64],
+        is_plain: npt.NDArray[np.bool_],
+    ) -> RowGroup:
+        """Return the rows of the lines in `group` that are not blank.
+
+        `values` are those of the lines that are plain.
+        """
+        choose, identity = _chooser(self._positions(names)), 2 if self.has_family else 1
+        kept, people, numbers = [], [], []
+        for row, (line, content, is_csv) in enumerate(group):
+            if is_plain[row]:
+                tokens = content.split(None, identity)
+            else:
                 tokens = cells_of(content, comma_separated=is_csv)
                 if not tokens:
                     continue
                 self._check_width(tokens, line)
-                row[:] = self._numbers(choose(tokens), names, line)
-            else:
-                tokens = content.split(None, 2)
+                values[row] = self._numbers(choose(tokens), names, line)
+            kept.append(row)
+            numbers.append(line)
             # IDs contain no blanks, so that the joined text is unique for each pair.
-            pending.append((line, b" ".join(tokens[: 2 if self.has_family else 1])))
-            if len(pending) == limit:
-                yield self._group(pending, values)
-                pending, values = [], np.empty_like(values)
-        if pending:
-            yield self._group(pending, values[: len(pending)])
+            people.append(utf8_text(b" ".join(tokens[:identity]), f"{self.path}:{line}"))
+        return RowGroup(people, numbers, values[kept])
 
     @property
     def _width(self) -> int:
@@ -175,10 +190,6 @@ class OutcomeTable:
                 value=cell.decode(errors="replace")[:40],
                 remedy="Use numbers, and NA for a missing value",
             ) from error
-
-    def _group(self, people: list[tuple[int, bytes]], values: npt.NDArray[np.float64]) -> RowGroup:
-        names = [utf8_text(person, f"{self.path}:{line}") for line, person in people]
-        return RowGroup(names, [line for line, _ in people], values)
 
 
 def open_outcome_table(path: Path) -> OutcomeTable:

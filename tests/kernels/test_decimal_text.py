@@ -15,15 +15,16 @@ DIGITS = st.text("0123456789", max_size=20)
 DECIMALS = st.tuples(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["", "."]), DIGITS)
 
 
-def read(line: bytes, places=(0,)) -> list[float] | None:
-    row = np.full(max(places, default=0) + 1, 7.0)
-    text = np.frombuffer(line, np.uint8)
-    return row.tolist() if read_decimals(text, np.array(places, dtype=np.int64), row) else None
+def read(lines: bytes, places=(0,), count: int = 1) -> list[list[float] | None]:
+    """Return the numbers of each line, and None for a line that is left to the caller."""
+    rows, is_plain = np.full((count, max(places, default=0) + 1), 7.0), np.zeros(count, np.bool_)
+    read_decimals(np.frombuffer(lines, np.uint8), np.array(places, np.int64), rows, is_plain)
+    return [row.tolist() if plain else None for row, plain in zip(rows, is_plain, strict=True)]
 
 
 def assert_as_python(cell: str) -> bool:
     """Return whether the cell is read, which has to give the bits of Python's float."""
-    found = read(cell.encode())
+    (found,) = read(cell.encode())
     if found is not None:
         expected = math.nan if cell.strip().upper() == "NA" else float(cell)
         assert np.array(found).tobytes() == np.array([expected]).tobytes()
@@ -39,7 +40,7 @@ def assert_as_python(cell: str) -> bool:
 def test_decimals_have_the_bits_of_python(cell):
     digits = cell.lstrip("+-").replace(".", "")
     plain = 0 < len(digits) <= 15
-    assert assert_as_python(cell) >= plain if digits else read(cell.encode()) is None
+    assert assert_as_python(cell) >= plain if digits else read(cell.encode()) == [None]
 
 
 @settings(max_examples=500)
@@ -50,15 +51,23 @@ def test_no_other_text_is_a_number(cell):
 
 @pytest.mark.parametrize("cell", ["1e5", "nan", "inf", "1_0", "0x1", "--1", "1.2.3", "-", ".", "é"])
 def test_other_spellings_are_left_to_the_caller(cell):
-    assert read(cell.encode()) is None
+    assert read(cell.encode()) == [None]
 
 
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n", " \t\n"])
 def test_columns_go_to_their_places(ending):
     line = f"\tf é 1.5\tNA  na x -2{ending}".encode()
-    found = read(line, (-1, -1, 1, 2, 0, -1, 3))
+    (found,) = read(line, (-1, -1, 1, 2, 0, -1, 3))
     assert found is not None and found[1] == 1.5 and found[3] == -2
     assert np.isnan([found[0], found[2]]).all()
-    assert read(line, (-1, -1, 1, 2, 0, -1)) is None
-    assert read(line, (-1, -1, 1, 2, 0, -1, 3, -1)) is None
-    assert read(b"\n", (-1,)) is None
+    assert read(line, (-1, -1, 1, 2, 0, -1)) == [None]
+    assert read(line, (-1, -1, 1, 2, 0, -1, 3, -1)) == [None]
+    assert read(b"\n", (-1,)) == [None]
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n"])
+def test_each_line_has_its_row(ending):
+    lines = b"a 1 2\n\nb 3\r\nc 4 5 6\n d\tNA -7 \ne 8 x\nf 9 10" + ending
+    one, blank, short, long, missing, word, last = read(lines, (-1, 0, 1), 7)
+    assert (one, blank, short, long, word, last) == ([1, 2], None, None, None, None, [9, 10])
+    assert np.isnan(missing[0]) and missing[1] == -7

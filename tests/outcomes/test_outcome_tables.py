@@ -135,7 +135,7 @@ def test_unreadable_files(tmp_path):
             read_all(path, ["A"])
 
 
-@pytest.mark.parametrize("cells", [1, 7, 1 << 20])
+@pytest.mark.parametrize("cells", [1, 11, 1 << 20])
 def test_groups_of_rows_join_to_what_pandas_reads(tmp_path, cells, monkeypatch):
     monkeypatch.setattr(tables, "CELLS_PER_GROUP", cells)
     rng = np.random.default_rng(1)
@@ -146,8 +146,16 @@ def test_groups_of_rows_join_to_what_pandas_reads(tmp_path, cells, monkeypatch):
     path = tmp_path / "t.tsv.gz"
     frame.to_csv(path, sep="\t", na_rep="NA", index=False)
     groups = read_all(path, ["C", "A"])
-    assert len(groups) == -(-23 // max(1, cells // 2))
+    assert len(groups) == -(-23 // max(1, cells // 5))
     values = np.concatenate([group.values for group in groups])
     np.testing.assert_array_equal(values, frame[["C", "A"]])  # every digit kept
     assert [i for group in groups for i in group.people] == [f"0 i{k}" for k in range(23)]
     assert [i for group in groups for i in group.lines] == list(range(2, 25))
+
+
+def test_blank_lines_fill_a_group(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 2)
+    path = write(tmp_path, "FID IID A\n0 a 1\n\n\n \n\n0 b 1e1\n")
+    groups = read_all(path, ["A"])
+    assert [group.people for group in groups] == [["0 a"], [], ["0 b"]]
+    assert [group.values.tolist() for group in groups] == [[[1]], [], [[10]]]

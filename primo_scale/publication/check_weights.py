@@ -8,8 +8,10 @@ from __future__ import annotations
 import gzip
 import hashlib
 import math
+import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -56,6 +58,11 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, 
 
 _READ_BYTES = 1 << 20
 _CELLS_AT_ONCE = 1 << 17  # 10 MB of text
+# Numbers of nine digits below ten in absolute value, which are as written without being converted.
+_USUAL = (
+    r"-?(?:0|0\.0{0,3}[1-9](?:\d{0,7}[1-9])?|[1-9](?:\.\d{0,7}[1-9])?(?:e-(?:0[5-9]|[1-9]\d))?)"
+)
+_USUAL_WEIGHTS = re.compile(rf"{_USUAL}(?:\t{_USUAL})*", re.ASCII)
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
 _LOWERED, _RAISED = 1.75, 0.75
@@ -68,21 +75,24 @@ def listed_in(document: Document, directory: str) -> list[str]:
 
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
-    """Yield the header and rows of weights.tsv.gz, within the limits of release.json."""
+    """Yield the header and rows of weights.tsv.gz, within the limits of release.json.
+
+    The last item of a row is the text of all its weights.
+    """
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
         for line in bounded_lines(file, document):
-            yield line.removesuffix("\n").split("\t")
+            yield line.removesuffix("\n").split("\t", NAMED_COLUMNS)
 
 
 def variant_rows_in(directory: Path, document: Document) -> Iterator[list[str]]:
-    """Yield the rows of weights.tsv.gz below its header, within the limits of release.json."""
+    """Yield the rows of weights.tsv.gz below its header, as `_rows` does."""
     return islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
 
 
 def weights_problems(directory: Path, document: Document) -> list[str]:
     """Check header, IDs, number format and chromosomes of weights.tsv.gz."""
     names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
-    header = [*WEIGHTS_HEADER, stamp_column(document), *names]
+    header = [*WEIGHTS_HEADER, stamp_column(document), "\t".join(names)]
     n_variants = document["cohort"]["n_variants"]
     rows = _rows(directory, document)
     if next(rows, None) != header:
@@ -90,9 +100,10 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
     seen: set[bytes] = set()  # digests, because identifiers may be long
     chromosomes: dict[str, None] = {}
     for number, row in enumerate(rows, start=2):
-        if len(row) != len(header):
-            return [f"line {number} has {len(row)} columns, not {len(header)}"]
-        if not _are_as_written(row[NAMED_COLUMNS:]):
+        columns = len(row) + row[-1].count("\t")
+        if columns != NAMED_COLUMNS + len(names):
+            return [f"line {number} has {columns} columns, not {NAMED_COLUMNS + len(names)}"]
+        if not _are_as_written(row[-1]):
             return [f"line {number} has a weight that is not finite or has another format"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
@@ -110,10 +121,12 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
     return []
 
 
-def _are_as_written(texts: Sequence[str]) -> bool:
-    """Return whether `texts` are finite weights in the format of a release."""
-    values = tuple(map(float, texts))
-    return all(map(math.isfinite, values)) and weights_in_text(values) == "\t".join(texts)
+def _are_as_written(text: str) -> bool:
+    """Return whether a text with tabs contains finite weights in the format of a release."""
+    if _USUAL_WEIGHTS.fullmatch(text):
+        return True
+    values = tuple(map(float, text.split("\t")))
+    return all(map(math.isfinite, values)) and weights_in_text(values) == text
 
 
 def covariates_problems(directory: Path, document: Document) -> list[str]:
@@ -129,7 +142,7 @@ def covariates_problems(directory: Path, document: Document) -> list[str]:
     if [row[0] for row in rows] != terms:
         return ["does not have one row each for the intercept and the covariates"]
     for term, *values in rows:
-        if len(values) != len(names) or not _are_as_written(values):
+        if len(values) != len(names) or not _are_as_written("\t".join(values)):
             return [f"does not have one finite weight per phenotype for {term}"]
     return []
 
@@ -202,15 +215,20 @@ def pgs_problems(directory: Path, document: Document) -> list[str]:
     listed = listed_in(document, PGS_DIRECTORY)
     if sorted(listed) != sorted(expected):
         return ["does not have one file per phenotype, named after it"]
-    problems = []
-    for name in listed:
+
+    def problem(name: str) -> str:
+        """Return what is wrong with a file, or an empty text."""
         try:
-            if not _unpacks_to(directory / name, expected[name]):
-                problems.append(f"{name} has another header, variants or weights than "
-                                f"{WEIGHTS_FILE} and release.json")  # fmt: skip
+            if _unpacks_to(directory / name, expected[name]):
+                return ""
         except UNREADABLE as error:
-            problems.append(f"{name} cannot be read: {error}")
-    return problems
+            return f"{name} cannot be read: {error}"
+        return (
+            f"{name} has another header, variants or weights than {WEIGHTS_FILE} and release.json"
+        )
+
+    with ThreadPoolExecutor() as pool:
+        return list(filter(None, pool.map(problem, listed)))
 
 
 def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
@@ -227,7 +245,7 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
     variants = variant_rows_in(directory, document)
     while rows := list(islice(variants, 1 + _CELLS_AT_ONCE // len(names))):
         prefixes = [pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)])) for row in rows]
-        columns = zip(*(row[NAMED_COLUMNS:] for row in rows), strict=True)
+        columns = zip(*(row[-1].split("\t") for row in rows), strict=True)
         for index, (digest, column) in enumerate(zip(digests, columns, strict=True)):
             lines = pgs_rows(prefixes, column, shares[index]).encode()
             digest.update(lines)

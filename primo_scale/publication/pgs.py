@@ -11,7 +11,10 @@ import operator
 import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
+
+import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
@@ -90,16 +93,21 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
     format permits for a variant with an ID. The format has no intercept and no covariates. Weights
     of a binary phenotype are log odds ratios (docs/methods.md, "Binary traits").
     """
+    from primo_scale.publication.weight_rows import RowBeginnings  # a verifier has no Numba
+
     directory.mkdir()
-    prefixes = list(map(pgs_row_prefix, variant_rows(weights.variants)))
+    beginnings = RowBeginnings.of(map(pgs_row_prefix, variant_rows(weights.variants)))
     stems = pgs_file_stems(weights.phenotypes)
     shares = case_shares(document)
 
     def write(number: int) -> None:
         header = pgs_header(weights.phenotypes[number], stems[number], shares[number], document)
-        column = weights.per_allele[:, number].tolist()
-        rows = pgs_rows(prefixes, map(weight_in_text, column), shares[number])
-        write_gzip(directory / f"{stems[number]}{PGS_SUFFIX}", (header, rows))
+        column, share = weights.per_allele[:, [number]], shares[number]
+        if share is not None:
+            released = [float(weight_in_text(weight)) for weight in column[:, 0].tolist()]
+            column = np.array(released)[:, None] / (share * (1 - share))
+        parts = chain([header.encode()], beginnings.with_weights(column))
+        write_gzip(directory / f"{stems[number]}{PGS_SUFFIX}", parts)
 
     with ThreadPoolExecutor(_WRITERS) as pool:
         list(pool.map(write, range(len(stems))))

@@ -111,10 +111,10 @@ def write_sumstats(directory: Path, weights: ScoringWeights, document: Document)
     for k, stem in enumerate(pgs_file_stems(weights.phenotypes)):
         numbers = _number_columns(summary, kept, k, phenotypes[k]["sd"])
         rows = (
-            f"{text.before}{first}{text.after}{people}\t.\n"
+            f"{text.before}{first}{text.after}{people}\t.\n".encode()
             for text, (first, people) in zip(fixed, numbers, strict=True)
         )
-        lines = chain([sumstats_header(document)], rows)
+        lines = chain([sumstats_header(document).encode()], rows)
         write_gzip(directory / f"{stem}{SUMSTATS_SUFFIX}", lines)
 
 

@@ -10,7 +10,7 @@ import hashlib
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice, zip_longest
@@ -32,10 +32,10 @@ from primo_scale.publication.file_names import (
 from primo_scale.publication.pgs import (
     PGS_SUFFIX,
     case_shares,
+    effect_of_odds,
     pgs_file_stems,
     pgs_header,
     pgs_row_prefix,
-    pgs_rows,
 )
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.weights import (
@@ -49,6 +49,7 @@ from primo_scale.publication.weights import (
     centre_header,
     centre_row_prefix,
     covariates_header,
+    weight_in_text,
     weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column
@@ -59,9 +60,9 @@ UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, 
 _READ_BYTES = 1 << 20
 _CELLS_AT_ONCE = 1 << 17  # 10 MB of text
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
-_USUAL = (
-    r"-?(?:0|0\.0{0,3}[1-9](?:\d{0,7}[1-9])?|[1-9](?:\.\d{0,7}[1-9])?(?:e-(?:0[5-9]|[1-9]\d))?)"
-)
+_FIXED = r"0|0\.0{0,3}[1-9](?:\d{0,7}[1-9])?"
+_SCIENTIFIC = r"[1-9](?:\.\d{0,7}[1-9])?(?:e-(?:0[5-9]|[1-9]\d))?"
+_USUAL = f"-?(?:{_FIXED}|{_SCIENTIFIC})"
 _USUAL_WEIGHTS = re.compile(rf"{_USUAL}(?:\t{_USUAL})*", re.ASCII)
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
@@ -244,16 +245,27 @@ def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, in
     sizes = [len(header.encode()) for header in headers]
     variants = variant_rows_in(directory, document)
     while rows := list(islice(variants, 1 + _CELLS_AT_ONCE // len(names))):
-        prefixes = [pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)])) for row in rows]
+        names_of = (VariantRow(*row[: len(WEIGHTS_HEADER)]) for row in rows)
+        beginnings = [f"\n{pgs_row_prefix(variant)}" for variant in names_of]
         columns = zip(*(row[-1].split("\t") for row in rows), strict=True)
         for index, (digest, column) in enumerate(zip(digests, columns, strict=True)):
-            lines = pgs_rows(prefixes, column, shares[index]).encode()
+            lines = _pgs_rows(beginnings, column, shares[index])
             digest.update(lines)
             sizes[index] += len(lines)
     return {
         f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
         for stem, digest, size in zip(stems, digests, sizes, strict=True)
     }
+
+
+def _pgs_rows(beginnings: list[str], weights: Sequence[str], share: float | None) -> bytes:
+    """Return the rows of variants, from their beginnings and their weights in weights.tsv.gz."""
+    if share is not None:
+        scale = effect_of_odds(share)
+        weights = [weight_in_text(float(weight) / scale) for weight in weights]
+    parts = [""] * (2 * len(beginnings))
+    parts[::2], parts[1::2] = beginnings, weights
+    return ("".join(parts)[1:] + "\n").encode()
 
 
 def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:

@@ -7,9 +7,8 @@ is the name of the file, as the PGS Catalog Calculator expects for a custom scor
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -105,7 +104,7 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
         column, share = weights.per_allele[:, [number]], shares[number]
         if share is not None:
             released = [float(weight_in_text(weight)) for weight in column[:, 0].tolist()]
-            column = np.array(released)[:, None] / (share * (1 - share))
+            column = np.array(released)[:, None] / effect_of_odds(share)
         parts = chain([header.encode()], beginnings.with_weights(column))
         write_gzip(directory / f"{stems[number]}{PGS_SUFFIX}", parts)
 
@@ -113,15 +112,12 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
         list(pool.map(write, range(len(stems))))
 
 
-def pgs_rows(prefixes: Sequence[str], weights: Iterable[str], share: float | None) -> str:
-    """Return the rows of variants, from their beginnings and their weights in weights.tsv.gz.
+def effect_of_odds(share: float) -> float:
+    """Return the effect on a probability of K = `share` of a log odds ratio of one.
 
-    For a binary phenotype, whose public share of cases is K, a weight becomes a log odds ratio: the
-    effect on the probability, divided by K(1 - K) (Pirinen, Donnelly and Spencer 2013).
+    Source: Pirinen, Donnelly and Spencer 2013.
     """
-    if share is not None:
-        weights = (weight_in_text(float(weight) / (share * (1 - share))) for weight in weights)
-    return "\n".join((*map(operator.add, prefixes, weights), ""))
+    return share * (1 - share)
 
 
 def pgs_header(phenotype: str, stem: str, share: float | None, document: Document) -> str:

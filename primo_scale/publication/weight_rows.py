@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from primo_scale.kernels.decimal_text import decimal_rows
 
-_CELLS_AT_ONCE = 1 << 16
+_CELLS_AT_ONCE = 1 << 12
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ that hold data about people are encrypted instead, except for the group's metada
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -270,13 +271,18 @@ def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
 
 
 def array_of(group: zarr.Group, name: str) -> Array:
-    """Return an array of a group, or raise an InputError if it is missing or damaged."""
+    """Return an array of a group, or raise an InputError if it is missing or damaged.
+
+    Its metadata is read in this thread. Zarr's own threads wait for a CPU when all are busy.
+    """
+    store, key = store_of(group), _key(group, name)
     with _damage_explained(location_of(group) / name):
-        member = group[name]
-        if not isinstance(member, zarr.Array):
-            raise KeyError(name)
-    array: Array = member
-    return array.with_config(_EVERY_CHUNK)  # Zarr does not store this setting
+        try:
+            metadata = json.loads(bytes(store.read(f"{key}/{HEADER}")))
+        except FileNotFoundError as error:
+            raise KeyError(name) from error
+        place = StorePath(group.store_path.store, key)
+        return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
 
 
 def has_array(group: zarr.Group, name: str) -> bool:

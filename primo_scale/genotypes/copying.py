@@ -58,11 +58,10 @@ def copy_genotypes(
     def check(key: str) -> None:
         """Compare a copied chunk with the recorded checksum, and another object with the source."""
         content = there.read(key) if key in every else b""  # missing in a damaged source
-        same = (
-            crc32c_of_chunk(content) == recorded[key]
-            if key in recorded
-            else content == here.read(key)
-        )
+        if key in recorded:
+            same = crc32c_of_chunk(content) == recorded[key]
+        else:
+            same = content == here.read(key)
         if not same:
             there.remove(key)
             raise _differs(destination, key)

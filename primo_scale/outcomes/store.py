@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import logging
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -204,16 +204,37 @@ def align_outcomes(
         observed = _spool_phenotypes(phenotypes, tables[0], samples, coding, held_out)
         if n_covariates:
             _spool_covariates(covariates, tables[1], samples, coding)
-        header: dict[str, object] = {"request_digest": request, "coding_digest": coding.digest}
-        layouts = {"rows": rows_layout(n, coding.n_columns)}
-        layouts["observed"] = ArrayLayout(observed.shape, observed.shape, np.int64)
-        if held_out is not None:
-            header["has_held_out"] = True
-            layouts[HELD_OUT] = ArrayLayout((n,), (min(n, CHUNK_BYTES),), np.uint8)
-        group = create_group(path, KIND, header)
-        arrays = create_arrays(group, layouts)
-        spooled = (covariates, phenotypes)
-        content = _write_rows(arrays["rows"], coding, spooled, components)
+        aligned = _Aligned(n, covariates, phenotypes, components, observed, held_out)
+        header = {"request_digest": request, "coding_digest": coding.digest}
+        _write_store(path, header, coding, aligned)
+    return open_outcome_store(path)
+
+
+@dataclass(frozen=True)
+class _Aligned:
+    """Coded values of people in the order of their genotypes."""
+
+    n_people: int
+    covariates: _ScratchRows  # of the covariate file
+    phenotypes: _ScratchRows
+    components: ComponentRows | None
+    observed: _Int64  # number of people with each phenotype, shape (l,)
+    held_out: _Bool | None  # shape (n,)
+
+
+def _write_store(
+    path: Location, header: Mapping[str, object], coding: OutcomeCoding, aligned: _Aligned
+) -> None:
+    """Write a complete outcome store."""
+    n, observed, held_out = aligned.n_people, aligned.observed, aligned.held_out
+    layouts = {"rows": rows_layout(n, coding.n_columns)}
+    layouts["observed"] = ArrayLayout(observed.shape, observed.shape, np.int64)
+    if held_out is not None:
+        header = {**header, "has_held_out": True}
+        layouts[HELD_OUT] = ArrayLayout((n,), (min(n, CHUNK_BYTES),), np.uint8)
+    group = create_group(path, KIND, header)
+    arrays = create_arrays(group, layouts)
+    content = _write_rows(arrays["rows"], coding, aligned)
     write_block(arrays["observed"], (slice(None),), observed)
     content.update(observed.astype("<i8").tobytes())
     if held_out is not None:
@@ -221,20 +242,11 @@ def align_outcomes(
         content.update(held_out.tobytes())
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
-    return open_outcome_store(path)
 
 
-def _write_rows(
-    array: Array,
-    coding: OutcomeCoding,
-    spooled: tuple[_ScratchRows, _ScratchRows],
-    components: ComponentRows | None,
-) -> Digest:
-    """Write the rows chunk by chunk, and return their digest.
-
-    `spooled` are the coded covariates of the file and the coded phenotypes.
-    """
-    covariates, phenotypes = spooled
+def _write_rows(array: Array, coding: OutcomeCoding, aligned: _Aligned) -> Digest:
+    """Write the rows chunk by chunk, and return their digest."""
+    covariates, components = aligned.covariates, aligned.components
     projected = slice(covariates.n_columns, None)
     n, height = array.shape[0], array.chunks[0]
     digest = hashlib.sha256(f"{array.shape} ".encode())
@@ -245,7 +257,7 @@ def _write_rows(
         if components is not None:
             values = read_block(components.array, (slice(start, stop), slice(None)))
             parts.append(coding.code_covariates(values, projected))
-        rows = np.hstack([*parts, phenotypes.read(start, stop)])
+        rows = np.hstack([*parts, aligned.phenotypes.read(start, stop)])
         write_block(array, (slice(start, stop), slice(None)), rows)
         digest.update(rows.astype("<i2", copy=False).tobytes())
     return digest

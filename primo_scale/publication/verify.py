@@ -151,8 +151,8 @@ def _check_words(document: Document) -> Finding:
     )
 
 
-def _check_names(document: Document) -> Finding:
-    """Check that sizes, lists of names and files in release.json agree."""
+def _count_problems(document: Document) -> list[str]:
+    """Return what is wrong with the lengths of lists and the files in release.json."""
     cohort, public = document["cohort"], document["public_inputs"]
     counts = {
         "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
@@ -172,7 +172,13 @@ def _check_names(document: Document) -> Finding:
     ]
     names = {entry["name"] for entry in document["files"]}
     needed = {README_FILE, REPORT_FILE, LOG_FILE, *ours} - folders  # counted above
-    problems += [f"{name} is not listed" for name in sorted(needed - names)]
+    return problems + [f"{name} is not listed" for name in sorted(needed - names)]
+
+
+def _check_names(document: Document) -> Finding:
+    """Check that sizes, lists of names and files in release.json agree."""
+    cohort, public = document["cohort"], document["public_inputs"]
+    problems = _count_problems(document)
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
     if penalties not in (0, solved * copies):

@@ -22,7 +22,12 @@ from primo_scale.accumulation.summation import RunTasks, accumulate
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, align_outcomes
+from primo_scale.outcomes.store import (
+    ComponentRows,
+    OutcomeFiles,
+    OutcomeStore,
+    align_outcomes,
+)
 from primo_scale.run.design import Design, PaidMoments
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.execution import Execution
@@ -82,25 +87,33 @@ def accumulate_stage(
             scratch=work_dir,
             hold_out=hold_out_choice(work_dir, design.held_out),
         )
-    components = _components(work_dir, root, design, panels)
-    inputs = Inputs(
-        genotypes=store.path,
-        outcomes=aligned.path,
-        components=None if components is None else components.path,
-        clipping_rule=design.clipping_rule,
-        subsample=design.subsample,
-        digests={
-            "genotypes": store.identity_digest,
-            "outcomes": aligned.content_digest,
-            "design": design.digest,
-            **({} if components is None else {"components": components.digest}),
-        },
-        holds_out=design.held_out > 0,
-    )
+    inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
     design.save(work_dir / DESIGN)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
+
+
+def _inputs(
+    store: GenotypeStore, outcomes: OutcomeStore, components: LdComponents | None, design: Design
+) -> Inputs:
+    """Return all that determines the sums of a design."""
+    digests = {
+        "genotypes": store.identity_digest,
+        "outcomes": outcomes.content_digest,
+        "design": design.digest,
+    }
+    if components is not None:
+        digests["components"] = components.digest
+    return Inputs(
+        genotypes=store.path,
+        outcomes=outcomes.path,
+        components=None if components is None else components.path,
+        clipping_rule=design.clipping_rule,
+        subsample=design.subsample,
+        digests=digests,
+        holds_out=design.held_out > 0,
+    )
 
 
 def _principal_components(

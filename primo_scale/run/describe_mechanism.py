@@ -113,10 +113,9 @@ def _statistics(
     row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
     cross = partial(sensitivity.cross, adjacency=promise.adjacency)
+    product = cross(row, phenotype)
     if promise.privacy is PrivacyUnit.LABEL:
         product = sensitivity.cross_of_clipped_products(row * phenotype, promise.adjacency)
-    else:
-        product = cross(row, phenotype)
 
     def whole(sigma: float, shape: tuple[int, ...], change: float) -> _Statistic:
         return _Statistic((sigma,), shape, (change,))

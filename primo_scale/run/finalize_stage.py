@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
@@ -123,12 +124,9 @@ def _release_privately(
         ledger.refuse_unknown_charges(noise_store.used_charges())
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         moments = _moments_charges(design, ledger, payer.account)
-        if request.out.exists():  # refuse before paying for a release that cannot be published
-            known = charge_with_stored_noise(
-                raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer
-            )
-            if known is None or known.id != charge_of(request.out):
-                raise exists_already(request.out)
+        if request.out.exists():
+            find = partial(charge_with_stored_noise, raw, mechanism, noise_store)
+            _refuse_other_release(request.out, find(ledger=ledger, paying_cohort=payer))
         with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(
@@ -139,20 +137,25 @@ def _release_privately(
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(path, balance)
         charges = (*moments, paid.receipt.charge)
-        expected = forecast_release(design, store.variants, mechanism)
-        payment = Payment(mechanism, charges, balance, expected.stated_size)
-        signer = Signer(ledger.public_key, ledger.sign)
+        expected = forecast_release(design, store.variants, mechanism).stated_size
+        payment = Payment(mechanism, charges, balance, expected)
         with noise_store.payment_explained(paid.receipt.charge.id):
             solved = solve(design, paid.private, request, variants=store.variants, chosen=chosen)
-            if mechanism.hold_out is not None:
-                noise = mechanism.hold_out
+            if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
                 score = partial(_scored_people, raw, design, request, store, solved.weights)
                 noisy = measure_once(paid, noise, norms, score, noise_store, ledger)
                 solved = _with_accuracy(solved, noisy, noise, design, request)
+            signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(design, solved, request, payment=payment, signer=signer)
             for charge in charges:
                 ledger.mark_published(charge, digest)
+
+
+def _refuse_other_release(path: Path, known: Charge | None) -> None:
+    """Refuse, before paying, a release that cannot be published because another one is there."""
+    if known is None or known.id != charge_of(path):
+        raise exists_already(path)
 
 
 def _with_accuracy(

@@ -132,14 +132,9 @@ def design_panel(
         }
         | ({} if n_factors is None else {"factors": n_factors})
     )
-    if settled is not None and settled.is_file():
-        found = read_document(
-            settled,
-            lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
-            remedy=_AGAIN,
-        )
-        if found.request == request:
-            return found
+    found = None if settled is None else _settled_panel(settled)
+    if found is not None and found.request == request:
+        return found
     measured = _variances(panel, design.genotypes, design.boundaries)
     return PanelDesign(
         file=panel.prefix.name,
@@ -156,6 +151,17 @@ def design_panel(
             else None
         ),
     )
+
+
+def _settled_panel(path: Path) -> PanelDesign | None:
+    """Return the choices of an earlier run, if there was one."""
+    if not path.is_file():
+        return None
+
+    def choices(stored: object) -> PanelDesign:
+        return msgspec.convert(stored, PanelDesign, dec_hook=to_array)
+
+    return read_document(path, choices, remedy=_AGAIN)
 
 
 def save_panel_design(path: Path, panel: PanelDesign) -> None:

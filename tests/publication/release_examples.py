@@ -126,6 +126,19 @@ def example_weights(
     )
 
 
+def example_coding(weights: ScoringWeights) -> OutcomeCoding:
+    """Return the public coding of the phenotypes and covariates."""
+    return OutcomeCoding(
+        CONSTANT,
+        tuple(CovariateCoding(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates),
+        tuple(
+            PhenotypeBounds(name, -4.0, 4.0, 0.0, 1.0, "quantitative")
+            for name in weights.phenotypes
+        ),
+        unit=1024,
+    )
+
+
 def example_design(
     mode: str = "full",
     weights: ScoringWeights | None = None,
@@ -135,6 +148,10 @@ def example_design(
     """Return the public choices of a release in two LD blocks; `changes` replace fields."""
     weights = example_weights() if weights is None else weights
     kind, d = MODES[mode], len(weights.variants)
+    genotypes = GenotypeCoding(
+        multiplier=np.ones(d, np.int16), centre=np.ones(d, np.int16), unit=1,
+        variances=np.full(d, 0.5), source="nothing",
+    )  # fmt: skip
     design = Design(
         n_samples=PEOPLE,
         nominal_n=None,
@@ -143,22 +160,8 @@ def example_design(
         subsample=kind.subsample,
         boundaries=(0, d // 2, d),
         ld_blocks="window:4",
-        genotypes=GenotypeCoding(
-            multiplier=np.ones(d, np.int16),
-            centre=np.ones(d, np.int16),
-            unit=1,
-            variances=np.full(d, 0.5),
-            source="nothing",
-        ),
-        outcomes=OutcomeCoding(
-            CONSTANT,
-            tuple(CovariateCoding(name, 18.0, 99.0, 50.0, 10.0) for name in weights.covariates),
-            tuple(
-                PhenotypeBounds(name, -4.0, 4.0, 0.0, 1.0, "quantitative")
-                for name in weights.phenotypes
-            ),
-            unit=1024,
-        ),
+        genotypes=genotypes,
+        outcomes=example_coding(weights),
         reference=None,
         row_norm=ROW_NORM,
         block_norms=kind.block_norms,

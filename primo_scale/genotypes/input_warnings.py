@@ -6,6 +6,7 @@ operator's terminal and the store hold them.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -140,7 +141,10 @@ def _repeated_sites(variants: VariantTable, chromosome: StringColumn) -> npt.NDA
 
 def _in_repeated_rows(*columns: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
     """Return a mask of the rows that equal another row in all `columns`."""
-    import pandas as pd  # slow to import, and most runs reuse a store
-
-    frame = pd.DataFrame(dict(enumerate(columns)))
-    return np.asarray(frame.duplicated(keep=False))
+    hashes = np.fromiter(map(hash, zip(*columns, strict=True)), np.int64, len(columns[0]))
+    _, place, counts = np.unique(hashes, return_inverse=True, return_counts=True)
+    repeated = counts[place] > 1
+    rows = list(zip(*(column[repeated] for column in columns), strict=True))
+    times = Counter(rows)  # different rows can have one hash
+    repeated[repeated] = [times[row] > 1 for row in rows]
+    return repeated

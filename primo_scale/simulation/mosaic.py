@@ -305,6 +305,9 @@ def _add_scores(
                 genotypes[i] = row[member[i]]
             while entry < scores.variant.size and scores.variant[entry] == variant:
                 total, value = sums[scores.score[entry]], scores.value[entry]
-                for i in range(n_people):
-                    total[i] += value[genotypes[i]]
+                first, second, third, fourth = value[0], value[1], value[2], value[3]
+                for i in range(n_people):  # a choice among numbers in registers is vectorised
+                    g = genotypes[i]
+                    low, high = first if g == 0 else second, third if g == 2 else fourth
+                    total[i] += low if g < 2 else high
                 entry += 1

@@ -73,22 +73,20 @@ def genome(
 
 
 def _cohort(bench: Bench, size: Size, rates: Record) -> Record:
-    """Measure a release for each number of phenotypes, and the first on one CPU as well."""
+    """Measure a release for each number of phenotypes."""
     directory = bench.data / "genome"
     directory.mkdir(exist_ok=True)
     cohort = simulated_files(directory, size.samples, size.variants, size.phenotypes[-1])
     with cohort.prefix.with_suffix(".bim").open() as lines:
         write_frequencies(cohort, [line.split()[1] for line in lines])
     copied = median(copy_seconds(cohort.prefix, bench.repetitions))
-    rows = [_release(cohort, count, None) for count in size.phenotypes]
+    rows = [_release(cohort, count) for count in size.phenotypes]
     for row in rows:
         row["least"] = least_seconds(size, row["phenotypes"], copied, rates)
-    one_cpu = _release(cohort, size.phenotypes[0], 1)
     return {
         "samples": size.samples,
         "variants": size.variants,
         "rows": rows,
-        "one_cpu": one_cpu,
         "extrapolated": extrapolated(size, rows) if len(rows) > 1 else None,
     }
 
@@ -151,7 +149,7 @@ def least_seconds(size: Size, phenotypes: int, copied: float, rates: Record) -> 
     }
 
 
-def _release(cohort: Cohort, phenotypes: int, cpus: int | None) -> Record:
+def _release(cohort: Cohort, phenotypes: int) -> Record:
     """Make a release of some phenotypes from files that are not in the page cache."""
     scratch = cohort.directory / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
@@ -164,12 +162,11 @@ def _release(cohort: Cohort, phenotypes: int, cpus: int | None) -> Record:
         "--ld-blocks", f"window:{BLOCK}", "--pheno-name", names, *_BUDGET,
         "--out", scratch / "release", "--work-dir", scratch / "work", "--found", found,
         *(word for name in _TABLES for word in (f"--{name}", cohort.table(name))),
-        *(() if cpus is None else ("--cpus", cpus)),
     ]  # fmt: skip
     forget(cohort.prefix)
     run_measured(module_command("benchmarks.stages", *words), cohort.directory)
     stages = json.loads(found.read_text())
     shutil.rmtree(scratch)
     seconds = ", ".join(f"{name} {cost['seconds']:.1f} s" for name, cost in stages.items())
-    click.echo(f"{cohort.prefix.name}, {phenotypes} phenotypes, {cpus or 'all'} CPUs: {seconds}")
+    click.echo(f"{cohort.prefix.name}, {phenotypes} phenotypes: {seconds}")
     return {"phenotypes": phenotypes, "stages": stages}

@@ -1,6 +1,6 @@
 """Program: one whole release, with the wall time, processor time and peak memory of each stage.
 
-``python -m benchmarks.stages --found FILE.json [--cpus N] OPTIONS`` takes the options of
+``python -m benchmarks.stages --found FILE.json OPTIONS`` takes the options of
 ``primo-scale release`` and makes the release in this process, on threads.
 """
 
@@ -53,11 +53,8 @@ def _now() -> Cost:
 @click.command()
 @whole_release_options
 @click.option("--found", type=click.Path(path_type=Path), required=True, help="JSON of the costs.")
-@click.option("--cpus", type=int, help="Number of CPUs to run on (default: all).")
-def main(found: Path, cpus: int | None, **options: Any) -> None:
+def main(found: Path, **options: Any) -> None:
     """Make a release and write its costs."""
-    if cpus is not None:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cpus])
     stages = StageCosts()
     LOGGER.addHandler(stages)
     release(request_from(ReleaseRequest, options))

@@ -207,7 +207,7 @@ def _genome(measured: Section) -> str:
         size = f"n = {cohort['samples']:,}, d = {cohort['variants']:,}"
         for row in cohort["rows"]:
             parts.append(f"{size}, {row['phenotypes']:,} phenotypes:")
-            parts.append(_genome_stages(row, cohort["one_cpu"]))
+            parts.append(_genome_stages(row))
         if cohort["extrapolated"]:
             parts.append(_whole_array(cohort["extrapolated"], measured["cpus"], size))
     return "\n\n".join(parts)
@@ -218,19 +218,16 @@ def _genome_rates(measured: Section) -> str:
     return (
         f"Measured rates, on {measured['cpus']} CPUs: {rates['operations'] / _GIGA:,.0f} G "
         f"operations a second of the kernel alone, {rates['decompositions']:.0f} decompositions a "
-        f"second of blocks of {measured['block']} variants. In brackets: the same release with "
-        "the fewest phenotypes on one CPU."
+        f"second of blocks of {measured['block']} variants."
     )
 
 
-def _genome_stages(row: Record, one_cpu: Record) -> str:
+def _genome_stages(row: Record) -> str:
     whole, rows = row["stages"]["whole"]["seconds"], []
     for stage, name in _STAGES.items():
         cost, least = row["stages"][stage], row["least"].get(stage)
-        seconds = _three_digits(cost["seconds"])
-        if row["phenotypes"] == one_cpu["phenotypes"]:
-            seconds += f" ({_three_digits(one_cpu['stages'][stage]['seconds'])})"
-        cells = [name, seconds, f"{cost['seconds'] / whole:.0%}", _three_digits(cost["cpu"])]
+        seconds, cpu = (_three_digits(cost[each]) for each in ("seconds", "cpu"))
+        cells = [name, seconds, f"{cost['seconds'] / whole:.0%}", cpu]
         bound = ["", ""]
         if least is not None:
             bound = [_three_digits(least), f"{cost['seconds'] / least:.1f}"]

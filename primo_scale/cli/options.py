@@ -48,10 +48,7 @@ def neighbour_options(*also: str) -> Decorator:
 
 
 def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
-    """Return a request, or a part of one, from the options that have the names of its fields.
-
-    An option that is not given leaves the field at its default.
-    """
+    """Return a request, or a part of one, from the options that have the names of its fields."""
     given = {name: value for name, value in options.items() if value is not None}
     values = {}
     for field in fields(resolve_types(kind)):

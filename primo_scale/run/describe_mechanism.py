@@ -93,14 +93,11 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities.
-
-    A sensitivity is how much one person can change a part, taken alone.
-    """
+    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities."""
 
     sigmas: tuple[float, ...]
     shape: tuple[int, ...]
-    sensitivities: tuple[float, ...]
+    sensitivities: tuple[float, ...]  # how much one person can change each part, taken alone
 
 
 def _statistics(

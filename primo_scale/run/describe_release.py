@@ -239,10 +239,7 @@ def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.A
 
 
 def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:
-    """State what a release cost, and its account before and after the release's `charges`.
-
-    `balance` includes these charges.
-    """
+    """State what `charges` cost, and their account, whose `balance` includes them."""
     account, budget = balance.account, balance.budget
     own = {charge.id for charge in charges}
     others = [charge.cost for charge in balance.charges if charge.id not in own]

@@ -97,10 +97,7 @@ def outcome_coding(
     moments: PaidMoments | None,
     loadings: Loadings | None = None,
 ) -> OutcomeCoding:
-    """Return the public coding of phenotypes, with their paid moments if any, and covariates.
-
-    The last covariates are the principal components of the loadings.
-    """
+    """Return the public coding of phenotypes, with their paid moments if any, and covariates."""
     phenotypes = phenotype_bounds(tables)
     if moments is not None:
         phenotypes = with_moments(phenotypes, moments.bought)
@@ -124,11 +121,7 @@ def make_design(
     outcomes: OutcomeCoding,
     moments: PaidMoments | None,
 ) -> Design:
-    """Make every public choice of a run.
-
-    Of the genotypes it uses the variants and the number of people. `outcomes` comes from
-    `outcome_coding`, and `moments` are paid for.
-    """
+    """Make every public choice; of the genotypes it uses the variants and the number of people."""
     unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
     if privacy.non_private:
         return unplanned
@@ -230,26 +223,20 @@ def _best_clip(design: Design, budget: Budget) -> float:
 
 
 def _with_block_norms(design: Design) -> Design:
-    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise; a public choice.
-
-    Either way of clipping divides the noise between the two, so that their product decides.
-    """
+    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise."""
     if design.layout.n_blocks == 1 or design.privacy is PrivacyUnit.LABEL or design.subsample:
         return design
     norms = block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     unit = Budget(epsilon=1.0, delta=1e-6)  # every scale is in proportion to 1/mu
     scales = [replace(d, moments=None).mechanism(unit, Recipe()).scales for d in (design, by_block)]
+    # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
 
 
 def outcome_weight(n_phenotypes: int, covariates: Sequence[str], *, clipped: bool) -> float:
-    """Return the public weight of the constant and of each covariate; a phenotype has 1.
-
-    A heavier column gets relatively less noise but takes more of the common bound N_z. The names of
-    the covariates tell whether they are principal components.
-    """
+    """Return the public weight of the constant and of each covariate; a phenotype has 1."""
     if not clipped:
         return 1.0
     weight = _STRUCTURE_WEIGHT if has_components(covariates) else _FIXED_WEIGHT

@@ -97,11 +97,8 @@ def check_before_work(
 ) -> PlannedRun:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
-    Phenotype moments are paid for later, because no size depends on them. `store` may hold only the
-    tables of genotypes that are still to be ingested. The work directory need not exist; the
-    results of an earlier run in it are taken into account. `release` is the request of the release
-    that the same run makes, or None. `read_values` asks to read all values of the outcomes, so that
-    an error appears now; a run that aligns the outcomes next finds it as soon.
+    `release` is the request of the release that the same run makes, or None. `read_values` asks to
+    read all values of the outcomes; a run that aligns the outcomes next finds their errors as soon.
     """
     tables, budget = request.outcomes, request.privacy.budget
     design, panels = _public_choices(store, request)

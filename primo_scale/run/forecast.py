@@ -240,10 +240,7 @@ def _with_target(
 
 
 def _last_that_reaches(reaches: Callable[[float], bool], good: float, bad: float) -> float | None:
-    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not.
-
-    Bisection of the logarithm, to `_PRECISION`.
-    """
+    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not."""
     if not reaches(good):
         return None
     if reaches(bad):
@@ -264,10 +261,7 @@ def _standard_normal(count: int) -> OutcomeCoding:
 
 
 def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
-    """Draw R^2 against the number of phenotypes or variants, whichever has more values.
-
-    Without matplotlib, log that no picture is drawn.
-    """
+    """Draw R^2 against the number of phenotypes or variants, whichever has more values."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -59,10 +59,7 @@ class _Column:
 def read_prior_scores(
     files: Iterable[PriorFile], variants: VariantTable, design: Design, build: GenomeBuild
 ) -> PriorScores | None:
-    """Read the public scores of a release and log how they match, or return None without files.
-
-    The `variants` are those of the design, and `build` is their genome build.
-    """
+    """Read the public scores of a release and log how they match, or return None without files."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
         column for file in files for column in _read_columns(file, variants, phenotypes, build)

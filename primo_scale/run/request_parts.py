@@ -198,10 +198,7 @@ class Model:
 
 
 def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool) -> Budget | None:
-    """Return the (epsilon, delta) of a request, or None.
-
-    Refuses one without the other, values that no release can have, and both without noise.
-    """
+    """Return (epsilon, delta) of a request, or None; refuse one alone, or both without noise."""
     if epsilon is None and delta is None:
         return None
     if non_private:

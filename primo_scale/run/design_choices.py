@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import UsageError
@@ -21,7 +20,8 @@ from primo_scale.genotypes.coding import (
 from primo_scale.genotypes.frequencies import MatchedFrequencies
 from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
 from primo_scale.genotypes.ld_panel import LdPanel
-from primo_scale.genotypes.packings import DOSAGES, Packing
+from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.outcomes.bounds import (
@@ -42,7 +42,6 @@ from primo_scale.run.panel_choices import best_clip, design_panel, use_component
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
-from primo_scale.storage.locations import Location
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a tenth of
 # its standard deviation: N_c = l (s_y/10)^2, or 4% of N_y at the usual clip of 1/2, so that noise
@@ -53,24 +52,14 @@ _FIXED_WEIGHT, _STRUCTURE_WEIGHT = 0.1, 0.3
 _NO_TRADE_OFF = math.inf
 
 
-class CohortTables(Protocol):
-    """Public facts of a cohort's genotypes, which a design needs."""
+@dataclass(frozen=True)
+class NoGenotypes:
+    """Size and variants of a cohort that is still to be read."""
 
-    @property
-    def n_samples(self) -> int:
-        """Number of people."""
-
-    @property
-    def variants(self) -> VariantTable:
-        """Variants, in the order of the genotypes."""
-
-    @property
-    def packing(self) -> Packing:
-        """Packing of the genotypes: hard calls or dosages."""
-
-    @property
-    def path(self) -> Location:
-        """Location of the genotypes."""
+    n_samples: int
+    variants: VariantTable
+    packing: Packing = HARD_CALLS
+    path: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -113,7 +102,7 @@ def outcome_coding(
 
 
 def make_design(
-    store: CohortTables,
+    store: GenotypeStore | NoGenotypes,
     model: Model,
     privacy: Privacy,
     *,
@@ -146,7 +135,7 @@ def make_design(
 
 
 def _unplanned(
-    store: CohortTables,
+    store: GenotypeStore | NoGenotypes,
     model: Model,
     privacy: Privacy,
     panels: PublicPanels,

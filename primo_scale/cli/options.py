@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
-from primo_scale.cli.command_line import FILES, MODEL, PRIVACY, Decorator, together, under
+from primo_scale.cli.command_line import (
+    FILES,
+    MODEL,
+    PRIVACY,
+    Decorator,
+    log_format_option,
+    together,
+    under,
+)
 from primo_scale.cli.genotype_options import selection_options, source_options
 from primo_scale.cli.option_types import (
     DIRECTORY,
@@ -113,6 +121,13 @@ ref_freq_option = under(
     ),
 )
 
+ld_components_option = click.option(
+    "--ld-components/--no-ld-components",
+    default=True,
+    show_default=True,
+    help="Sum LD components of the panel in place of variants.",
+)
+
 _model_options = under(
     MODEL,
     ref_freq_option,
@@ -129,12 +144,7 @@ _model_options = under(
         help="PLINK 1 fileset of public people, whose linkage disequilibrium reduces the noise "
         "(docs/maths/ld-components.md).",
     ),
-    click.option(
-        "--ld-components/--no-ld-components",
-        default=True,
-        show_default=True,
-        help="Sum LD components of the panel in place of variants.",
-    ),
+    ld_components_option,
     click.option(
         "--genetic-factors",
         type=click.IntRange(min=1),
@@ -374,5 +384,7 @@ whole_release_options = together(
     ledger_options,
     work_dir_option(required=False),
     execution_options,
+    encryption_option,
+    log_format_option,
 )
 """Options of a release from genotype files."""

@@ -155,11 +155,11 @@ def _settled_panel(path: Path) -> PanelDesign | None:
     """Return the choices of an earlier run, if there was one."""
     if not path.is_file():
         return None
-
-    def choices(stored: object) -> PanelDesign:
-        return msgspec.convert(stored, PanelDesign, dec_hook=to_array)
-
-    return read_document(path, choices, remedy=_AGAIN)
+    return read_document(
+        path,
+        lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
+        remedy=_AGAIN,
+    )
 
 
 def save_panel_design(path: Path, panel: PanelDesign) -> None:

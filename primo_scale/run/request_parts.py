@@ -1,8 +1,4 @@
-"""Parts of a request, each typed, checked once and then frozen.
-
-A field has the name of its option on the command line, with ``_`` for ``-``, unless its
-description says otherwise. A path may be given as a text.
-"""
+"""Parts of a request, each typed, checked once and then frozen, as in `request.py`."""
 
 from __future__ import annotations
 

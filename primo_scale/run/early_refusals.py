@@ -62,29 +62,13 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """Design and forecasts of a run. PRIVATE: they tell the number of people.
+    """Design and forecasts of a run. PRIVATE: they tell the number of people."""
 
-    Attributes
-    ----------
-    design : Design
-        Public choices of the run, before phenotype moments are bought.
-    panels : PublicPanels
-        Reference panels, and the choices made from them.
-    chosen : Chosen or None
-        Method of the release; None if no release is planned yet.
-    accuracy : Forecast or None
-        Expected accuracy; None for a release without noise, or if none is planned yet.
-    summation : SummationForecast or None
-        Forecast of the accumulation; None if the statistics are finished.
-    release : ReleaseNeeds
-        Memory and disk that the release takes.
-    """
-
-    design: Design
-    panels: PublicPanels
-    chosen: Chosen | None
-    accuracy: Forecast | None
-    summation: SummationForecast | None
+    design: Design  # before phenotype moments are bought
+    panels: PublicPanels  # and the choices made from them
+    chosen: Chosen | None  # method of the release; None if no release is planned yet
+    accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
+    summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
 
 

@@ -59,8 +59,8 @@ def state_mechanism(
 ) -> StatedMechanism:
     """Return the statement of every noisy statistic and of the bounds that its noise rests on.
 
-    `n_fixed` is the number of columns of C, and `moments_sigma` that of the noise on phenotype
-    moments, if they were bought with a charge of their own.
+    `n_fixed` is the number of columns of C, the constant and the covariates. `moments_sigma` is the
+    scale of the noise on phenotype moments, which have a charge of their own; 0 without them.
     """
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     calibration = calibration_of(bounds, promise, recipe)

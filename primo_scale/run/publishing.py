@@ -72,6 +72,7 @@ def _refuse_other_release(request: FinalizeRequest, design: Design, build: Genom
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
+        # The noise of its charge in the work directory ties a private release to the request.
         stored_noise = NoiseStore(request.work_dir / NOISE).charges()
         same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
     if not same:

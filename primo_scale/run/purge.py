@@ -49,7 +49,7 @@ class _Purged:
 
 
 def purge(request: PublishingRequest) -> None:
-    """Write a durable note of the release, then delete the data that it was made from."""
+    """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Purged(
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / "release.json"),

@@ -1,8 +1,7 @@
 """Kill a process at a step of paying for a release, as a power loss would.
 
-A hook on the audit events of `primo_scale.ledger.payment_steps` observes every step
-and ends the process with `os._exit`, so that no handler, no `finally` and no flush runs. A function
-runs in a forked child.
+A hook on the audit events of `primo_scale.ledger.payment_steps` observes every step and ends a
+forked child with `os._exit`, so that no handler, no `finally` and no flush runs.
 """
 
 from __future__ import annotations
@@ -42,19 +41,14 @@ _FORK = multiprocessing.get_context("fork")
 _LIMIT_S = 120
 
 
-def killed_at(
-    label: str, function: Callable[..., object], *arguments: Any, occurrence: int = 1
-) -> int:
-    """Run ``function(*arguments)`` in a child that dies at an occurrence of a `PaymentStep`.
+def killed_at(label: str, function: Callable[..., object], *arguments: Any) -> int:
+    """Run ``function(*arguments)`` in a child that dies at a `PaymentStep`.
 
     The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """
-    passed = 0
 
     def kill(reached: str) -> None:
-        nonlocal passed
-        passed += reached == label
-        if passed == occurrence:
+        if reached == label:
             os._exit(KILLED)
 
     return _run_watched(function, arguments, kill)

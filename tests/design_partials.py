@@ -25,10 +25,7 @@ def inputs_of(genotypes: Path, outcomes: Path, rule=None, subsample=None) -> Inp
 def partials_of_design(
     path: Path, work: Path, genotypes: Path | None = None, *, changes=None, **cut: int
 ) -> Partials:
-    """Open or create the checkpoint of a work directory's design, with another plan.
-
-    `changes` replace inputs: the clipping rule, or the size of the subsample.
-    """
+    """Open or create the checkpoint of a work directory's design, with other inputs and plan."""
     design = load_design(work / "design.json")
     plan = replace(default_plan(design.layout, design.n_samples), **cut)
     genotypes = genotypes or Path(design.genotype_store)

@@ -38,10 +38,7 @@ def open_filesets(prefixes: list[Path]) -> GenotypeSource:
 
 
 def write_fileset_of(prefix: Path, dosages: np.ndarray, positions: Sequence[int]) -> Path:
-    """Write a fileset of dosages, shape (variants, people), with -1 for missing ones.
-
-    The variants have the alleles A and G, and lie on chromosome 1.
-    """
+    """Write a fileset of dosages, shape (variants, people), with -1 for missing ones."""
     n_variants, count = dosages.shape
     to_bed(
         prefix.with_suffix(".bed"),

@@ -28,10 +28,7 @@ def readme_command(release: Path) -> list[str]:
 def readme_scores(
     plink2: str, release: Path, bfile: Path, names: Iterable[str], **changed: str
 ) -> npt.NDArray[np.float64]:
-    """Run the command in the release directory, and return the scores, shape (people, phenotypes).
-
-    `changed` replaces the values of options, such as ``xchr_model="1"``.
-    """
+    """Return the scores by the command with `changed` options, shape (people, phenotypes)."""
     command = [plink2, *readme_command(release)[1:]]
     for option, value in {"bfile": str(bfile), **changed}.items():
         command[command.index(f"--{option.replace('_', '-')}") + 1] = value

@@ -36,10 +36,7 @@ def refused(result, code, *words):
 
 
 def write_cohort(folder, *, n_people=N, n_variants=D, names=("T",)):
-    """Write random genotypes, and phenotypes that are all the same; return the folder.
-
-    The number of people is a multiple of four.
-    """
+    """Write random genotypes of 4k people, and phenotypes all the same; return the folder."""
     packed = np.random.default_rng(0).integers(0, 256, (n_variants, n_people // 4), dtype=np.uint8)
     folder.mkdir()
     (folder / "cohort.bed").write_bytes(b"\x6c\x1b\x01" + packed.tobytes())
@@ -69,10 +66,7 @@ def outcomes(cohort):
 
 @dataclass(frozen=True)
 class Cohort:
-    """Folder of `write_cohort`, and commands whose files lie there.
-
-    An option that is given again replaces the first.
-    """
+    """Folder of `write_cohort`, and commands whose files lie there."""
 
     folder: Path
 

@@ -12,7 +12,7 @@ from primo_scale.cli.option_types import Number
 from primo_scale.cli.options import neighbour_options
 
 if TYPE_CHECKING:
-    from primo_scale.audit.mechanism_audit import Audit, PairAudit
+    from primo_scale.audit.mechanism_audit import Audit
     from primo_scale.audit.subjects import Subject
 
 _ALL = "all"
@@ -93,7 +93,8 @@ def _report(subject: Subject, runs: int, false_alarm: float) -> bool:
     if found.verdict is Verdict.WITHIN:
         return True
     for pair in found.pairs:
-        click.echo(_pair_line(pair))
+        stated = "" if pair.stated_mu is None else f"mu {pair.stated_mu:.3f} stated, "
+        click.echo(f"    {pair.name}: {stated}at least {pair.shown.mu:.3f} shown")
     return False
 
 
@@ -111,11 +112,6 @@ def _line(subject: Subject, found: Audit) -> str:
         found.verdict,
         ", ".join(subject.methods),
     ).rstrip()
-
-
-def _pair_line(pair: PairAudit) -> str:
-    stated = "" if pair.stated_mu is None else f"mu {pair.stated_mu:.3f} stated, "
-    return f"    {pair.name}: {stated}at least {pair.shown.mu:.3f} shown"
 
 
 def _epsilon(value: float | None) -> str:

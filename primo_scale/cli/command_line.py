@@ -77,10 +77,7 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``.
-
-    Only the owner can read the files that the command writes, except those of a release.
-    """
+    """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``."""
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -144,10 +141,7 @@ def together(*options: Decorator) -> Decorator:
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
-    """Refuse arguments and a working directory that are not UTF-8.
-
-    Logs, tables and JSON are UTF-8 and contain paths.
-    """
+    """Refuse arguments and a working directory that are not UTF-8, as logs and tables are."""
     for word in (*words, os.getcwd()):
         try:
             word.encode()

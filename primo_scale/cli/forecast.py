@@ -9,7 +9,7 @@ import click
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
-from primo_scale.cli.options import request_from
+from primo_scale.cli.options import ld_components_option, request_from
 
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
 _FOR_TARGET = " {:>11} {:>10} {:>14}"
@@ -88,12 +88,7 @@ _HEADINGS = (
     "epsilon, the fewest people and the most phenotypes that reach it, each with the other sizes "
     "of the row.",
 )
-@click.option(
-    "--ld-components/--no-ld-components",
-    default=True,
-    show_default=True,
-    help="Sum LD components of the panel in place of variants.",
-)
+@ld_components_option
 @click.option("--out", type=Path, help="Directory to create, with a table, JSON and a picture.")
 def main(out: Path | None, **options: Any) -> None:
     """Forecast how accurate releases will be, from a public panel and numbers alone.

@@ -1,8 +1,4 @@
-"""``primo-scale ledger``: show, verify and set privacy budgets.
-
-A cohort has a budget for each privacy unit and adjacency of its releases. They do not add, because
-each bounds how well other neighbours can be distinguished (`primo_scale.ledger.spending.Account`).
-"""
+"""``primo-scale ledger``: show, verify and set privacy budgets."""
 
 from __future__ import annotations
 

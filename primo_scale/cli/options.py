@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
-from primo_scale.cli.command_line import FILES, MODEL, PRIVACY, Decorator, together, under
+from primo_scale.cli.command_line import (
+    FILES,
+    MODEL,
+    PRIVACY,
+    Decorator,
+    log_format_option,
+    together,
+    under,
+)
 from primo_scale.cli.genotype_options import selection_options, source_options
 from primo_scale.cli.option_types import (
     DIRECTORY,
@@ -48,10 +56,7 @@ def neighbour_options(*also: str) -> Decorator:
 
 
 def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
-    """Return a request, or a part of one, from the options that have the names of its fields.
-
-    An option that is not given leaves the field at its default.
-    """
+    """Return a request, or a part of one, from the options that have the names of its fields."""
     given = {name: value for name, value in options.items() if value is not None}
     values = {}
     for field in fields(resolve_types(kind)):
@@ -116,6 +121,13 @@ ref_freq_option = under(
     ),
 )
 
+ld_components_option = click.option(
+    "--ld-components/--no-ld-components",
+    default=True,
+    show_default=True,
+    help="Sum LD components of the panel in place of variants.",
+)
+
 _model_options = under(
     MODEL,
     ref_freq_option,
@@ -132,12 +144,7 @@ _model_options = under(
         help="PLINK 1 fileset of public people, whose linkage disequilibrium reduces the noise "
         "(docs/maths/ld-components.md).",
     ),
-    click.option(
-        "--ld-components/--no-ld-components",
-        default=True,
-        show_default=True,
-        help="Sum LD components of the panel in place of variants.",
-    ),
+    ld_components_option,
     click.option(
         "--genetic-factors",
         type=click.IntRange(min=1),
@@ -377,5 +384,7 @@ whole_release_options = together(
     ledger_options,
     work_dir_option(required=False),
     execution_options,
+    encryption_option,
+    log_format_option,
 )
 """Options of a release from genotype files."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
-from primo_scale.cli.options import encryption_option, request_from, whole_release_options
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.options import request_from, whole_release_options
 from primo_scale.run.run_log import LOGGER
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ def dry_run_of(request: AccumulateRequest | ReleaseRequest) -> None:
 
 @click.command(cls=ContractCommand)
 @whole_release_options
-@encryption_option
-@log_format_option
 def main(**options: Any) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
 

@@ -6,13 +6,8 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
-from primo_scale.cli.options import (
-    dry_run_option,
-    encryption_option,
-    request_from,
-    whole_release_options,
-)
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.cli.options import dry_run_option, request_from, whole_release_options
 
 _EXAMPLES = """
 Examples:
@@ -37,8 +32,6 @@ A release without noise, to compare with other tools; it protects nobody:
 @click.command(cls=ContractCommand, epilog=_EXAMPLES)
 @whole_release_options
 @dry_run_option
-@encryption_option
-@log_format_option
 def main(dry_run: bool, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 

@@ -63,11 +63,7 @@ def accumulate_stage(
     panels: PublicPanels,
     moments: PaidMoments | None,
 ) -> RawStatistics:
-    """Make the design, align the outcomes, and compute the sums that are still missing.
-
-    The run holds the lock of its work directory. `panels` come from `check_before_work`, and
-    `moments` are paid for.
-    """
+    """Make the design, align the outcomes, and compute the sums that are still missing."""
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from typing import TYPE_CHECKING
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
@@ -31,20 +32,11 @@ from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQ
 from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
 from primo_scale.version import __version__
 
+if TYPE_CHECKING:
+    from primo_scale.run.release_forecast import Chosen
+
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
-
-
-@dataclass(frozen=True)
-class Stated:
-    """Facts that are stated beside the mechanism."""
-
-    method: str
-    summary: str  # what the method does
-    reason: str  # why the method was used
-    n_fixed: int  # columns of C: the constant and the covariates
-    # Sigma of the noise on phenotype moments, if they were bought, with a charge of their own.
-    moments_sigma: float | None = None
 
 
 def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
@@ -62,16 +54,22 @@ def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
     )
 
 
-def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
-    """Return the statement of every noisy statistic and of the bounds that its noise rests on."""
+def state_mechanism(
+    mechanism: Mechanism, chosen: Chosen, *, n_fixed: int, moments_sigma: float = 0.0
+) -> StatedMechanism:
+    """Return the statement of every noisy statistic and of the bounds that its noise rests on.
+
+    `n_fixed` is the number of columns of C, the constant and the covariates. `moments_sigma` is the
+    scale of the noise on phenotype moments, which have a charge of their own; 0 without them.
+    """
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     calibration = calibration_of(bounds, promise, recipe)
     block_norms = bounds.block_norms if CALIBRATIONS[calibration].splits else None
-    statistics = _statistics(mechanism, also, block_norms)
+    statistics = _statistics(mechanism, block_norms, n_fixed, moments_sigma)
     return StatedMechanism(
-        method=also.method,
-        summary=also.summary,
-        reason=also.reason,
+        method=chosen.method.name,
+        summary=chosen.method.summary,
+        reason=chosen.reason,
         calibration=calibration,
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
@@ -93,23 +91,20 @@ def state_mechanism(mechanism: Mechanism, also: Stated) -> StatedMechanism:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities.
-
-    A sensitivity is how much one person can change a part, taken alone.
-    """
+    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities."""
 
     sigmas: tuple[float, ...]
     shape: tuple[int, ...]
-    sensitivities: tuple[float, ...]
+    sensitivities: tuple[float, ...]  # how much one person can change each part, taken alone
 
 
 def _statistics(
-    mechanism: Mechanism, also: Stated, block_norms: tuple[int, ...] | None
+    mechanism: Mechanism, block_norms: tuple[int, ...] | None, n_fixed: int, moments_sigma: float
 ) -> dict[str, _Statistic]:
     """Return every statistic by name; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
     apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
-    d, f, l = sum(bounds.block_sizes), also.n_fixed, bounds.n_phenotypes  # noqa: E741
+    d, f, l = sum(bounds.block_sizes), n_fixed, bounds.n_phenotypes  # noqa: E741
     row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
     cross = partial(sensitivity.cross, adjacency=promise.adjacency)
@@ -136,7 +131,7 @@ def _statistics(
         "smallest_eigenvalue": whole(
             scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
         ),
-        "phenotype_moments": whole(also.moments_sigma or 0.0, (3, l), moments_change),
+        "phenotype_moments": whole(moments_sigma, (3, l), moments_change),
         "held_out_counts": whole(
             apart.scale_sigma, (l, N_EDGES + 1), sensitivity.held_out_counts(l)
         ),

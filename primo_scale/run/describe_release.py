@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,8 @@ from primo_scale.ledger.spending import total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
-from primo_scale.publication.statement_mechanism import StatedMechanism
 from primo_scale.publication.wording import public_by_assumption
-from primo_scale.run.describe_mechanism import Stated, state_guarantee, state_mechanism
+from primo_scale.run.describe_mechanism import state_guarantee, state_mechanism
 from primo_scale.run.design import OF_PANEL, Design
 from primo_scale.version import __version__
 
@@ -65,16 +64,22 @@ def make_statement(
     hold_out: said.HeldOut | None = None,
 ) -> said.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
-    guarantee = None
+    guarantee, mechanism = None, None
     if payment is not None:
         whole = total_cost(charge.cost for charge in payment.charges)
         guarantee = state_guarantee(payment.mechanism.promise, whole)
+        mechanism = state_mechanism(
+            payment.mechanism,
+            solved.chosen,
+            n_fixed=design.layout.n_fixed,
+            moments_sigma=0.0 if design.moments is None else design.moments.bought.sigma,
+        )
     return said.Statement(
         software=said.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         private=payment is not None,
         guarantee=guarantee,
-        mechanism=None if payment is None else _mechanism(design, solved, payment),
+        mechanism=mechanism,
         cohort=_cohort(design, payment),
         public_inputs=_public_inputs(design, genome_build),
         estimation=_estimation(design, solved),
@@ -95,18 +100,6 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
     """Return whether a release.json states the public inputs of a design."""
     inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
     return bool(document.get("public_inputs") == inputs)
-
-
-def _mechanism(design: Design, solved: Solved, payment: Payment) -> StatedMechanism:
-    chosen = solved.chosen
-    also = Stated(
-        method=chosen.method.name,
-        summary=chosen.method.summary,
-        reason=chosen.reason,
-        n_fixed=design.layout.n_fixed,
-        moments_sigma=None if design.moments is None else design.moments.bought.sigma,
-    )
-    return state_mechanism(payment.mechanism, also)
 
 
 def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
@@ -228,7 +221,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[said.StatedScore]
         slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
         used = np.flatnonzero(priors.scores.used[row]).tolist()
         stated = tuple(said.StatedSlope(names[j], float(slopes[j]), float(errors[j])) for j in used)
-        yield said.StatedScore(**asdict(source), slopes=stated)
+        yield replace(source, slopes=stated)
 
 
 def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.Accuracy:
@@ -239,10 +232,7 @@ def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.A
 
 
 def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:
-    """State what a release cost, and its account before and after the release's `charges`.
-
-    `balance` includes these charges.
-    """
+    """State what `charges` cost, and their account, whose `balance` includes them."""
     account, budget = balance.account, balance.budget
     own = {charge.id for charge in charges}
     others = [charge.cost for charge in balance.charges if charge.id not in own]

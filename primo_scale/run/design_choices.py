@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import UsageError
@@ -21,7 +20,8 @@ from primo_scale.genotypes.coding import (
 from primo_scale.genotypes.frequencies import MatchedFrequencies
 from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
 from primo_scale.genotypes.ld_panel import LdPanel
-from primo_scale.genotypes.packings import DOSAGES, Packing
+from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.outcomes.bounds import (
@@ -42,7 +42,6 @@ from primo_scale.run.panel_choices import best_clip, design_panel, use_component
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
-from primo_scale.storage.locations import Location
 
 # The constant and the covariates together weigh as much as a phenotype row clipped at a tenth of
 # its standard deviation: N_c = l (s_y/10)^2, or 4% of N_y at the usual clip of 1/2, so that noise
@@ -53,24 +52,14 @@ _FIXED_WEIGHT, _STRUCTURE_WEIGHT = 0.1, 0.3
 _NO_TRADE_OFF = math.inf
 
 
-class CohortTables(Protocol):
-    """Public facts of a cohort's genotypes, which a design needs."""
+@dataclass(frozen=True)
+class NoGenotypes:
+    """Size and variants of a cohort that is still to be read."""
 
-    @property
-    def n_samples(self) -> int:
-        """Number of people."""
-
-    @property
-    def variants(self) -> VariantTable:
-        """Variants, in the order of the genotypes."""
-
-    @property
-    def packing(self) -> Packing:
-        """Packing of the genotypes: hard calls or dosages."""
-
-    @property
-    def path(self) -> Location:
-        """Location of the genotypes."""
+    n_samples: int
+    variants: VariantTable
+    packing: Packing = HARD_CALLS
+    path: Path = Path()
 
 
 @dataclass(frozen=True)
@@ -97,10 +86,7 @@ def outcome_coding(
     moments: PaidMoments | None,
     loadings: Loadings | None = None,
 ) -> OutcomeCoding:
-    """Return the public coding of phenotypes, with their paid moments if any, and covariates.
-
-    The last covariates are the principal components of the loadings.
-    """
+    """Return the public coding of phenotypes, with their paid moments if any, and covariates."""
     phenotypes = phenotype_bounds(tables)
     if moments is not None:
         phenotypes = with_moments(phenotypes, moments.bought)
@@ -116,7 +102,7 @@ def outcome_coding(
 
 
 def make_design(
-    store: CohortTables,
+    store: GenotypeStore | NoGenotypes,
     model: Model,
     privacy: Privacy,
     *,
@@ -124,11 +110,7 @@ def make_design(
     outcomes: OutcomeCoding,
     moments: PaidMoments | None,
 ) -> Design:
-    """Make every public choice of a run.
-
-    Of the genotypes it uses the variants and the number of people. `outcomes` comes from
-    `outcome_coding`, and `moments` are paid for.
-    """
+    """Make every public choice; of the genotypes it uses the variants and the number of people."""
     unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
     if privacy.non_private:
         return unplanned
@@ -153,7 +135,7 @@ def make_design(
 
 
 def _unplanned(
-    store: CohortTables,
+    store: GenotypeStore | NoGenotypes,
     model: Model,
     privacy: Privacy,
     panels: PublicPanels,
@@ -230,26 +212,20 @@ def _best_clip(design: Design, budget: Budget) -> float:
 
 
 def _with_block_norms(design: Design) -> Design:
-    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise; a public choice.
-
-    Either way of clipping divides the noise between the two, so that their product decides.
-    """
+    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise."""
     if design.layout.n_blocks == 1 or design.privacy is PrivacyUnit.LABEL or design.subsample:
         return design
     norms = block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     unit = Budget(epsilon=1.0, delta=1e-6)  # every scale is in proportion to 1/mu
     scales = [replace(d, moments=None).mechanism(unit, Recipe()).scales for d in (design, by_block)]
+    # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
 
 
 def outcome_weight(n_phenotypes: int, covariates: Sequence[str], *, clipped: bool) -> float:
-    """Return the public weight of the constant and of each covariate; a phenotype has 1.
-
-    A heavier column gets relatively less noise but takes more of the common bound N_z. The names of
-    the covariates tell whether they are principal components.
-    """
+    """Return the public weight of the constant and of each covariate; a phenotype has 1."""
     if not clipped:
         return 1.0
     weight = _STRUCTURE_WEIGHT if has_components(covariates) else _FIXED_WEIGHT

@@ -62,29 +62,13 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """Design and forecasts of a run. PRIVATE: they tell the number of people.
+    """Design and forecasts of a run. PRIVATE: they tell the number of people."""
 
-    Attributes
-    ----------
-    design : Design
-        Public choices of the run, before phenotype moments are bought.
-    panels : PublicPanels
-        Reference panels, and the choices made from them.
-    chosen : Chosen or None
-        Method of the release; None if no release is planned yet.
-    accuracy : Forecast or None
-        Expected accuracy; None for a release without noise, or if none is planned yet.
-    summation : SummationForecast or None
-        Forecast of the accumulation; None if the statistics are finished.
-    release : ReleaseNeeds
-        Memory and disk that the release takes.
-    """
-
-    design: Design
-    panels: PublicPanels
-    chosen: Chosen | None
-    accuracy: Forecast | None
-    summation: SummationForecast | None
+    design: Design  # before phenotype moments are bought
+    panels: PublicPanels  # and the choices made from them
+    chosen: Chosen | None  # method of the release; None if no release is planned yet
+    accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
+    summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
 
 
@@ -97,11 +81,8 @@ def check_before_work(
 ) -> PlannedRun:
     """Return the plan of a run, unless an input, the ledger or this machine refuses it.
 
-    Phenotype moments are paid for later, because no size depends on them. `store` may hold only the
-    tables of genotypes that are still to be ingested. The work directory need not exist; the
-    results of an earlier run in it are taken into account. `release` is the request of the release
-    that the same run makes, or None. `read_values` asks to read all values of the outcomes, so that
-    an error appears now; a run that aligns the outcomes next finds it as soon.
+    `release` is the request of the release that the same run makes, or None. `read_values` asks to
+    read all values of the outcomes; a run that aligns the outcomes next finds their errors as soon.
     """
     tables, budget = request.outcomes, request.privacy.budget
     design, panels = _public_choices(store, request)

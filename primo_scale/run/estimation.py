@@ -45,11 +45,7 @@ def solve_release(
     work_dir: Path,
     sumstats: bool,
 ) -> Solved:
-    """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release.
-
-    `work_dir` holds the LD components, if there are any. `sumstats` asks for the marginal effects
-    too.
-    """
+    """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
     rescale = missing_rescale(matrices.observed().astype(float), n_samples)

@@ -234,11 +234,9 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
 def _with_codes(
     people: _People, files: Sequence[ScoringFile], prevalence: Collection[str]
 ) -> _People:
-    """Make values missing that are no code of a binary phenotype.
-
-    A release states the codes, and a phenotype with a prevalence and the value 2 has PLINK's.
-    """
+    """Make values missing that are no code of a binary phenotype, as a release states them."""
     phenotypes = dict(people.phenotypes)
+    # A phenotype with a prevalence and the value 2 has PLINK's codes.
     plink = {name: ONE_TWO for name in prevalence if (phenotypes[name] == ONE_TWO[1]).any()}
     for codes in (plink, *(file.codes for file in files)):
         for name in codes.keys() & phenotypes.keys():

@@ -47,10 +47,7 @@ from primo_scale.storage.locations import Location, parse_location
 
 @stage("finalize")
 def finalize_stage(design: Design, request: FinalizeRequest) -> None:
-    """Publish the release of finished statistics, or find it published.
-
-    The checks of public inputs come before the question to the ledger.
-    """
+    """Publish the release of finished statistics, or find it published."""
     work_dir = request.work_dir
     statistics = finished_statistics(work_dir, design.object_store)
     raw = open_raw_statistics(statistics, design.layout, design.n_samples)

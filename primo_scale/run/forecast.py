@@ -15,7 +15,6 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import Selection, most_important, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.ld_panel import open_ld_panel
-from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.genotypes.tables import Index, VariantTable, read_bim
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
@@ -23,7 +22,12 @@ from primo_scale.privacy.accuracy import Trait
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import PublicPanels, make_design, outcome_weight
+from primo_scale.run.design_choices import (
+    NoGenotypes,
+    PublicPanels,
+    make_design,
+    outcome_weight,
+)
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.prior_scores import importance_by
@@ -78,16 +82,6 @@ class ForecastRow:
     target_epsilon: float | None = None
     target_people: int | None = None
     target_phenotypes: int | None = None
-
-
-@dataclass(frozen=True)
-class _NoGenotypes:
-    """Size and variants of a cohort that is still to be read."""
-
-    n_samples: int
-    variants: VariantTable
-    packing: Packing = HARD_CALLS
-    path: Path = Path()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +172,7 @@ def _row(
 ) -> ForecastRow:
     budget = Budget(epsilon, request.delta_of(people))
     design = make_design(
-        _NoGenotypes(people, chosen.variants),
+        NoGenotypes(people, chosen.variants),
         Model(
             ref_freq=request.ref_freq,
             ld_panel=request.ld_panel,
@@ -240,10 +234,7 @@ def _with_target(
 
 
 def _last_that_reaches(reaches: Callable[[float], bool], good: float, bad: float) -> float | None:
-    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not.
-
-    Bisection of the logarithm, to `_PRECISION`.
-    """
+    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not."""
     if not reaches(good):
         return None
     if reaches(bad):
@@ -264,10 +255,7 @@ def _standard_normal(count: int) -> OutcomeCoding:
 
 
 def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
-    """Draw R^2 against the number of phenotypes or variants, whichever has more values.
-
-    Without matplotlib, log that no picture is drawn.
-    """
+    """Draw R^2 against the number of phenotypes or variants, whichever has more values."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

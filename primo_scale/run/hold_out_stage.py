@@ -34,9 +34,7 @@ def score_held_out(
 ) -> ScoredPeople:
     """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
 
-    Every genotype of the store is read once. Memory is that of the weights, one chunk of genotypes
-    and the people held out in it. SIGTERM and Ctrl-C stop it. The file, in the private directory
-    `scratch`, has 17 bytes for each person and phenotype.
+    Memory is that of the weights, one chunk of genotypes and the people held out in it.
     """
     people = _ScratchPeople(scratch, len(coding.phenotypes))
     matched = _matched(weights, coding)
@@ -95,10 +93,7 @@ def _matched(weights: ScoringWeights, coding: OutcomeCoding) -> MatchedWeights:
 
 
 def _score_offset(coding: OutcomeCoding, weights: ScoringWeights) -> Floats:
-    """Return the score of a person without copies of allele 1, shape (l,).
-
-    It makes the score the prediction at the covariates' centres, less the phenotype's mean.
-    """
+    """Return the score without copies of allele 1: the prediction at the centres, less the mean."""
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     mean = np.array([p.mean for p in coding.phenotypes])
     return np.asarray(weights.intercept + centre @ weights.covariate_weights - mean)
@@ -107,10 +102,7 @@ def _score_offset(coding: OutcomeCoding, weights: ScoringWeights) -> Floats:
 def _residuals(
     rows: npt.NDArray[np.int16], coding: OutcomeCoding, weights: ScoringWeights
 ) -> Floats:
-    """Return phenotypes less their means and what covariates explain, shape (people, l).
-
-    `rows` are coded rows of the outcome store, shape (people, q).
-    """
+    """Return the phenotypes of coded rows, less their means and what covariates explain."""
     fixed = 1 + len(coding.covariates)
     scale = np.array([c.scale for c in coding.covariates], dtype=np.float64)
     sd = np.array([p.sd for p in coding.phenotypes])

@@ -52,11 +52,7 @@ def selection_of(files: GenotypeFiles) -> Selection:
 
 
 def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
-    """Return the finished store at `destination`, or the tables of the store to be written there.
-
-    Reads the tables of variants and people and the lists of the filters, but no genotypes, and
-    refuses what an ingest would refuse.
-    """
+    """Return the finished store at `destination`, or the tables of the one to be written there."""
     plan = plan_ingest(files.sources, destination, selection=selection_of(files))
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
@@ -81,10 +77,7 @@ def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
 def ingest_stage(
     files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] | None = None
 ) -> GenotypeStore:
-    """Write the store, or find it finished; log the counts of the filters and the warnings.
-
-    `chunk_shape` is the number of variants and of people in a chunk, or None for the default.
-    """
+    """Write the store, or find it finished; log the counts of the filters and the warnings."""
     from primo_scale.genotypes.ingest import ingest
 
     with count_bar("ingest", "partitions") as move:

@@ -44,18 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Summed:
-    """Exact statistics that `accumulate` leaves in a work directory. PRIVATE.
-
-    Attributes
-    ----------
-    work_dir : Path
-        Work directory.
-    sha256 : str
-        Digest of the statistics. Equal inputs and options give equal digests on every machine.
-    """
+    """Exact statistics that `accumulate` leaves in a work directory. PRIVATE."""
 
     work_dir: Path
-    sha256: str
+    sha256: str  # equal inputs and options give equal digests on every machine
 
 
 def ingest(

@@ -118,10 +118,8 @@ def design_panel(
 ) -> PanelDesign:
     """Return what a panel tells of the LD of a design, and its components if `use_components`.
 
-    The design lacks the panel and is planned for the budget, and the phenotypes are expected to
-    share `n_factors` genetic factors, or none. `settled` is the document of an earlier run. It is
-    used if it belongs to the same choices, because the last bits of an eigenvalue may differ
-    between machines.
+    The choices in the document `settled` are used if they belong to the same request, because the
+    last bits of an eigenvalue may differ between machines.
     """
     request = sha256_of_json(
         {
@@ -157,11 +155,11 @@ def _settled_panel(path: Path) -> PanelDesign | None:
     """Return the choices of an earlier run, if there was one."""
     if not path.is_file():
         return None
-
-    def choices(stored: object) -> PanelDesign:
-        return msgspec.convert(stored, PanelDesign, dec_hook=to_array)
-
-    return read_document(path, choices, remedy=_AGAIN)
+    return read_document(
+        path,
+        lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
+        remedy=_AGAIN,
+    )
 
 
 def save_panel_design(path: Path, panel: PanelDesign) -> None:
@@ -201,14 +199,12 @@ def _variances(
 
 
 def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
-    """Return the signal, residual and noise of one phenotype that a component competes with.
-
-    The signals of the phenotypes that share a genetic factor are added.
-    """
+    """Return the signal, residual and noise of one phenotype that a component competes with."""
     n_phenotypes, clip = design.layout.n_phenotypes, design.clip
     sigma = design.mechanism(budget, Recipe()).scales.phenotype_cross
     per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
     slope = attenuation(clip, n_phenotypes)
+    # The signals of the phenotypes that share a genetic factor are added.
     shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
     return _Base(
         signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared,

@@ -33,10 +33,7 @@ def paying_cohort_of(
     unit: PrivacyUnit,
     adjacency: Adjacency,
 ) -> PayingCohort:
-    """Return the account that pays for a release of the people of a store.
-
-    `cohort` is the name that the custodian gives, or None.
-    """
+    """Return the account that pays for a release of the people of a store."""
     people = store.samples.individual
     return find_paying_cohort(
         ledger, store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency
@@ -73,10 +70,9 @@ def _account_to_open(
 
 
 def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
-    """Log a payment and, if it opened a budget, the new budget.
+    """Log a payment and, if it opened a budget, the new one, from the `balance` after it.
 
-    The caller still defers interruptions, so that none can keep the payment out of the log. `what`
-    names the purchase, and `balance` is that of the paying account after the payment.
+    The caller still defers interruptions, so that none can keep the payment out of the log.
     """
     LOGGER.info("%s: %s", what, receipt.summary)
     if receipt.opened_budget:
@@ -88,11 +84,7 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
 
 
 def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
-    """Buy noisy means and sds of the phenotypes, if the request asks for them.
-
-    The work directory keeps the noisy moments, which a retry finds there at no cost. The request
-    has passed `check_before_work`.
-    """
+    """Buy noisy means and sds of the phenotypes, if requested; a retry finds them at no cost."""
     tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
     if not tables.pheno_moments or budget is None:
         return None

@@ -116,10 +116,7 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
 
 
 def _frequencies(path: Path, variants: VariantTable, matched: MatchedWeights) -> Float64:
-    """Return the panel's frequencies of A1 of the variants with loadings, and refuse missing ones.
-
-    The result has the order of the matched variants.
-    """
+    """Return the panel's frequencies of A1 of the matched variants, and refuse missing ones."""
     frequency = read_reference_frequencies(path, variants).a1_frequency[matched.variants]
     unknown = int(np.isnan(frequency).sum())
     if unknown:
@@ -132,11 +129,7 @@ def _frequencies(path: Path, variants: VariantTable, matched: MatchedWeights) ->
 
 
 def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRows:
-    """Write the components of all people of a genotype store, or continue to write them. PRIVATE.
-
-    Several chunks of people are scored at a time. Memory is that of the genotypes of a batch of
-    people and a chunk of variants, for each of them.
-    """
+    """Write the components of all people of a store, or continue to write them. PRIVATE."""
     from primo_scale.evaluation.scores import people_of_store, score_people
 
     request = sha256_of_json({"loadings": loadings.source.sha256, "store": store.identity_digest})

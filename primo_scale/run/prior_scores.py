@@ -15,6 +15,7 @@ from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.public_scores import PublicScores
 from primo_scale.methods.shrinkage import Float64
+from primo_scale.publication.statement import StatedScore
 from primo_scale.run.design import Design
 from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
@@ -28,23 +29,12 @@ if TYPE_CHECKING:
 _OPTION = "--prior-weights"
 
 
-@dataclass(frozen=True)
-class PriorSource:
-    """Origin of one public score; the fields are those of `publication.statement.StatedScore`."""
-
-    file: str
-    sha256: str
-    pgs_id: str | None
-    n_variants: int
-    n_matched: int
-
-
 @dataclass(frozen=True, eq=False)
 class PriorScores:
     """Public scores and their origins, in the same order."""
 
     scores: PublicScores
-    sources: tuple[PriorSource, ...]
+    sources: tuple[StatedScore, ...]  # whose slopes are still to be estimated
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,16 +43,13 @@ class _Column:
 
     effects: Float64
     phenotype: str | None
-    source: PriorSource
+    source: StatedScore
 
 
 def read_prior_scores(
     files: Iterable[PriorFile], variants: VariantTable, design: Design, build: GenomeBuild
 ) -> PriorScores | None:
-    """Read the public scores of a release and log how they match, or return None without files.
-
-    The `variants` are those of the design, and `build` is their genome build.
-    """
+    """Read the public scores of a release and log how they match, or return None without files."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
     columns = [
         column for file in files for column in _read_columns(file, variants, phenotypes, build)
@@ -131,7 +118,7 @@ def _read_columns(
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
     sha256, counts = sha256_of_file(read.weights_path), matched.counts
-    source = PriorSource(_file_name(file), sha256, read.pgs_id, counts.total, counts.matched)
+    source = StatedScore(_file_name(file), sha256, read.pgs_id, counts.total, counts.matched, ())
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights

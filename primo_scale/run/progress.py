@@ -88,10 +88,7 @@ class Pace:
 
 
 class Meter:
-    """Progress of the stage `name` in words, and when to log it; it has no clock and no screen.
-
-    `of_what` names the things that are counted, such as tasks.
-    """
+    """Progress of the stage `name` in words, and when to log it; it has no clock and no screen."""
 
     def __init__(self, name: str, of_what: str) -> None:
         self.name, self._of_what = name, of_what

@@ -60,11 +60,7 @@ def refuse_unwritable(path: Path) -> None:
 
 
 def _refuse_other_release(request: FinalizeRequest, design: Design, build: GenomeBuild) -> None:
-    """Refuse a directory that holds another release than the requested one, as far as it shows.
-
-    A private release belongs to the request only if the noise of its charge lies in the work
-    directory.
-    """
+    """Refuse a directory that holds another release than the requested one, as far as it shows."""
     from primo_scale.run.describe_release import states_inputs
 
     document = _read_release(request.out)
@@ -76,6 +72,7 @@ def _refuse_other_release(request: FinalizeRequest, design: Design, build: Genom
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
+        # The noise of its charge in the work directory ties a private release to the request.
         stored_noise = NoiseStore(request.work_dir / NOISE).charges()
         same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
     if not same:
@@ -101,13 +98,11 @@ def charge_of(out: Path) -> str | None:
 
 
 def refuse_damaged(out: Path) -> None:
-    """Refuse a published release that does not verify, with the first failed check.
-
-    The caller knows its release.json, and so trusts the key in it for the texts of another version.
-    """
+    """Refuse a published release that does not verify, with the first failed check."""
     from primo_scale.publication.finding import refuse_problems
     from primo_scale.publication.verify import verify_release
 
+    # The caller knows its release.json, and so trusts the key in it for another version's texts.
     signature = (_read_release(out) or {}).get("signature") or {}
     refuse_problems(
         verify_release(out, public_key=signature.get("public_key")),
@@ -138,11 +133,7 @@ def exists_already(out: Path) -> InputError:
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
-    """Refuse names that no release can carry, before any work is done or any budget spent.
-
-    These are repeated or reserved variant IDs, names of columns that a file cannot hold, and texts
-    that a spreadsheet takes for formulas.
-    """
+    """Refuse names that no release can carry, before any work is done or any budget spent."""
     from primo_scale.publication.pgs import pgs_file_stems
     from primo_scale.publication.releasable import check_names
 
@@ -242,10 +233,7 @@ def publish(
     payment: Payment | None = None,
     signer: Signer | None = None,
 ) -> str:
-    """Publish, or find the release published; return the SHA-256 of release.json.
-
-    A private release has a payment and a signer.
-    """
+    """Publish, or find the release published; return the SHA-256 of release.json."""
     from primo_scale.publication.publish import is_same_release, publish_release
     from primo_scale.run.describe_release import make_statement
 

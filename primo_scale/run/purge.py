@@ -49,11 +49,7 @@ class _Purged:
 
 
 def purge(request: PublishingRequest) -> None:
-    """Write a durable note of the release, then delete the data that it was made from.
-
-    The release is published and recorded in the ledger, and this run holds the lock of the work
-    directory. The genotype store is deleted too if the request is a whole release, which made it.
-    """
+    """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Purged(
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / "release.json"),

@@ -141,13 +141,10 @@ def check_accuracy(
     *,
     accept_noise: bool,
 ) -> Forecast | None:
-    """Log and return the expected accuracy; refuse a release of noise, unless `accept_noise`.
-
-    There is no forecast without a method and a budget: the release is planned later, or has no
-    noise. `variants` are in the order of the design.
-    """
+    """Log and return the expected accuracy; refuse a release of noise, unless `accept_noise`."""
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
+    # The release is planned later, or has no noise.
     if budget is None or chosen is None or not design.clipped:
         return None
     expected = forecast_release(design, variants, mechanism_of(design, budget, chosen))

@@ -239,10 +239,7 @@ _OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
 
 
 def options_of(request: AttrsInstance) -> list[tuple[str, object]]:
-    """Return each option of a request and its value, parts included, in the order of the fields.
-
-    An option that two parts use, such as ``--ref-freq``, occurs once.
-    """
+    """Return each option of a request and its parts once, with its value, in order of fields."""
     found: list[tuple[str, object]] = []
     for attribute in fields(type(request)):
         value = getattr(request, attribute.name)

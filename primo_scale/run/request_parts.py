@@ -1,8 +1,4 @@
-"""Parts of a request, each typed, checked once and then frozen.
-
-A field has the name of its option on the command line, with ``_`` for ``-``, unless its
-description says otherwise. A path may be given as a text.
-"""
+"""Parts of a request, each typed, checked once and then frozen, as in `request.py`."""
 
 from __future__ import annotations
 
@@ -198,10 +194,7 @@ class Model:
 
 
 def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool) -> Budget | None:
-    """Return the (epsilon, delta) of a request, or None.
-
-    Refuses one without the other, values that no release can have, and both without noise.
-    """
+    """Return (epsilon, delta) of a request, or None; refuse one alone, or both without noise."""
     if epsilon is None and delta is None:
         return None
     if non_private:

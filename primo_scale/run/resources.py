@@ -139,17 +139,13 @@ def forecast_summation(
     work_dir: Path,
     release: ReleaseNeeds,
 ) -> SummationForecast:
-    """Log the needs of an accumulation and of the release after it; refuse a small machine.
-
-    `work_dir` need not exist. Files that an interrupted run left there count as free space, since
-    they are used again, or deleted before others are written. A kernel that this machine cannot
-    run is refused too.
-    """
+    """Log the needs of an accumulation and of the release after it; refuse a small machine."""
     work = workload(design, store, execution.kernel)
     # Load the table of people now: it stays in the memory that this process is measured to use.
     LOGGER.debug("%d people", len(store.samples.individual))
     rates = measure_rates(execution.kernel, work.largest_code, work.packing)
     root = store_root(work_dir, execution.object_store)
+    # What an interrupted run left is used again, or deleted before other files are written.
     there = [root / OUTCOMES, root / PARTIALS, root / STATISTICS]
     needs = needs_of(work)
     more_disk = _more_disk(work, execution, release.noisy_bytes)
@@ -177,11 +173,9 @@ def forecast_summation(
 
 
 def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:
-    """Return the bytes that the work directory takes beyond `disk_bytes`; negative with a bucket.
-
-    Private statistics are written beside the exact ones, after partial sums are deleted.
-    """
+    """Return the bytes that the work directory takes over `disk_bytes`; negative with a bucket."""
     if execution.object_store is None:
+        # Private statistics are written after partial sums are deleted.
         return max(0, noisy_bytes - partial_bytes(work))
     in_bucket = disk_bytes(work)
     LOGGER.info("pre-flight: %s in %s", bytes_in_words(in_bucket), execution.object_store)

@@ -52,10 +52,7 @@ def about(event: str, fields: Mapping[str, object]) -> dict[str, object]:
 
 @contextmanager
 def stage(name: str) -> Iterator[None]:
-    """Log the begin and the end of a stage, which the lines between belong to.
-
-    Also a decorator of functions. Both lines are for the log file and for machines.
-    """
+    """Log the begin and the end of a stage, which the lines between belong to."""
     check()
     _stage.set(name)
     start = time.monotonic()
@@ -111,10 +108,8 @@ def _record(level: int, message: str, event: str, fields: dict[str, object]) -> 
 def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[None]:
     """Write everything that is logged during the block to the work directory as well.
 
-    The log and the progress file are private, because they tell the number of people. The log
-    starts with the options of the request, and states how the block ended. Afterwards the logger
-    is as it was before. `work_dir` is locked by this run, and `name` is that of the operation, such
-    as ``release``.
+    The log and the progress file are private, because they tell the number of people. Afterwards
+    the logger is as it was before.
     """
     path = work_dir / RUN_LOG
     log = _LogFile(path, encoding="utf-8")

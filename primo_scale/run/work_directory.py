@@ -52,11 +52,7 @@ def store_root(work_dir: Path, object_store: str | ObjectUrl | None) -> Location
 
 
 def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
-    """Return the choice of the people to hold out, by the key of the work directory, or None.
-
-    The key is drawn once and stored durably, so that every run of a work directory holds out the
-    same people.
-    """
+    """Return the people to hold out, by a key that is drawn once and stored durably, or None."""
     if not people:
         return None
     path = work_dir / HOLD_OUT_KEY
@@ -157,11 +153,7 @@ def last_claimed(work_dir: Path) -> str | None:
 
 
 def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
-    """Delete the stores of this locked work directory in buckets, then its claim on each prefix.
-
-    Copied genotypes are deleted if `genotypes`. Other objects below the prefix stay, and so do the
-    stores of a prefix that another work directory claims.
-    """
+    """Delete the stores of this locked work directory in buckets, then its claim on each prefix."""
     from primo_scale.storage.stores import store_at
 
     claims = _Claims.of(work_dir)

@@ -24,14 +24,8 @@ TRAITS = (
     *("--heritability", 0.5, "--causal-fraction", 0.02),
 )
 SUFFIXES = (
-    ".bed",
-    ".bim",
-    ".fam",
-    ".covar.tsv",
-    ".covar-bounds.tsv",
-    ".pheno.tsv",
-    ".pheno-bounds.tsv",
-    ".effects.tsv",
+    *(".bed", ".bim", ".fam", ".effects.tsv"),
+    *(".covar.tsv", ".covar-bounds.tsv", ".pheno.tsv", ".pheno-bounds.tsv"),
 )
 
 

@@ -1,4 +1,4 @@
-"""A small cohort for the tests of whole commands."""
+"""A small cohort for the tests of whole commands, also with its genotype store."""
 
 from __future__ import annotations
 
@@ -9,3 +9,9 @@ from small_cohort import Cohort, write_cohort
 @pytest.fixture
 def cohort(tmp_path) -> Cohort:
     return Cohort(write_cohort(tmp_path / "cohort"))
+
+
+@pytest.fixture
+def ingested(cohort) -> Cohort:
+    cohort.ingest()
+    return cohort

@@ -34,18 +34,17 @@ def test_noise_is_refused_before_anything_is_read(cohort, options):
 
 
 @pytest.mark.slow
-def test_every_stage_refuses_noise(cohort):
-    cohort.ingest()
-    refused_as_noise(cohort.accumulate(*TOO_SMALL))
-    assert not (cohort.work / "statistics.zarr").exists()
+def test_every_stage_refuses_noise(ingested):
+    refused_as_noise(ingested.accumulate(*TOO_SMALL))
+    assert not (ingested.work / "statistics.zarr").exists()
     # Without a budget nothing is known of the noise.
-    assert cohort.accumulate().exit_code == 0
-    refused_as_noise(cohort.finalize(budget=TOO_SMALL))
-    assert not cohort.ledger.exists()
-    accepted = succeeded(cohort.finalize("--accept-noise", budget=TOO_SMALL))
+    assert ingested.accumulate().exit_code == 0
+    refused_as_noise(ingested.finalize(budget=TOO_SMALL))
+    assert not ingested.ledger.exists()
+    accepted = succeeded(ingested.finalize("--accept-noise", budget=TOO_SMALL))
     assert "the weights of this release will be noise" in accepted.stderr
-    assert "will be noise" in (cohort.work / "run.log").read_text()
-    assert (cohort.out / "release.json").exists()
+    assert "will be noise" in (ingested.work / "run.log").read_text()
+    assert (ingested.out / "release.json").exists()
 
 
 def opening(stderr):

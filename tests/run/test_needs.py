@@ -18,11 +18,10 @@ from primo_scale.storage.block_matrices import BlockLayout
 
 
 @pytest.fixture
-def summed(cohort):
+def summed(ingested):
     """A cohort whose work directory has statistics."""
-    cohort.ingest()
-    succeeded(cohort.accumulate(*BUDGET))
-    return cohort
+    succeeded(ingested.accumulate(*BUDGET))
+    return ingested
 
 
 def small_memory(patch):
@@ -71,40 +70,36 @@ def test_files_of_an_interrupted_run_reduce_needed_space(cohort, monkeypatch, le
         (["--memory-limit", "200MiB"], ["--memory-limit", "200 MiB"]),
     ],
 )
-def test_too_little_memory_for_workers_is_refused_with_numbers(cohort, dry_run, options, words):
-    cohort.ingest()
-    refused(cohort.accumulate(*options, *dry_run), 4, *words)
-    assert not (cohort.work / "partials.zarr").exists()
+def test_too_little_memory_for_workers_is_refused_with_numbers(ingested, dry_run, options, words):
+    refused(ingested.accumulate(*options, *dry_run), 4, *words)
+    assert not (ingested.work / "partials.zarr").exists()
 
 
-def test_a_dry_run_reports_needs_and_writes_nothing(cohort):
-    cohort.ingest()
-    before = sorted(cohort.folder.rglob("*"))
-    for run in (cohort.release, cohort.accumulate):
+def test_a_dry_run_reports_needs_and_writes_nothing(ingested):
+    before = sorted(ingested.folder.rglob("*"))
+    for run in (ingested.release, ingested.accumulate):
         result = succeeded(run("--dry-run"))
         tasks, memory, after = (line for line in result.stderr.splitlines() if "pre-flight" in line)
         assert "2 tasks" in tasks
         assert "kernel" in tasks
         assert "free" in memory
         assert "noise and weights take" in after
-    assert sorted(cohort.folder.rglob("*")) == before
+    assert sorted(ingested.folder.rglob("*")) == before
 
 
-def test_a_dry_run_refuses_a_work_directory_open_to_others(cohort):
-    cohort.ingest()
-    cohort.work.mkdir(mode=0o755)
-    assert cohort.accumulate("--dry-run").exit_code == 3
-    assert list(cohort.work.iterdir()) == []
+def test_a_dry_run_refuses_a_work_directory_open_to_others(ingested):
+    ingested.work.mkdir(mode=0o755)
+    assert ingested.accumulate("--dry-run").exit_code == 3
+    assert list(ingested.work.iterdir()) == []
 
 
-def test_a_dry_run_uses_an_existing_genotype_store(cohort):
-    cohort.ingest()
-    work = cohort.folder / "release.work"
+def test_a_dry_run_uses_an_existing_genotype_store(ingested):
+    work = ingested.folder / "release.work"
     work.mkdir(mode=0o700)
-    cohort.store.rename(work / "genotypes.zarr")
-    assert cohort.release("--dry-run").exit_code == 0
-    (cohort.folder / "keep").write_text("p1\np2\n")
-    refused(cohort.release("--keep", cohort.folder / "keep", "--dry-run"), 3, "another ingest")
+    ingested.store.rename(work / "genotypes.zarr")
+    assert ingested.release("--dry-run").exit_code == 0
+    (ingested.folder / "keep").write_text("p1\np2\n")
+    refused(ingested.release("--keep", ingested.folder / "keep", "--dry-run"), 3, "another ingest")
 
 
 def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkeypatch):

@@ -63,8 +63,8 @@ def panel(tmp_path):
     return frequency, loadings, write_loadings(tmp_path / "panel", frequency, loadings)
 
 
-def some_dosages(n_people: int = 45, seed: int = 2) -> np.ndarray:
-    return np.random.default_rng(seed).integers(-1, 3, (23, n_people))
+def some_dosages(seed: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-1, 3, (23, 45))
 
 
 @pytest.mark.slow

@@ -216,10 +216,8 @@ def _check_lattice(document: Document) -> Finding:
 
 
 def _check_drawing(document: Document) -> Finding:
-    """Check that the noise has a proved sampler; the cost of the lattice covers two samplers."""
-    draws = _draws(document, but_for=("phenotype_moments",))
-    detail = f"{draws} draws by a proved sampler"
-    return finding_of("sampler", drawing_problems(document, draws), detail)
+    detail = f"{_draws(document)} draws by a proved sampler"
+    return finding_of("sampler", drawing_problems(document), detail)
 
 
 def _check_mu(document: Document, shift: _Shift) -> Finding:
@@ -320,12 +318,10 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
     return []
 
 
-def _draws(document: Document, *, but_for: tuple[str, ...] = ()) -> int:
-    """Return the number of noisy values in the release, without the queries `but_for`."""
+def _draws(document: Document) -> int:
+    """Return the number of noisy values in the release."""
     draws = 0
     for query in document["mechanism"]["queries"]:
-        if query["name"] in but_for:
-            continue
         if query["name"] == "gram":
             sizes = theorems.column_counts(document)
             copies = document["mechanism"]["gram_copies"]

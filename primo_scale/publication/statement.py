@@ -38,7 +38,7 @@ from primo_scale.publication.wording import stamp_of
 
 _VERSIONED = Meta(
     extra_json_schema={
-        "propertyNames": {"enum": ["primo_scale", "scipy", "opendp", "cryptography"]},
+        "propertyNames": {"enum": ["primo_scale", "scipy", "cryptography"]},
         "required": ["primo_scale", "scipy"],
     }
 )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import COLUMNS_FILE, PARTY_FILE, VALUES_FILE
@@ -55,11 +57,22 @@ def party_unit(document: Document) -> str:
     return f"one person's values at {'this party' if alone else 'all parties'}"
 
 
+def n_rows(document: Document) -> int:
+    """Return the number of rows of the values: people, or mixtures of them."""
+    mixtures = document["mixtures"]
+    return int(document["n_people"] if mixtures is None else mixtures["count"])
+
+
+def half_range(document: Mapping[str, Any]) -> float:
+    """Return half the range of a column in lattice units, in a row or a mixture of unit norm."""
+    mixtures = document["mixtures"]
+    return float(document["mechanism"]["unit"] * math.sqrt(mixtures["count"] if mixtures else 1))
+
+
 def render_party_readme(document: Document) -> str:
     """Return README.txt of the party's release with this party.json."""
-    mixtures, mechanism = document["mixtures"], document["mechanism"]
+    mixtures, sigma = document["mixtures"], document["mechanism"]["sigma"]
     count, covered = len(document["columns"]), document["person_columns"]
-    relative = mechanism["sigma"] / mechanism["unit"]
     here, central = product_noise(document), central_noise(document)
     promise = _THIS_PARTY if covered == count else _A_PERSON
     return _README.format(
@@ -69,11 +82,11 @@ def render_party_readme(document: Document) -> str:
         stamp=document["stamp"],
         software=f"{document['software']['name']} {document['software']['version']}",
         created=document["created"],
-        rows=document["n_people"] if mixtures is None else mixtures["count"],
+        rows=n_rows(document),
         meaning=_ROWS if mixtures is None else _MIXTURES.format(seed=mixtures["seed"]),
-        unit=mechanism["unit"] * (1 if mixtures is None else math.sqrt(mixtures["count"])),
-        sigma=mechanism["sigma"],
-        relative=relative / (1 if mixtures is None else math.sqrt(mixtures["count"])),
+        unit=half_range(document),
+        sigma=sigma,
+        relative=sigma / half_range(document),
         promise=promise.format(
             mu_squared=document["guarantee"]["cost"]["mu_squared"], all_columns=covered
         ),
@@ -94,9 +107,8 @@ def product_noise(document: Document) -> float:
     product with the values, of sd ``s sqrt(2 v / n)`` for values of mean square v = 1/3, which is
     that of a value uniform within its bounds.
     """
-    mixtures, mechanism, n = document["mixtures"], document["mechanism"], document["n_people"]
-    rows = n if mixtures is None else mixtures["count"]
-    sd = mechanism["sigma"] / mechanism["unit"] / math.sqrt(1 if mixtures is None else rows)
+    rows, n = n_rows(document), document["n_people"]
+    sd = document["mechanism"]["sigma"] / half_range(document)
     return math.hypot(sd**2 * math.sqrt(rows) / n, sd * math.sqrt(2 / (3 * n)))
 
 

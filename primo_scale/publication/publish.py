@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.check_weights import UNREADABLE
@@ -33,6 +31,7 @@ from primo_scale.publication.party_readme import columns_table, party_unit, rend
 from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
+from primo_scale.publication.recompute_profile import is_about
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
@@ -53,7 +52,6 @@ _DIRECTORY_MODE = 0o755
 _PASSING = ("created", "ledger", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy", "hold_out")
-_ROUNDING = 1e-6
 
 
 def publish_release(
@@ -131,11 +129,7 @@ def _party_document(statement: PartyStatement) -> Document:
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:
-    """Return whether the release in `directory` has this statement.
-
-    The date, the ledger's balance and the accountant's versions may differ. Computed values may
-    differ by rounding.
-    """
+    """Return whether the release has this statement, but for rounding, date and balance."""
     if not (directory / RELEASE_FILE).is_file():
         return False
     found, wanted = read_document(directory)[0], statement_document(statement)
@@ -145,25 +139,12 @@ def is_same_release(directory: Path, statement: Statement) -> bool:
         if isinstance(document.get("guarantee"), dict):
             document["guarantee"].pop("accountant", None)
     return all(
-        _is_about(found.get(name), wanted[name])
+        is_about(found.get(name), wanted[name])
         if name in _COMPUTED
         else found.get(name) == wanted[name]
         for name in wanted
         if name not in _PASSING
     )
-
-
-def _is_about(found: Any, wanted: Any) -> bool:
-    """Return whether two JSON values are equal up to the rounding of their numbers."""
-    if isinstance(wanted, dict):
-        same = isinstance(found, dict) and found.keys() == wanted.keys()
-        return same and all(_is_about(found[name], wanted[name]) for name in wanted)
-    if isinstance(wanted, list):
-        same = isinstance(found, list) and len(found) == len(wanted)
-        return same and all(map(_is_about, found, wanted))
-    if isinstance(wanted, float) and isinstance(found, int | float):
-        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
-    return bool(found == wanted)
 
 
 def file_entries(directory: Path) -> list[Document]:

@@ -176,10 +176,7 @@ def _subsample_problems(document: Document, claims: Claims) -> list[str]:
 
 
 def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
-    """Check that N_c covers all values within the bounds of constant and covariates.
-
-    They are not clipped.
-    """
+    """Check that N_c covers all values within the bounds of constant and covariates."""
     public = document["public_inputs"]
     longest = [float(public["constant"])]
     for column in public["covariates"]:

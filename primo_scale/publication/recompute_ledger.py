@@ -17,10 +17,7 @@ _COST = ("mu_squared", "epsilon", "delta")
 
 
 def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Return the contradictions of the ledger entry of a private release.
-
-    `charged` are the recomputed mu^2 of its charges, in order.
-    """
+    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charges."""
     ledger, guarantee = document["ledger"], document["guarantee"]
     costs = [charge["cost"] for charge in ledger["charges"]]
     problems = []

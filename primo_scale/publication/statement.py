@@ -335,9 +335,7 @@ class LedgerEntry:
 class Statement:
     """All of release.json except the stamp, scoring, the list of files and the signature.
 
-    In a release without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are
-    None.
-
+    Without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are None.
     """
 
     software: Software

@@ -31,10 +31,7 @@ class RowBeginnings:
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
 
     def with_weights(self, weights: npt.NDArray[np.float64]) -> Iterator[bytes]:
-        """Yield the rows in parts, in the notation of `weights.weight_in_text`.
-
-        `weights` are finite, of shape (rows, columns). There are tabs between them.
-        """
+        """Yield the rows in parts; finite weights as by `weights.weights_in_text`."""
         height = max(1, _CELLS_AT_ONCE // weights.shape[1])
         for start in range(0, len(weights), height):
             rows = slice(start, start + height)

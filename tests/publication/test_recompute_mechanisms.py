@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -141,10 +142,7 @@ def test_no_other_part_may_go_without_noise(mode, part):
     assert "queries: without noise are" in problems(document)
 
 
-@pytest.mark.parametrize(
-    "mode, other", [("full", "label"), ("full", "feature"), ("label", "full"),
-                    ("label", "feature"), ("feature", "full"), ("feature", "label")]
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "other"), [*permutations(("full", "label", "feature"), 2)])
 def test_another_privacy_unit_needs_other_noise(mode, other):
     document = example_document(mode)
     document["guarantee"]["privacy"] = document["ledger"]["unit"] = other

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,7 +12,9 @@ from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import (
     PARTY,
+    RELEASE,
     Document,
+    DocumentKind,
     check_schema,
     serialise,
     statement_document,
@@ -20,13 +22,12 @@ from primo_scale.publication.document import (
 from primo_scale.publication.file_names import (
     COLUMNS_FILE,
     LOG_FILE,
-    PARTY_FILE,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
     VALUES_FILE,
 )
-from primo_scale.publication.finding import Finding, refuse_problems
+from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
 from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.pictures import draw_pictures
@@ -88,14 +89,7 @@ def publish_release(
         (staging / REPORT_FILE).write_bytes(report.encode())
         (staging / LOG_FILE).write_bytes(render_log(document, repeated).encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
-        document["files"] = file_entries(staging)
-        document["signature"] = None if signer is None else signature_of(document, signer)
-        check_schema(document)
-        (staging / RELEASE_FILE).write_bytes(serialise(document))
-        refuse_unverified(verify_release(staging))
-        if statement.private:  # only the owner may read weights without noise
-            open_to_readers(staging)
-        announce_step(PaymentStep.RELEASE_STAGED)
+        _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
 
@@ -109,15 +103,28 @@ def publish_party_release(
         shutil.copyfile(values, staging / VALUES_FILE)
         (staging / COLUMNS_FILE).write_text(columns_table(document), encoding="utf-8")
         (staging / README_FILE).write_text(render_party_readme(document), encoding="utf-8")
-        document["files"] = file_entries(staging)
-        document["signature"] = signature_of(document, signer)
-        check_schema(document, PARTY)
-        (staging / PARTY_FILE).write_bytes(serialise(document))
-        refuse_unverified(verify_party(staging))
-        open_to_readers(staging)
-        announce_step(PaymentStep.RELEASE_STAGED)
+        _sign_and_verify(staging, document, PARTY, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
+
+
+def _sign_and_verify(
+    staging: Path, document: Document, kind: DocumentKind, signer: Signer | None
+) -> None:
+    """Write the signed document of a directory, and refuse one that fails its verification."""
+    document["files"] = file_entries(staging)
+    document["signature"] = None if signer is None else signature_of(document, signer)
+    check_schema(document, kind)
+    (staging / kind.name).write_bytes(serialise(document))
+    refuse_problems(
+        verify_party(staging) if kind is PARTY else verify_release(staging),
+        "the release does not pass its own verification",
+        where="release",
+        remedy="Nothing was published. Please report this error",
+    )
+    if document["private"]:  # only the owner may read weights without noise
+        open_to_readers(staging)
+    announce_step(PaymentStep.RELEASE_STAGED)
 
 
 def _party_document(statement: PartyStatement) -> Document:
@@ -158,16 +165,6 @@ def file_entries(directory: Path) -> list[Document]:
         }
         for path in paths
     ]
-
-
-def refuse_unverified(findings: Iterable[Finding]) -> None:
-    """Raise an InputError with the first check that a release to be published does not pass."""
-    refuse_problems(
-        findings,
-        "the release does not pass its own verification",
-        where="release",
-        remedy="Nothing was published. Please report this error",
-    )
 
 
 def open_to_readers(directory: Path) -> None:

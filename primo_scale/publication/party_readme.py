@@ -10,9 +10,9 @@ from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import COLUMNS_FILE, PARTY_FILE, VALUES_FILE
 
 _README = """\
-Noisy values of {columns} of {people} people, released by the party "{party}"
+Noisy values of {columns} of {n_people} people, released by the party "{party}"
 {stamp}
-{software}, {created} (UTC)
+{software[name]} {software[version]}, {created} (UTC)
 
 {values_file} has {rows} rows and {columns}, 64-bit integers in the format of NumPy.
 {meaning}
@@ -24,7 +24,7 @@ What is promised
 {promise}
 
 Whether a central release would serve better
-The average over {people} people of the product of two columns, in half ranges, has noise with a
+The average over {n_people} people of the product of two columns, in half ranges, has noise with a
 standard deviation of {here:.2g} here. If one trusted node held {all_columns} columns and released
 their products under the same promise, it would be {central:.2g}. {advice}
 
@@ -41,11 +41,12 @@ _ROWS = "A row is one person, in the order of the roster, which only the parties
 _MIXTURES = "A row is a sum of all people with random signs from the public seed {seed}."
 _THIS_PARTY = (
     "Epsilon and delta bound what is learned about a person from this release. For the releases\n"
-    "of all parties together, the values of mu^2 add up: it is {mu_squared:.6g} here."
+    "of all parties together, the values of mu^2 add up: it is "
+    "{guarantee[cost][mu_squared]:.6g} here."
 )
 _A_PERSON = (
     "Epsilon and delta bound what is learned about a person from the releases of all parties\n"
-    "together, if these have at most {all_columns} columns in total and make the same promise."
+    "together, if these have at most {person_columns} columns in total and make the same promise."
 )
 _CENTRAL = "Prefer that where data may be brought together."
 _THIS = "This release is no worse."
@@ -71,25 +72,19 @@ def half_range(document: Mapping[str, Any]) -> float:
 
 def render_party_readme(document: Document) -> str:
     """Return README.txt of the party's release with this party.json."""
-    mixtures, sigma = document["mixtures"], document["mechanism"]["sigma"]
-    count, covered = len(document["columns"]), document["person_columns"]
+    mixtures, count = document["mixtures"], len(document["columns"])
+    sigma, covered = document["mechanism"]["sigma"], document["person_columns"]
     here, central = product_noise(document), central_noise(document)
     promise = _THIS_PARTY if covered == count else _A_PERSON
+    facts = document | {"columns": f"{count} column{'' if count == 1 else 's'}"}
     return _README.format(
-        columns=f"{count} column{'' if count == 1 else 's'}",
-        people=document["n_people"],
-        party=document["party"],
-        stamp=document["stamp"],
-        software=f"{document['software']['name']} {document['software']['version']}",
-        created=document["created"],
+        **facts,
         rows=n_rows(document),
-        meaning=_ROWS if mixtures is None else _MIXTURES.format(seed=mixtures["seed"]),
+        meaning=_ROWS if mixtures is None else _MIXTURES.format(**mixtures),
         unit=half_range(document),
         sigma=sigma,
         relative=sigma / half_range(document),
-        promise=promise.format(
-            mu_squared=document["guarantee"]["cost"]["mu_squared"], all_columns=covered
-        ),
+        promise=promise.format(**document),
         here=here,
         central=central,
         all_columns=covered,

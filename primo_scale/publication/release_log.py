@@ -37,7 +37,7 @@ def render_log(document: Document, options: Mapping[str, str]) -> str:
     lines += [
         f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
         f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
-        f"{cohort['n_covariates']} covariates",
+        f"{cohort['n_covariates']} covariates"
     ]
     lines += _mechanism_lines(document["mechanism"])
     if document["ledger"]:

@@ -214,7 +214,7 @@ def test_a_release_without_noise_begins_with_a_warning(pristine):
     assert log[1].startswith("NOT PRIVATE")
 
 
-def test_the_log_is_public(pristine, tmp_path):
+def test_the_log_is_public(pristine):
     log = (pristine[True] / "release.log").read_text()
     assert "option --epsilon 5" in log
     assert "method reuse-cov-gauss: as given" in log

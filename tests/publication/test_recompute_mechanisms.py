@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import release_examples
 from neighbour_rows import N_FIXED, N_PHENOTYPES, NOBODY, SIZES, Row, neighbours, squared_shift
-from release_edits import put, query, value_at
+from release_edits import problems_in, put, query, value_at
 from release_examples import (
     BLOCK_NORMS,
     FIXED_NORM,
@@ -119,11 +119,7 @@ def reach_the_bound(mode: str, block_norms: tuple[int, ...], rows: np.ndarray, m
 
 
 def problems(document: dict[str, Any]) -> str:
-    return " | ".join(
-        f"{finding.check}: {finding.detail}"
-        for finding in guarantee_findings(document)
-        if not finding.ok
-    )
+    return " | ".join(problems_in(guarantee_findings(document)))
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -14,9 +13,8 @@ from primo_scale.privacy.held_out_accuracy import (
     hold_out_scale,
     score_ranges,
 )
+from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_profile import is_about
-
-Document = Mapping[str, Any]
 
 
 def hold_out_problems(document: Document) -> Iterator[str]:

@@ -1,19 +1,17 @@
 """Recomputation of the guarantee of a release from release.json alone.
 
-The module shares no code with the calibration of the noise, and uses only the standard library and
-SciPy. It checks the theorems of docs/maths.
+The module shares no code with the calibration of the noise. It checks the theorems of docs/maths.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.publication import recompute_mechanisms as theorems
 from primo_scale.publication.check_hold_out import hold_out_problems
+from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_mechanisms import Claims, claims_of
@@ -26,8 +24,6 @@ from primo_scale.publication.recompute_profile import (
     log_delta_on_lattice,
 )
 from primo_scale.publication.wording import STATISTICS
-
-Document = Mapping[str, Any]
 
 _SHARE_TOLERANCE = 1e-6
 _FINEST_SIGMA = 2.0**58  # lattice steps; the sampler has 64-bit integers

@@ -1,17 +1,12 @@
-"""Recomputation of the ledger entry in release.json: charges, balances and budget.
-
-The module shares no code with the ledger, and uses only the standard library and SciPy.
-"""
+"""Recomputation of the ledger entry in release.json, which shares no code with the ledger."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, close, epsilon_of
-
-Document = Mapping[str, Any]
 
 _COST = ("mu_squared", "epsilon", "delta")
 

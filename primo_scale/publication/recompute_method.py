@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from primo_scale.publication.document import Document
 from primo_scale.publication.samplers import KEYSTREAM
-
-Document = Mapping[str, Any]
 
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 _OF_FITTED_EFFECTS = (

@@ -1,7 +1,4 @@
-"""Reading of unchecked files of a release in bounded memory.
-
-A file of a few MB can unpack to a line of many GB, which is refused.
-"""
+"""Reading of unchecked files in bounded memory, although a few MB can unpack to many GB."""
 
 from __future__ import annotations
 

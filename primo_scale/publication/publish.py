@@ -65,11 +65,8 @@ def publish_release(
 ) -> Path:
     """Write, verify and publish a release atomically, and return `directory`.
 
-    The files are written to a sibling directory, which is renamed at the end. The options in effect
-    are published in the log and the report, so the caller omits paths and other values of the
-    custodian. The signer is None for a release that is NOT PRIVATE. An InputError is raised if the
-    weights cannot be scored, the directory exists or cannot be written, or the release does not
-    pass its own verification.
+    The log and the report repeat the options, so the caller omits paths and other values of the
+    custodian. The signer is None for a release that is NOT PRIVATE.
     """
     if (signer is not None) != statement.private:
         raise ValueError("a release is signed if and only if it is private")

@@ -1,8 +1,4 @@
-"""Privacy profile of Gaussian noise on a lattice, for verification.
-
-The module shares no code with the calibration of the noise, and uses only the standard library and
-SciPy.
-"""
+"""Privacy profile of Gaussian noise on a lattice, which shares no code with the calibration."""
 
 from __future__ import annotations
 

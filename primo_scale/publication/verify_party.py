@@ -1,8 +1,4 @@
-"""Verification of a party's release without any other data.
-
-The guarantee is computed again from party.json, and shares no code with the calibration of the
-noise (docs/maths/parties.md).
-"""
+"""Verification of a party's release from its files alone (docs/maths/parties.md)."""
 
 from __future__ import annotations
 

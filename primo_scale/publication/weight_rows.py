@@ -1,7 +1,4 @@
-"""Rows of text with weights, which are formatted by compiled code.
-
-Verifying a release does not need this module, because a verifier does not have Numba.
-"""
+"""Rows of text with weights, formatted by compiled code, which a verifier does not have."""
 
 from __future__ import annotations
 

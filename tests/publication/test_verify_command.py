@@ -43,7 +43,9 @@ def test_a_release_of_another_version(release):
 
 def test_no_release(tmp_path):
     for directory in (tmp_path, tmp_path / "absent"):
-        refused(command(main, directory), 3, "holds no release")
+        result = command(main, directory)
+        refused(result, 3, "holds no release")
+        assert result.output.count("\n") == 1
 
 
 def test_an_expected_key(pristine):

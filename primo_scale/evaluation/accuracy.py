@@ -87,10 +87,7 @@ def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) ->
 
 
 def calibrate(phenotype: Floats, score: Floats) -> Calibration:
-    """Return the regression of the phenotype on the score, arrays of shape (n,).
-
-    The standard errors are White's (HC1).
-    """
+    """Return the regression of the phenotype on the score, with White's standard errors (HC1)."""
     n_people, mean = len(score), score.mean()
     per_person = (score - mean) / np.sum((score - mean) ** 2)  # of the slope
     slope = per_person @ phenotype
@@ -102,10 +99,7 @@ def calibrate(phenotype: Floats, score: Floats) -> Calibration:
 
 
 def decile_means(phenotype: Floats, score: Floats) -> tuple[Decile, ...]:
-    """Return the mean phenotype in each decile of the score, from the lowest to the highest.
-
-    People with equal scores keep their order.
-    """
+    """Return the mean phenotype in each decile of the score; equal scores keep their order."""
     parts = np.array_split(np.argsort(score, kind="stable"), _DECILES)
     return tuple(
         Decile(

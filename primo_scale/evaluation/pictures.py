@@ -20,10 +20,7 @@ logger = logging.getLogger("primo_scale")
 
 
 def draw_pictures(directory: Path, evaluation: Evaluation) -> None:
-    """Write accuracy.svg and deciles.svg, or log what they need.
-
-    They show at most 60 results and 12 phenotypes; evaluation.tsv has all of them.
-    """
+    """Write accuracy.svg and deciles.svg of the first results, or log what they need."""
     try:
         import matplotlib
     except ImportError:

@@ -27,20 +27,12 @@ _LEVELS = r"^(measures_)?(calibration_|discrimination_)?|_value$"
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """Accuracy of a score for a phenotype in a group of people.
+    """Accuracy of a score for a phenotype in a group of people."""
 
-    Attributes
-    ----------
-    weights, phenotype, group : str
-        Path of the weights, phenotype, and group (``all`` for everybody).
-    measures : Measures
-        Numbers with their intervals.
-    """
-
-    weights: str
+    weights: str  # path of the weights
     phenotype: str
-    group: str
-    measures: Measures
+    group: str  # ``all`` for everybody
+    measures: Measures  # numbers with their intervals
 
 
 @dataclass(frozen=True)

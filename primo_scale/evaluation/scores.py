@@ -95,10 +95,7 @@ def open_store(location: Location) -> Genotypes:
 
 
 def people_of_store(store: GenotypeStore, samples: slice, people: Index) -> Genotypes:
-    """Return the genotypes of some people of a store.
-
-    `samples` is a chunk of people, and `people` are positions in it.
-    """
+    """Return the genotypes of people of a store, at positions in the chunk `samples`."""
 
     def read(variants: Index) -> PackedBytes:
         return store.packing.select(_read_run(store, variants, samples), people)

@@ -1,7 +1,4 @@
-"""Reading of unchecked files of a release in bounded memory.
-
-A file of a few MB can unpack to a line of many GB, which is refused.
-"""
+"""Reading of unchecked files in bounded memory, although a few MB can unpack to many GB."""
 
 from __future__ import annotations
 
@@ -23,11 +20,7 @@ _HARD_CAP = 1 << 40
 
 
 def bounded_lines(file: TextIO, document: Document) -> Iterator[str]:
-    """Yield the lines of an open table of a release with their line ends.
-
-    A line, or a table, with more characters than the sizes in release.json allow raises a
-    ValueError.
-    """
+    """Yield the lines of a table; ValueError if it is longer than release.json allows."""
     public, n_variants = document["public_inputs"], document["cohort"]["n_variants"]
     numbers = _LONGEST_NUMBER * (1 + len(public["phenotypes"]))
     rows = n_variants + len(public["covariates"]) + _ROWS_BESIDE_VARIANTS
@@ -44,10 +37,7 @@ def bounded_lines(file: TextIO, document: Document) -> Iterator[str]:
 
 
 def bounded_bytes(path: Path, n_numbers: int = 0) -> bytes:
-    """Return the content of a document; ValueError if it is too large.
-
-    The limit is `LARGEST_DOCUMENT` and some bytes for each of `n_numbers` numbers in the document.
-    """
+    """Return the content of a document with some numbers; ValueError if it is too large."""
     most = LARGEST_DOCUMENT + _LONGEST_NUMBER * n_numbers
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size > most:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 import numpy as np
 
@@ -15,10 +13,8 @@ from primo_scale.privacy.held_out_accuracy import (
     hold_out_scale,
     score_ranges,
 )
-
-Document = Mapping[str, Any]
-
-_ROUNDING = 1e-6
+from primo_scale.publication.document import Document
+from primo_scale.publication.recompute_profile import is_about
 
 
 def hold_out_problems(document: Document) -> Iterator[str]:
@@ -38,18 +34,12 @@ def hold_out_problems(document: Document) -> Iterator[str]:
         counts = np.array([stated["counts"]])
         ranges = score_ranges(counts, sigma["held_out_counts"], np.array([residual]))
         centre, bound = (float(numbers[0]) for numbers in ranges)
-        if not (_same(stated["score_centre"], centre) and _same(stated["score_bound"], bound)):
+        if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
             yield f"{name}: the range of scores is not the one that the counts choose"
         scale = hold_out_scale(phenotype, stated, hold_out)
         accuracy = held_out_accuracy(stated["sums"], sigma["held_out_gram"], scale)
         for number, value in asdict(accuracy).items():
-            if not _same(stated[number], value):
+            if not is_about(stated[number], value):
                 yield f"{name}: {number} is {stated[number]}, recomputed {value}"
         if stated["calibration"] not in (1.0, stated["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"
-
-
-def _same(found: float | None, expected: float | None) -> bool:
-    if found is None or expected is None:
-        return found is expected
-    return math.isclose(found, expected, rel_tol=_ROUNDING, abs_tol=_ROUNDING)

@@ -76,10 +76,7 @@ def listed_in(document: Document, directory: str) -> list[str]:
 
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
-    """Yield the header and rows of weights.tsv.gz, within the limits of release.json.
-
-    The last item of a row is the text of all its weights.
-    """
+    """Yield the header and rows of weights.tsv.gz, whose last item is the text of all weights."""
     with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
         for line in bounded_lines(file, document):
             yield line.removesuffix("\n").split("\t", NAMED_COLUMNS)

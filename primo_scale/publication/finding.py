@@ -14,22 +14,12 @@ _LONGEST_DETAIL = 1000
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of one check.
+    """Result of one check."""
 
-    Attributes
-    ----------
-    ok, check : bool, str
-        Whether the check holds, and its name.
-    detail : str
-        Problems, or the checked values.
-    note : bool
-        Whether the detail states what was not checked, although nothing is wrong.
-    """
-
-    ok: bool
-    check: str
-    detail: str
-    note: bool = False
+    ok: bool  # whether the check holds
+    check: str  # its name
+    detail: str  # problems, or the checked values
+    note: bool = False  # whether the detail states what was not checked, although nothing is wrong
 
 
 def finding_of(check: str, problems: Sequence[str], detail: str) -> Finding:

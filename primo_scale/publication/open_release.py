@@ -21,6 +21,7 @@ from primo_scale.publication.file_names import (
     WEIGHTS_FILE,
 )
 from primo_scale.publication.finding import refuse_problems
+from primo_scale.publication.party_readme import half_range
 from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights import WEIGHTS_HEADER
@@ -148,10 +149,7 @@ class PartyRelease:
     @property
     def scale(self) -> float:
         """Lattice units of half the range of a column, in a row or in a mixture of unit norm."""
-        mixtures = self.document["mixtures"]
-        return float(
-            self.document["mechanism"]["unit"] * (mixtures["count"] if mixtures else 1) ** 0.5
-        )
+        return half_range(self.document)
 
     @property
     def noise_sd(self) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import COLUMNS_FILE, PARTY_FILE, VALUES_FILE
 
 _README = """\
-Noisy values of {columns} of {people} people, released by the party "{party}"
+Noisy values of {columns} of {n_people} people, released by the party "{party}"
 {stamp}
-{software}, {created} (UTC)
+{software[name]} {software[version]}, {created} (UTC)
 
 {values_file} has {rows} rows and {columns}, 64-bit integers in the format of NumPy.
 {meaning}
@@ -22,7 +24,7 @@ What is promised
 {promise}
 
 Whether a central release would serve better
-The average over {people} people of the product of two columns, in half ranges, has noise with a
+The average over {n_people} people of the product of two columns, in half ranges, has noise with a
 standard deviation of {here:.2g} here. If one trusted node held {all_columns} columns and released
 their products under the same promise, it would be {central:.2g}. {advice}
 
@@ -39,11 +41,12 @@ _ROWS = "A row is one person, in the order of the roster, which only the parties
 _MIXTURES = "A row is a sum of all people with random signs from the public seed {seed}."
 _THIS_PARTY = (
     "Epsilon and delta bound what is learned about a person from this release. For the releases\n"
-    "of all parties together, the values of mu^2 add up: it is {mu_squared:.6g} here."
+    "of all parties together, the values of mu^2 add up: it is "
+    "{guarantee[cost][mu_squared]:.6g} here."
 )
 _A_PERSON = (
     "Epsilon and delta bound what is learned about a person from the releases of all parties\n"
-    "together, if these have at most {all_columns} columns in total and make the same promise."
+    "together, if these have at most {person_columns} columns in total and make the same promise."
 )
 _CENTRAL = "Prefer that where data may be brought together."
 _THIS = "This release is no worse."
@@ -55,28 +58,33 @@ def party_unit(document: Document) -> str:
     return f"one person's values at {'this party' if alone else 'all parties'}"
 
 
+def n_rows(document: Document) -> int:
+    """Return the number of rows of the values: people, or mixtures of them."""
+    mixtures = document["mixtures"]
+    return int(document["n_people"] if mixtures is None else mixtures["count"])
+
+
+def half_range(document: Mapping[str, Any]) -> float:
+    """Return half the range of a column in lattice units, in a row or a mixture of unit norm."""
+    mixtures = document["mixtures"]
+    return float(document["mechanism"]["unit"] * math.sqrt(mixtures["count"] if mixtures else 1))
+
+
 def render_party_readme(document: Document) -> str:
     """Return README.txt of the party's release with this party.json."""
-    mixtures, mechanism = document["mixtures"], document["mechanism"]
-    count, covered = len(document["columns"]), document["person_columns"]
-    relative = mechanism["sigma"] / mechanism["unit"]
+    mixtures, count = document["mixtures"], len(document["columns"])
+    sigma, covered = document["mechanism"]["sigma"], document["person_columns"]
     here, central = product_noise(document), central_noise(document)
     promise = _THIS_PARTY if covered == count else _A_PERSON
+    facts = document | {"columns": f"{count} column{'' if count == 1 else 's'}"}
     return _README.format(
-        columns=f"{count} column{'' if count == 1 else 's'}",
-        people=document["n_people"],
-        party=document["party"],
-        stamp=document["stamp"],
-        software=f"{document['software']['name']} {document['software']['version']}",
-        created=document["created"],
-        rows=document["n_people"] if mixtures is None else mixtures["count"],
-        meaning=_ROWS if mixtures is None else _MIXTURES.format(seed=mixtures["seed"]),
-        unit=mechanism["unit"] * (1 if mixtures is None else math.sqrt(mixtures["count"])),
-        sigma=mechanism["sigma"],
-        relative=relative / (1 if mixtures is None else math.sqrt(mixtures["count"])),
-        promise=promise.format(
-            mu_squared=document["guarantee"]["cost"]["mu_squared"], all_columns=covered
-        ),
+        **facts,
+        rows=n_rows(document),
+        meaning=_ROWS if mixtures is None else _MIXTURES.format(**mixtures),
+        unit=half_range(document),
+        sigma=sigma,
+        relative=sigma / half_range(document),
+        promise=promise.format(**document),
         here=here,
         central=central,
         all_columns=covered,
@@ -94,9 +102,8 @@ def product_noise(document: Document) -> float:
     product with the values, of sd ``s sqrt(2 v / n)`` for values of mean square v = 1/3, which is
     that of a value uniform within its bounds.
     """
-    mixtures, mechanism, n = document["mixtures"], document["mechanism"], document["n_people"]
-    rows = n if mixtures is None else mixtures["count"]
-    sd = mechanism["sigma"] / mechanism["unit"] / math.sqrt(1 if mixtures is None else rows)
+    rows, n = n_rows(document), document["n_people"]
+    sd = document["mechanism"]["sigma"] / half_range(document)
     return math.hypot(sd**2 * math.sqrt(rows) / n, sd * math.sqrt(2 / (3 * n)))
 
 

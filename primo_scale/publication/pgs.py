@@ -113,10 +113,7 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
 
 
 def effect_of_odds(share: float) -> float:
-    """Return the effect on a probability of K = `share` of a log odds ratio of one.
-
-    Source: Pirinen, Donnelly and Spencer 2013.
-    """
+    """Return the effect of a log odds ratio of one (Pirinen, Donnelly and Spencer 2013)."""
     return share * (1 - share)
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import (
     PARTY,
+    RELEASE,
     Document,
+    DocumentKind,
     check_schema,
     serialise,
     statement_document,
@@ -22,17 +22,17 @@ from primo_scale.publication.document import (
 from primo_scale.publication.file_names import (
     COLUMNS_FILE,
     LOG_FILE,
-    PARTY_FILE,
     README_FILE,
     RELEASE_FILE,
     REPORT_FILE,
     VALUES_FILE,
 )
-from primo_scale.publication.finding import Finding, refuse_problems
+from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
 from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
+from primo_scale.publication.recompute_profile import is_about
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import on_one_line, render_log
 from primo_scale.publication.report import render_report
@@ -53,7 +53,6 @@ _DIRECTORY_MODE = 0o755
 _PASSING = ("created", "ledger", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy", "hold_out")
-_ROUNDING = 1e-6
 
 
 def publish_release(
@@ -66,11 +65,8 @@ def publish_release(
 ) -> Path:
     """Write, verify and publish a release atomically, and return `directory`.
 
-    The files are written to a sibling directory, which is renamed at the end. The options in effect
-    are published in the log and the report, so the caller omits paths and other values of the
-    custodian. The signer is None for a release that is NOT PRIVATE. An InputError is raised if the
-    weights cannot be scored, the directory exists or cannot be written, or the release does not
-    pass its own verification.
+    The log and the report repeat the options, so the caller omits paths and other values of the
+    custodian. The signer is None for a release that is NOT PRIVATE.
     """
     if (signer is not None) != statement.private:
         raise ValueError("a release is signed if and only if it is private")
@@ -90,14 +86,7 @@ def publish_release(
         (staging / REPORT_FILE).write_bytes(report.encode())
         (staging / LOG_FILE).write_bytes(render_log(document, repeated).encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
-        document["files"] = file_entries(staging)
-        document["signature"] = None if signer is None else signature_of(document, signer)
-        check_schema(document)
-        (staging / RELEASE_FILE).write_bytes(serialise(document))
-        refuse_unverified(verify_release(staging))
-        if statement.private:  # only the owner may read weights without noise
-            open_to_readers(staging)
-        announce_step(PaymentStep.RELEASE_STAGED)
+        _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
 
@@ -111,15 +100,28 @@ def publish_party_release(
         shutil.copyfile(values, staging / VALUES_FILE)
         (staging / COLUMNS_FILE).write_text(columns_table(document), encoding="utf-8")
         (staging / README_FILE).write_text(render_party_readme(document), encoding="utf-8")
-        document["files"] = file_entries(staging)
-        document["signature"] = signature_of(document, signer)
-        check_schema(document, PARTY)
-        (staging / PARTY_FILE).write_bytes(serialise(document))
-        refuse_unverified(verify_party(staging))
-        open_to_readers(staging)
-        announce_step(PaymentStep.RELEASE_STAGED)
+        _sign_and_verify(staging, document, PARTY, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
     return directory
+
+
+def _sign_and_verify(
+    staging: Path, document: Document, kind: DocumentKind, signer: Signer | None
+) -> None:
+    """Write the signed document of a directory, and refuse one that fails its verification."""
+    document["files"] = file_entries(staging)
+    document["signature"] = None if signer is None else signature_of(document, signer)
+    check_schema(document, kind)
+    (staging / kind.name).write_bytes(serialise(document))
+    refuse_problems(
+        verify_party(staging) if kind is PARTY else verify_release(staging),
+        "the release does not pass its own verification",
+        where="release",
+        remedy="Nothing was published. Please report this error",
+    )
+    if document["private"]:  # only the owner may read weights without noise
+        open_to_readers(staging)
+    announce_step(PaymentStep.RELEASE_STAGED)
 
 
 def _party_document(statement: PartyStatement) -> Document:
@@ -131,11 +133,7 @@ def _party_document(statement: PartyStatement) -> Document:
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:
-    """Return whether the release in `directory` has this statement.
-
-    The date, the ledger's balance and the accountant's versions may differ. Computed values may
-    differ by rounding.
-    """
+    """Return whether the release has this statement, but for rounding, date and balance."""
     if not (directory / RELEASE_FILE).is_file():
         return False
     found, wanted = read_document(directory)[0], statement_document(statement)
@@ -145,25 +143,12 @@ def is_same_release(directory: Path, statement: Statement) -> bool:
         if isinstance(document.get("guarantee"), dict):
             document["guarantee"].pop("accountant", None)
     return all(
-        _is_about(found.get(name), wanted[name])
+        is_about(found.get(name), wanted[name])
         if name in _COMPUTED
         else found.get(name) == wanted[name]
         for name in wanted
         if name not in _PASSING
     )
-
-
-def _is_about(found: Any, wanted: Any) -> bool:
-    """Return whether two JSON values are equal up to the rounding of their numbers."""
-    if isinstance(wanted, dict):
-        same = isinstance(found, dict) and found.keys() == wanted.keys()
-        return same and all(_is_about(found[name], wanted[name]) for name in wanted)
-    if isinstance(wanted, list):
-        same = isinstance(found, list) and len(found) == len(wanted)
-        return same and all(map(_is_about, found, wanted))
-    if isinstance(wanted, float) and isinstance(found, int | float):
-        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
-    return bool(found == wanted)
 
 
 def file_entries(directory: Path) -> list[Document]:
@@ -177,16 +162,6 @@ def file_entries(directory: Path) -> list[Document]:
         }
         for path in paths
     ]
-
-
-def refuse_unverified(findings: Iterable[Finding]) -> None:
-    """Raise an InputError with the first check that a release to be published does not pass."""
-    refuse_problems(
-        findings,
-        "the release does not pass its own verification",
-        where="release",
-        remedy="Nothing was published. Please report this error",
-    )
 
 
 def open_to_readers(directory: Path) -> None:

@@ -19,7 +19,7 @@ from primo_scale.publication.wording import accuracy_in_words
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
 {stamp}
-{software}, {created} (UTC)
+{software[name]} {software[version]}, {created} (UTC)
 
 To compute scores with PLINK 2, run in this directory, with the prefix of a PLINK 1 fileset in place
 of GENOTYPES (of a PLINK 2 fileset with --pfile in place of --bfile):
@@ -35,7 +35,7 @@ adds nothing to the score. A missing genotype counts as the public centre of its
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 {scores}
-{accuracy}Files
+{measured}Files
 {weights_files}
   {release_file:<16}the numbers of this release, and SHA-256 digests of its files
   {report_file:<16}what this release is, in words
@@ -71,22 +71,19 @@ def render_readme(document: Document) -> str:
     """Return README.txt of the release with this release.json."""
     scoring, n_phenotypes = document["scoring"], document["cohort"]["n_phenotypes"]
     build = document["public_inputs"]["genome_build"]
-    software = document["software"]
     model = scoring["xchr_model"]
     files = weights_files_of(document)
     lines = [f"  {name:<16}{file.description}" for name, file in files.items()]
     loadings = document["public_inputs"].get("pc_loadings")
     return _README.format(
+        **document,
         phenotypes=f"{n_phenotypes} phenotype{'' if n_phenotypes == 1 else 's'}",
         people=people_in_words(document),
-        stamp=document["stamp"],
-        software=f"{software['name']} {software['version']}",
-        created=document["created"],
         command=scoring_command_in_lines(document).replace("\n", "\n  "),
         chromosomes=", ".join(scoring["chromosomes"]),
         x="" if model is None else _ON_X.format(model=model),
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
-        accuracy=_accuracy(document),
+        measured=_accuracy(document),
         components="" if loadings is None else _COMPONENTS.format(**loadings),
         scores=_scores_section(document),
         weights_files="\n".join(lines),

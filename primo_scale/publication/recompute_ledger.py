@@ -1,26 +1,18 @@
-"""Recomputation of the ledger entry in release.json: charges, balances and budget.
-
-The module shares no code with the ledger, and uses only the standard library and SciPy.
-"""
+"""Recomputation of the ledger entry in release.json, which shares no code with the ledger."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, close, epsilon_of
-
-Document = Mapping[str, Any]
 
 _COST = ("mu_squared", "epsilon", "delta")
 
 
 def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Return the contradictions of the ledger entry of a private release.
-
-    `charged` are the recomputed mu^2 of its charges, in order.
-    """
+    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charges."""
     ledger, guarantee = document["ledger"], document["guarantee"]
     costs = [charge["cost"] for charge in ledger["charges"]]
     problems = []

@@ -1,10 +1,9 @@
 """Recomputation of mu^2 from the numbers in release.json, with one theorem per calibration.
 
-The module shares no code with the calibration of the noise, and uses only the standard library. The
-theorems and the notation are those of docs/maths: rows x with ``||x||^2 <= N_x``, and
-``<= beta_b`` in block b; constant and covariates c with N_c; phenotypes y with N_y; z = (c, y),
-``N_z = N_c + N_y``. Every result is mu^2, the squared length of the joint shift that one person can
-cause, in units of the noise.
+The module shares no code with the calibration of the noise. The theorems and the notation are those
+of docs/maths: rows x with ``||x||^2 <= N_x``, and ``<= beta_b`` in block b; constant and covariates
+c with N_c; phenotypes y with N_y; z = (c, y), ``N_z = N_c + N_y``. Every result is mu^2, the
+squared length of the joint shift that one person can cause, in units of the noise.
 """
 
 from __future__ import annotations
@@ -12,9 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-Document = Mapping[str, Any]
+from primo_scale.publication.document import Document
 
 PARTS = (
     "gram",

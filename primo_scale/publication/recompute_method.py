@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from primo_scale.publication import samplers
+from primo_scale.publication.document import Document
+from primo_scale.publication.samplers import KEYSTREAM
 
-Document = Mapping[str, Any]
-
-# Earlier versions drew fewer numbers than this with OpenDP, except for a subsample.
-_KEYSTREAM_FROM_DRAWS = 100_000
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 _OF_FITTED_EFFECTS = (
     "effect_variance",
@@ -140,22 +136,14 @@ def _score_problems(document: Document) -> list[str]:
     return problems
 
 
-def drawing_problems(document: Document, draws: int) -> list[str]:
-    """Check that the sampler is a proved one that some version uses for such a release.
-
-    `draws` is the number of noisy values in its statistics without phenotype moments.
-    """
+def drawing_problems(document: Document) -> list[str]:
+    """Return the differences between the stated sampler and the proved one."""
     mechanism = document["mechanism"]
-    by_key = draws >= _KEYSTREAM_FROM_DRAWS or mechanism["subsample"] is not None
-    of_old = samplers.OPENDP
-    if by_key:
-        of_old = samplers.KEYSTREAM_AND_OPENDP if mechanism["share"] < 1 else samplers.KEYSTREAM
-    drawn = {each.name: each for each in (of_old, samplers.KEYSTREAM)}.get(mechanism["sampler"])
-    if drawn is None:
-        return [
-            f"sampler is stated as {mechanism['sampler']!r}, which does not draw {draws} numbers"
-        ]
-    expected = {"sampler_exactness": drawn.exactness, "rng": drawn.rng}
+    expected = {
+        "sampler": KEYSTREAM.name,
+        "sampler_exactness": KEYSTREAM.exactness,
+        "rng": KEYSTREAM.rng,
+    }
     return [
         f"{name} is stated as {mechanism[name]!r}, of the sampler is {words!r}"
         for name, words in expected.items()

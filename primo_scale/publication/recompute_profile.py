@@ -1,13 +1,10 @@
-"""Privacy profile of Gaussian noise on a lattice, for verification.
-
-The module shares no code with the calibration of the noise, and uses only the standard library and
-SciPy.
-"""
+"""Privacy profile of Gaussian noise on a lattice, which shares no code with the calibration."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from scipy.special import erfcx, log_ndtr
 
@@ -20,6 +17,7 @@ _HOPELESS_MU = 1e6  # epsilon is above 10^11
 TOLERANCE = 1e-9
 # Noise is calibrated to (1 - 1e-6) epsilon; the rest covers the cost of the lattice.
 EPSILON_TOLERANCE = 1e-5
+_ROUNDING = 1e-6  # of numbers that were computed from the same noisy statistics
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,19 @@ class Lattice:
 def close(found: float, expected: float) -> bool:
     """Return whether two numbers are equal up to `TOLERANCE`."""
     return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)
+
+
+def is_about(found: Any, wanted: Any) -> bool:
+    """Return whether two JSON values are equal up to the rounding of their numbers."""
+    if isinstance(wanted, dict):
+        same = isinstance(found, dict) and found.keys() == wanted.keys()
+        return same and all(is_about(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(map(is_about, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, int | float):
+        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    return bool(found == wanted)
 
 
 def log_delta(epsilon: float, mu: float) -> float:

@@ -21,18 +21,14 @@ _OPEN = {"method": "auto", "shrinkage": "auto"}
 
 
 def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
-    """Replace runs of whitespace in option values by single spaces.
-
-    Each option then occupies one line of the log.
-    """
+    """Return options with single spaces in their values, so that each is one line of the log."""
     return {name: " ".join(value.split()) for name, value in options.items()}
 
 
 def render_log(document: Document, options: Mapping[str, str]) -> str:
     """Return the log, without times of day, paths or counts in the cohort.
 
-    The digest of the statement binds the log to release.json. The public options in effect have
-    passed `on_one_line`.
+    The digest of the statement binds it to release.json.
     """
     cohort, software = document["cohort"], document["software"]
     lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
@@ -41,7 +37,7 @@ def render_log(document: Document, options: Mapping[str, str]) -> str:
     lines += [
         f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
         f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
-        f"{cohort['n_covariates']} covariates",
+        f"{cohort['n_covariates']} covariates"
     ]
     lines += _mechanism_lines(document["mechanism"])
     if document["ledger"]:

@@ -23,14 +23,7 @@ from primo_scale.publication.file_names import (
     VALUES_FILE,
 )
 from primo_scale.publication.party_statement import PartyStatement
-from primo_scale.publication.schema_types import (
-    AtLeastOne,
-    Digest,
-    Distinct,
-    Natural,
-    Text,
-    one_of,
-)
+from primo_scale.publication.schema_types import AtLeastOne, Digest, Distinct, Natural, Text, one_of
 from primo_scale.publication.signature import ALGORITHM
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.weights_files import WEIGHTS_FILES

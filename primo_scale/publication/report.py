@@ -48,9 +48,7 @@ def render_report(
 ) -> str:
     """Return a self-contained HTML page without scripts and external resources.
 
-    The digest of the statement binds the page to release.json. `public_key` is that of the
-    signature, and None for a release that is NOT PRIVATE. `pictures` are those of `draw_pictures`,
-    by phenotype.
+    The digest of the statement binds it to release.json. `pictures` are those of `draw_pictures`.
     """
     guarantee, mechanism = document["guarantee"], document["mechanism"]
     phenotypes, covariates = (

@@ -1,8 +1,8 @@
-"""Proved samplers of noise, in the only words that release.json may use for them."""
+"""Proved sampler of noise, in the only words that release.json may use for it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,6 @@ class Sampler:
 KEYSTREAM_DISTANCE = 4e-119
 """Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
 
-# Earlier versions drew releases of few numbers, and phenotype moments, with OpenDP.
-OPENDP = Sampler(
-    "OpenDP exact discrete Gaussian on a fine lattice, rounded to integers",
-    "exact discrete Gaussian on a lattice with at least 2^32 steps to a standard deviation; its "
-    "distance to the ideal Gaussian mechanism has a multiplicative bound, which the calibration "
-    "leaves room for (docs/maths/noise.md)",
-    "operating system entropy, through OpenDP",
-)
 KEYSTREAM = Sampler(
     "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
     "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
@@ -32,7 +24,3 @@ KEYSTREAM = Sampler(
     "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
     "computational (docs/maths/sampler.md)",
 )
-KEYSTREAM_AND_OPENDP = replace(
-    KEYSTREAM, name=f"{KEYSTREAM.name}; phenotype moments: {OPENDP.name}"
-)
-SAMPLERS = (OPENDP, KEYSTREAM, KEYSTREAM_AND_OPENDP)

@@ -28,10 +28,7 @@ def scoring_of(chromosomes: Iterable[str]) -> Document:
 
 
 def scoring_command(document: Document, directory: PurePath) -> list[str]:
-    """Return the plink2 command that computes the scores of a release, one option per entry.
-
-    `document` is the contents of release.json, and `directory` the path of the release.
-    """
+    """Return the plink2 command that computes the scores of a release, one option per entry."""
     first = NAMED_COLUMNS + 1
     last = NAMED_COLUMNS + document["cohort"]["n_phenotypes"]
     columns = f"{first}-{last}" if last > first else f"{first}"  # plink2 refuses 7-7

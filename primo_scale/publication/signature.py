@@ -34,10 +34,7 @@ class Signer:
 
 
 def signed_content(document: Mapping[str, Any]) -> bytes:
-    """Return the signed bytes: the canonical JSON of the document without its signature.
-
-    A number that is not finite raises a ValueError, because JSON does not allow it.
-    """
+    """Return the signed bytes, canonical JSON; ValueError if a number is not finite."""
     return canonical_json({name: value for name, value in document.items() if name != MEMBER})
 
 

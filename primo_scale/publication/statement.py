@@ -38,7 +38,7 @@ from primo_scale.publication.wording import stamp_of
 
 _VERSIONED = Meta(
     extra_json_schema={
-        "propertyNames": {"enum": ["primo_scale", "scipy", "opendp", "cryptography"]},
+        "propertyNames": {"enum": ["primo_scale", "scipy", "cryptography"]},
         "required": ["primo_scale", "scipy"],
     }
 )
@@ -335,9 +335,7 @@ class LedgerEntry:
 class Statement:
     """All of release.json except the stamp, scoring, the list of files and the signature.
 
-    In a release without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are
-    None.
-
+    Without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are None.
     """
 
     software: Software

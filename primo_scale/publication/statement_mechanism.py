@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from primo_scale.publication.recompute_mechanisms import PARTS, THEOREMS
 from primo_scale.publication.recompute_method import METHODS
-from primo_scale.publication.samplers import SAMPLERS
+from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Distinct,
@@ -90,6 +90,6 @@ class StatedMechanism:
     ]
     # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
     # (`primo_scale.publication.samplers`).
-    sampler: Annotated[str, one_of(each.name for each in SAMPLERS)]
-    sampler_exactness: Annotated[str, one_of(each.exactness for each in SAMPLERS)]
-    rng: Annotated[str, one_of(each.rng for each in SAMPLERS)]
+    sampler: Annotated[str, one_of([KEYSTREAM.name])]
+    sampler_exactness: Annotated[str, one_of([KEYSTREAM.exactness])]
+    rng: Annotated[str, one_of([KEYSTREAM.rng])]

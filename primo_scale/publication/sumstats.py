@@ -89,10 +89,7 @@ def log10_p_values(beta: Float64, standard_error: Float64) -> Float64:
 
 
 def effective_people(standard_error: Float64, frequency: Float64, sd: float) -> Float64:
-    """Return the people in an ordinary GWAS of a phenotype of this sd with these errors.
-
-    It is 0 where the error is 0.
-    """
+    """Return the people in an ordinary GWAS with these errors; 0 where the error is 0."""
     zero = np.zeros_like(standard_error)
     precision = np.divide(sd, standard_error, out=zero, where=standard_error > 0)
     return np.asarray(precision**2 / (2 * frequency * (1 - frequency)))
@@ -121,10 +118,7 @@ def write_sumstats(directory: Path, weights: ScoringWeights, document: Document)
 def _number_columns(
     summary: SummaryStatistics, kept: list[int], k: int, sd: float
 ) -> Iterator[tuple[str, str]]:
-    """Yield the columns from beta to p_value, and n_eff, of the kept variants.
-
-    They are those of the rounded effect and error, so that a reader finds them again.
-    """
+    """Yield beta to p_value, and n_eff, which follow from the rounded effect and error."""
     beta = [f"{value:.6g}" for value in summary.beta[kept, k].tolist()]
     error = [f"{value:.6g}" for value in summary.standard_error[kept, k].tolist()]
     frequency = [f"{value:.5g}" for value in summary.frequency[kept].tolist()]

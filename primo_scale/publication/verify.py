@@ -17,12 +17,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.publication.bounded_text import bounded_bytes
 from primo_scale.publication.check_weights import UNREADABLE, listed_in
 from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
-from primo_scale.publication.file_names import (
-    LOG_FILE,
-    README_FILE,
-    RELEASE_FILE,
-    REPORT_FILE,
-)
+from primo_scale.publication.file_names import LOG_FILE, README_FILE, RELEASE_FILE, REPORT_FILE
 from primo_scale.publication.finding import Finding, finding_of, some_of
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
@@ -105,10 +100,8 @@ def verify(
         )
     directory = Path(directory)
     kind = kind_of(directory)
-    if kind is PARTY:
-        findings = verify_party(directory, public_key=public_key)
-    else:
-        findings = verify_release(directory, public_key=public_key)
+    check = verify_party if kind is PARTY else verify_release
+    findings = check(directory, public_key=public_key)
     if ledger is not None:
         from primo_scale.publication.check_ledger import ledger_findings
 
@@ -242,12 +235,9 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _text_problems(directory: Path, document: Document, *, weights_are_good: bool) -> list[str]:
-    """Return the differences between the texts and what this version renders from release.json.
-
-    The pictures of the report need files with the weights that `contents_problems` found good.
-    """
+    """Return the differences between the texts and what this version renders from release.json."""
     checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems}
-    if weights_are_good:
+    if weights_are_good:  # the report draws them
         checks[REPORT_FILE] = _report_problems
     return [
         problem

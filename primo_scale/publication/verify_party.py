@@ -1,8 +1,4 @@
-"""Verification of a party's release without any other data.
-
-The guarantee is computed again from party.json, and shares no code with the calibration of the
-noise (docs/maths/parties.md).
-"""
+"""Verification of a party's release from its files alone (docs/maths/parties.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +10,12 @@ import numpy as np
 from primo_scale.publication.document import PARTY, Document
 from primo_scale.publication.file_names import COLUMNS_FILE, README_FILE, VALUES_FILE
 from primo_scale.publication.finding import Finding, finding_of
-from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
+from primo_scale.publication.party_readme import (
+    columns_table,
+    n_rows,
+    party_unit,
+    render_party_readme,
+)
 from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_profile import (
     EPSILON_TOLERANCE,
@@ -32,10 +33,7 @@ _VALUE = np.dtype("<i8")
 
 
 def verify_party(directory: Path, *, public_key: str | None = None) -> list[Finding]:
-    """Return the results of all checks of a party's release, which may be damaged or forged.
-
-    `public_key` is that of the custodian, in hexadecimal; None accepts a signature by any key.
-    """
+    """Return the results of all checks of a party's release, as `verify_release` does."""
     document, findings = directory_findings(directory, PARTY, public_key, _check_contents)
     if document is None:
         return findings
@@ -45,9 +43,7 @@ def verify_party(directory: Path, *, public_key: str | None = None) -> list[Find
 
 
 def _shape(document: Document) -> tuple[int, int]:
-    mixtures = document["mixtures"]
-    rows = document["n_people"] if mixtures is None else mixtures["count"]
-    return rows, len(document["columns"])
+    return n_rows(document), len(document["columns"])
 
 
 def _check_contents(directory: Path, document: Document, trusted: bool) -> list[Finding]:

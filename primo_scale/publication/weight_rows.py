@@ -1,7 +1,4 @@
-"""Rows of text with weights, which are formatted by compiled code.
-
-Verifying a release does not need this module, because a verifier does not have Numba.
-"""
+"""Rows of text with weights, formatted by compiled code, which a verifier does not have."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ class RowBeginnings:
         return cls(np.frombuffer(b"".join(encoded), np.uint8), ends)
 
     def with_weights(self, weights: npt.NDArray[np.float64]) -> Iterator[bytes]:
-        """Yield the rows in parts, in the notation of `weights.weight_in_text`.
-
-        `weights` are finite, of shape (rows, columns). There are tabs between them.
-        """
+        """Yield the rows in parts; finite weights as by `weights.weights_in_text`."""
         height = max(1, _CELLS_AT_ONCE // weights.shape[1])
         for start in range(0, len(weights), height):
             rows = slice(start, start + height)

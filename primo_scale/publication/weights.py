@@ -98,10 +98,7 @@ def weights_in_text(values: Sequence[float]) -> str:
 
 
 def write_weights(path: Path, weights: ScoringWeights, document: Document) -> None:
-    """Write weights.tsv.gz: a header and one row per variant, tab-separated.
-
-    `primo_scale.publication.scoring.scoring_command` returns the plink2 command for it.
-    """
+    """Write weights.tsv.gz: a header and one row per variant, tab-separated."""
     from primo_scale.publication.weight_rows import RowBeginnings  # a verifier has no Numba
 
     names = (*WEIGHTS_HEADER, stamp_column(document), *weights.phenotypes)

@@ -69,9 +69,7 @@ WEIGHTS_FILES = {
         "one row a variant: ID, alleles, position, weight of one copy of effect_allele",
     ),
     COVARIATES_FILE: WeightsFile(
-        write_covariates,
-        covariates_problems,
-        "intercept and weights of the covariates",
+        write_covariates, covariates_problems, "intercept and weights of the covariates"
     ),
     CENTRE_FILE: WeightsFile(
         write_centre_afreq,

@@ -64,19 +64,13 @@ def unit_in_words(privacy: str, adjacency: str) -> str:
 
 
 def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
-    """Return what the guarantee assumes to be public and does not protect.
-
-    The parameters are those of `unit_in_words`.
-    """
+    """Return what the guarantee assumes to be public and does not protect."""
     hides_people = (privacy, adjacency) == ("full", "add-remove")
     return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
 
 
 def accountant_in_words(*, subsampled: bool) -> str:
-    """Return how (epsilon, delta) is computed from the noise.
-
-    `subsampled` is whether X'X is the sum over a secret subsample.
-    """
+    """Return how (epsilon, delta) is computed from the noise."""
     return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
 from pathlib import Path
 
 import pytest
 from command_io import PANEL, table_options
+from small_cohort import command, succeeded
 
-
-def pipeline(command: str, *arguments: object) -> None:
-    """Run one of the project's commands in this process."""
-    main = importlib.import_module(f"pipelines.{command}").main
-    main([str(argument) for argument in arguments], standalone_mode=False)
+from primo_scale.cli.release import main as make_release
+from primo_scale.cli.simulate import main as simulate
 
 
 @pytest.fixture(scope="session")
@@ -20,14 +17,14 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release with every kind of file, its options for the build left out."""
     folder = tmp_path_factory.mktemp("catalogue")
     for seed, (name, people) in enumerate({"train": 600, "fresh": 80}.items(), start=1):
-        pipeline(
-            "simulate", "--bfile", PANEL, "--out", folder / name, "--samples", people,
+        succeeded(command(
+            simulate, "--bfile", PANEL, "--out", folder / name, "--samples", people,
             "--seed", seed, "--missing", 0.01, "--phenotypes", 2,
-        )  # fmt: skip
-    pipeline(
-        "gwas_release", "--bfile", folder / "train", *table_options(folder / "train"),
+        ))  # fmt: skip
+    succeeded(command(
+        make_release, "--bfile", folder / "train", *table_options(folder / "train"),
         "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:250", "--epsilon", 5,
         "--delta", 1e-6, "--sumstats", "--workers", 1, "--ledger", folder / "ledger.sqlite",
         "--out", folder / "release",
-    )  # fmt: skip
+    ))  # fmt: skip
     return folder / "release"

@@ -8,7 +8,6 @@ import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
@@ -230,28 +229,29 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
 
 @pytest.mark.slow
 def test_zero_is_missing_in_a_trait_that_plink_codes_as_one_and_two(folder, tmp_path):
-    phenotypes = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
-    phenotypes["OTHER"] = phenotypes["CASE"] + 1
-    phenotypes.loc[:49, "OTHER"] = 0
-    phenotypes.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t").rename(columns={"CASE": "OTHER"})
+    coded = plain.assign(OTHER=np.where(plain.index < 50, 0, plain["OTHER"] + 1))
     options = ["--weights", folder / "release" / "pgs" / "CASE.txt.gz", *people(folder)]
     options += ["--pheno", tmp_path / "pheno.tsv", "--prevalence", "OTHER=0.3"]
-    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t").rename(columns={"CASE": "OTHER"})
-    for name, table_of in (("one-two", phenotypes.drop(columns="CASE")), ("zero-one", plain[50:])):
-        table_of.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+    results = []
+    for name, phenotypes in (("one-two", coded), ("zero-one", plain[50:])):
+        phenotypes.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
         assert command(evaluate.main, *options, "--out", tmp_path / name).exit_code == 0
-    found, expected = (table(tmp_path / name).xs("OTHER", level="phenotype") for name in
-                       ("one-two", "zero-one"))  # fmt: skip
-    assert found["n_cases"].notna().all()
-    pd.testing.assert_frame_equal(found.drop(columns=["intercept"]), expected.drop(
-        columns=["intercept"]))  # fmt: skip
+        found = table(tmp_path / name).xs("OTHER", level="phenotype").drop(columns="intercept")
+        assert found["n_cases"].notna().all()
+        results.append(found)
+    pd.testing.assert_frame_equal(*results)
 
 
-def two_of_one(folder, tmp_path):
-    text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
-    path: Path = tmp_path / "twice.tsv"
-    path.write_text(text + text.splitlines()[-1] + "\n")
-    return path
+def edited(change):
+    """Return a maker of weights of the release in which the text of the table is changed."""
+
+    def weights(folder, tmp_path):
+        text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
+        (tmp_path / "edited.tsv").write_text(change(text))
+        return tmp_path / "edited.tsv"
+
+    return weights
 
 
 def damaged(folder, tmp_path):
@@ -261,19 +261,13 @@ def damaged(folder, tmp_path):
     return tmp_path / "damaged"
 
 
-def of_other_variants(folder, tmp_path):
-    text = gzip.decompress((folder / "release" / "weights.tsv.gz").read_bytes()).decode()
-    path: Path = tmp_path / "other.tsv"
-    path.write_text(text.replace("\nrs", "\nxx"))
-    return path
-
-
 @pytest.mark.parametrize(
     ("weights", "options", "code", "words"),
     [
         (damaged, people, 3, ["fails its verification"]),
-        (of_other_variants, people, 3, ["0 of 200 variants", "limit at least 10%"]),
-        (two_of_one, people, 3, ["has two matches"]),
+        (edited(lambda text: text.replace("\nrs", "\nxx")), people, 3,
+         ["0 of 200 variants", "limit at least 10%"]),
+        (edited(lambda text: f"{text}{text.splitlines()[-1]}\n"), people, 3, ["has two matches"]),
         (lambda f, _: f / "fresh.fam", people, 3, ["is no scoring file"]),
         (lambda f, _: f / "release", lambda _: (), 2, ["files or from --genotypes"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "CASE=2"), 2,

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from release_examples import SIGNER
 from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import serialise
+from primo_scale.publication.finding import Finding
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import options_in, render_log
@@ -126,7 +127,11 @@ def cell(row: int, column: int, text: str) -> Callable[[str], str]:
 
 def problems(directory: Path, public_key: str | None = None) -> list[str]:
     """Return the checks that a release does not pass, each with its detail."""
-    findings = verify_release(directory, public_key=public_key)
+    return problems_in(verify_release(directory, public_key=public_key))
+
+
+def problems_in(findings: Iterable[Finding]) -> list[str]:
+    """Return the checks that do not hold, each with its detail."""
     return [f"{finding.check}: {finding.detail}" for finding in findings if not finding.ok]
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from release_edits import forge, put, read_document, value_at
+from release_edits import forge, problems_in, put, read_document, value_at
 from release_examples import (
     OPTIONS,
     example_costs,
@@ -18,7 +18,7 @@ from release_examples import (
     example_weights,
     state,
 )
-from small_cohort import command
+from small_cohort import command, refused, succeeded
 
 from primo_scale.cli.verify import main
 from primo_scale.errors import InputError
@@ -42,8 +42,7 @@ class Paid:
     charges: tuple[Charge, ...]
 
     def problems(self, ledger: Path | None = None) -> list[str]:
-        findings = ledger_findings(self.directory, ledger or self.ledger)
-        return [f"{f.check}: {f.detail}" for f in findings if not f.ok]
+        return problems_in(ledger_findings(self.directory, ledger or self.ledger))
 
     def forge(self, document) -> None:
         """Restate the release under the ledger's own key, and record that it was published."""
@@ -103,12 +102,8 @@ def test_the_ledger_that_paid_agrees(mode, tmp_path):
 
 def test_the_command_line(paid):
     arguments = [paid.directory, "--ledger", paid.ledger]
-    result = command(main, *arguments)
-    assert result.exit_code == 0, result.output
-    assert "ok       charges" in result.output
-    result = command(main, *arguments[:2], f"{paid.ledger}.absent")
-    assert result.exit_code == 3
-    assert "no ledger here" in result.output
+    assert "ok       charges" in succeeded(command(main, *arguments)).output
+    refused(command(main, *arguments[:2], f"{paid.ledger}.absent"), 3, "no ledger here")
     paid.ledger.write_text("no ledger")
     with pytest.raises(InputError, match="is not a privacy ledger"):
         paid.problems()

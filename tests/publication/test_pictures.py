@@ -10,12 +10,7 @@ import shlex
 import numpy as np
 import pytest
 from release_edits import cell, problems, read_document, rewrite
-from release_examples import (
-    OPTIONS,
-    example_statement,
-    example_weights,
-    publish,
-)
+from release_examples import OPTIONS, example_statement, example_weights, publish
 
 from primo_scale.cli.release import main as release_command
 from primo_scale.publication import pictures

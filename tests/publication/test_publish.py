@@ -116,9 +116,7 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=("</style><svg/onload=alert(2)>",))
     options = {"ld-blocks": "<iframe src=example.org>\n.txt"}
-    statement = example_statement(weights)
-    public = dataclasses.replace(statement.public_inputs, ld_blocks=options["ld-blocks"])
-    statement = dataclasses.replace(statement, public_inputs=public)
+    statement = example_statement(weights, ld_blocks=options["ld-blocks"])
     directory = publish(tmp_path / "out", weights, statement, options)
     page = Page(directory / "report.html")
     for name in (*HOSTILE, *weights.covariates, "<iframe src=example.org> .txt"):
@@ -193,13 +191,8 @@ def test_the_report_explains_every_mode(mode, phrases, tmp_path):
 
 
 def test_a_release_with_principal_components_is_not_warned_of_structure(tmp_path):
-    statement = example_statement(example_weights())
-    inputs = statement.public_inputs
-    (age,) = inputs.covariates
-    adjusted = dataclasses.replace(inputs, covariates=(dataclasses.replace(age, name="PC_1"),))
-    weights = dataclasses.replace(example_weights(), covariates=("PC_1",))
-    statement = dataclasses.replace(statement, public_inputs=adjusted)
-    text = text_of(publish(tmp_path / "out", weights, statement))
+    weights = example_weights(covariates=("PC_1",))
+    text = text_of(publish(tmp_path / "out", weights, example_statement(weights)))
     assert "No covariate is named" not in text
 
 
@@ -221,7 +214,7 @@ def test_a_release_without_noise_begins_with_a_warning(pristine):
     assert log[1].startswith("NOT PRIVATE")
 
 
-def test_the_log_is_public(pristine, tmp_path):
+def test_the_log_is_public(pristine):
     log = (pristine[True] / "release.log").read_text()
     assert "option --epsilon 5" in log
     assert "method reuse-cov-gauss: as given" in log
@@ -245,7 +238,7 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
     )
     options = {**OPTIONS, "epsilon": "8.0"}
     statement = dataclasses.replace(statement, ledger=alone)
-    directory = publish_release(tmp_path / "out", weights, statement, options, signer=SIGNER)
+    directory = publish(tmp_path / "out", weights, statement, options)
     assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
     assert "8.00001" not in text_of(directory)
     findings = verify_release(directory)

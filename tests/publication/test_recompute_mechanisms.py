@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 import release_examples
 from neighbour_rows import N_FIXED, N_PHENOTYPES, NOBODY, SIZES, Row, neighbours, squared_shift
-from release_edits import put, query, value_at
+from release_edits import problems_in, put, query, value_at
 from release_examples import (
     BLOCK_NORMS,
     FIXED_NORM,
@@ -118,11 +119,7 @@ def reach_the_bound(mode: str, block_norms: tuple[int, ...], rows: np.ndarray, m
 
 
 def problems(document: dict[str, Any]) -> str:
-    return " | ".join(
-        f"{finding.check}: {finding.detail}"
-        for finding in guarantee_findings(document)
-        if not finding.ok
-    )
+    return " | ".join(problems_in(guarantee_findings(document)))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -141,10 +138,7 @@ def test_no_other_part_may_go_without_noise(mode, part):
     assert "queries: without noise are" in problems(document)
 
 
-@pytest.mark.parametrize(
-    "mode, other", [("full", "label"), ("full", "feature"), ("label", "full"),
-                    ("label", "feature"), ("feature", "full"), ("feature", "label")]
-)  # fmt: skip
+@pytest.mark.parametrize(("mode", "other"), [*permutations(("full", "label", "feature"), 2)])
 def test_another_privacy_unit_needs_other_noise(mode, other):
     document = example_document(mode)
     document["guarantee"]["privacy"] = document["ledger"]["unit"] = other

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from release_edits import failed, put, resize
+from release_edits import failed, put
 from release_examples import MODES, example_document, example_statement, example_weights
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
@@ -15,7 +15,6 @@ from primo_scale.publication import recompute_method
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import PARAMETERS, estimation_problems
-from primo_scale.publication.samplers import KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP, Sampler
 from primo_scale.publication.wording import STATISTICS
 
 # ------------------------------------------------------------------------ the tables are right
@@ -57,50 +56,9 @@ def test_no_other_sampler_can_be_stated(name, words):
     assert failed(document) == ["sampler"]
 
 
-def samplers_taken(document: dict[str, Any]) -> list[Sampler]:
-    """Return the samplers with which the document verifies; with others the sampler alone fails."""
-    taken = []
-    for drawn in (KEYSTREAM, KEYSTREAM_AND_OPENDP, OPENDP):
-        stated = {"sampler": drawn.name, "sampler_exactness": drawn.exactness, "rng": drawn.rng}
-        document["mechanism"] |= stated
-        assert schema_problems(document) == []
-        found = [finding.check for finding in guarantee_findings(document) if not finding.ok]
-        assert found in ([], ["sampler"])
-        if not found:
-            taken.append(drawn)
-    return taken
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_small_release_of_an_earlier_version_still_verifies(mode):
-    """Earlier versions drew it with OpenDP, unless X'X was that of a subsample."""
-    document = example_document(mode)
-    mechanism = document["mechanism"]
-    assert (mechanism["sampler"], mechanism["rng"]) == (KEYSTREAM.name, KEYSTREAM.rng)
-    old = [] if mechanism["subsample"] else [OPENDP]
-    assert samplers_taken(document) == [KEYSTREAM, *old]
-
-
-@pytest.mark.parametrize("mode", ["full", "moments"])
-@pytest.mark.parametrize("sizes, few", [([332, 290, 4], True), ([406, 173], False)])
-def test_earlier_versions_took_the_keystream_from_100000_draws_on(mode, sizes, few):
-    """X'X has d(d + 1)/2 in each block, X'C and X'Y 4 a variant, the rest 12: 99,999 and 100,000.
-
-    Phenotype moments were always OpenDP's, and do not count.
-    """
-    document = example_document(mode)
-    d = sum(sizes)
-    resize(document, sizes)
-    assert sum(s * (s + 1) // 2 for s in sizes) + 4 * d + 12 == 100_000 - few
-    large = [KEYSTREAM_AND_OPENDP] if mode == "moments" else []
-    assert samplers_taken(document) == [KEYSTREAM, *([OPENDP] if few else large)]
-
-
 @pytest.mark.parametrize(
     ("mode", "path", "value", "check", "in_schema"),
     [
-        ("full", "mechanism.sampler_exactness", OPENDP.exactness, "sampler", True),
-        ("full", "mechanism.rng", OPENDP.rng, "sampler", True),
         ("full", "mechanism.method", "best-method", "method", False),
         ("full", "mechanism.method", "reuse-cov-gauss-2", "method", False),
         ("ada-ssp", "estimation.parameters", {}, "estimation", True),
@@ -166,12 +124,6 @@ def test_without_noise_there_is_only_ridge():
     assert estimation_problems(document) == []
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
     assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
-
-
-def test_versions_of_the_accountant_are_those_of_programs():
-    document = example_document("full")
-    document["guarantee"]["accountant"]["versions"]["people"] = "4711"
-    assert schema_problems(document)
 
 
 # --------------------------------------------------------------------------------- public scores

@@ -119,8 +119,6 @@ def test_another_key_is_found_only_where_the_right_one_is_known():
     ("signature", "problem"),
     [
         (None, "does not have the members"),
-        ("text", "does not have the members"),
-        ({}, "does not have the members"),
         ({"algorithm": "Ed25519", "public_key": public(KEY)}, "does not have the members"),
         ({**signed(RELEASE)["signature"], "comment": ""}, "does not have the members"),
         ({**signed(RELEASE)["signature"], "algorithm": "none"}, "signed with 'none', not Ed25519"),
@@ -135,7 +133,6 @@ def test_a_malformed_signature_is_found(signature, problem):
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: text[:-1],
         lambda text: text[:-2],
         lambda text: text + "00",
         lambda text: text + "\n",

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from release_edits import forge, read_document
+from release_edits import forge, put, read_document
 from release_examples import PUBLIC_KEY
-from small_cohort import command
+from small_cohort import command, refused, succeeded
 
 from primo_scale.cli.verify import main
 
@@ -29,18 +29,14 @@ def test_a_damaged_release(release):
 
 
 def test_a_release_without_noise_is_intact_but_never_called_verified(pristine):
-    result = command(main, pristine[False])
-    assert result.exit_code == 0
+    result = succeeded(command(main, pristine[False]))
     assert result.output.splitlines()[-1].startswith("intact, but NOT PRIVATE")
     assert "verified" not in result.output
 
 
 def test_a_release_of_another_version(release):
-    document = read_document(release)
-    document["software"]["version"] = "0.0.9"
-    forge(release, document)
-    result = command(main, release, "--public-key", PUBLIC_KEY)
-    assert result.exit_code == 0
+    forge(release, put(read_document(release), "software.version", "0.0.9"))
+    result = succeeded(command(main, release, "--public-key", PUBLIC_KEY))
     assert "note     texts          of version 0.0.9, not compared" in result.output
     assert command(main, release).exit_code == 1
 
@@ -48,14 +44,12 @@ def test_a_release_of_another_version(release):
 def test_no_release(tmp_path):
     for directory in (tmp_path, tmp_path / "absent"):
         result = command(main, directory)
-        assert result.exit_code == 3
+        refused(result, 3, "holds no release")
         assert result.output.count("\n") == 1
-        assert "holds no release" in result.output
 
 
 def test_an_expected_key(pristine):
-    result = command(main, pristine[True], "--public-key", PUBLIC_KEY)
-    assert result.exit_code == 0
+    result = succeeded(command(main, pristine[True], "--public-key", PUBLIC_KEY))
     assert f"by {PUBLIC_KEY}, as expected" in result.output
     result = command(main, pristine[True], "--public-key", "0" * 64)
     assert result.exit_code == 1
@@ -65,5 +59,4 @@ def test_an_expected_key(pristine):
 @pytest.mark.parametrize("key", ["", "abc", "0" * 63, "g" * 64])
 def test_what_is_no_key_is_a_usage_error(key, pristine):
     result = command(main, pristine[True], "--public-key", key)
-    assert result.exit_code == 2
-    assert "is no Ed25519 public key" in result.output
+    refused(result, 2, "is no Ed25519 public key")

@@ -49,11 +49,7 @@ def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
 
 @pytest.mark.parametrize(
     "changes, message",
-    [
-        ([(2, "rs1"), (5, "rs4")], "'rs1', 'rs4'"),
-        ([(0, ".")], "'.'"),
-        ([(0, "#ID")], "#ID"),
-    ],
+    [([(2, "rs1"), (5, "rs4")], "'rs1', 'rs4'"), ([(0, ".")], "'.'"), ([(0, "#ID")], "#ID")],
 )
 def test_ambiguous_identifiers_are_refused_with_a_remedy(changes, message):
     variants = example_variants()

@@ -6,7 +6,6 @@ from public numbers, and is compared.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice, zip_longest
@@ -18,6 +17,7 @@ from primo_scale.publication.bounded_text import bounded_lines
 from primo_scale.publication.check_weights import UNREADABLE, listed_in, variant_rows_in
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import CENTRE_FILE, SUMSTATS_DIRECTORY
+from primo_scale.publication.gzip_files import open_gzip_text
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.sumstats import (
     SUMSTATS_SUFFIX,
@@ -56,7 +56,7 @@ def sumstats_problems(directory: Path, document: Document) -> list[str]:
     problems = []
     for name, phenotype in zip(names, phenotypes, strict=True):
         try:
-            with gzip.open(directory / name, "rt", encoding="utf-8", newline="\n") as file:
+            with open_gzip_text(directory / name) as file:
                 lines = bounded_lines(file, document)
                 found = _file_problem(lines, expected, document, phenotype["sd"])
         except UNREADABLE as error:

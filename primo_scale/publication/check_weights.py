@@ -5,11 +5,9 @@ centre.afreq and pgs/ are compared with weights.tsv.gz, which contains the relea
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import math
 import re
-import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -29,6 +27,7 @@ from primo_scale.publication.file_names import (
     PGS_DIRECTORY,
     WEIGHTS_FILE,
 )
+from primo_scale.publication.gzip_files import GZIP_ERRORS, open_gzip, open_gzip_text
 from primo_scale.publication.pgs import (
     PGS_SUFFIX,
     case_shares,
@@ -54,7 +53,7 @@ from primo_scale.publication.weights import (
 )
 from primo_scale.publication.wording import stamp_column
 
-UNREADABLE = (OSError, EOFError, zlib.error, ValueError, TypeError, IndexError, ArithmeticError)
+UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
 _READ_BYTES = 1 << 20
@@ -77,7 +76,7 @@ def listed_in(document: Document, directory: str) -> list[str]:
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
     """Yield the header and rows of weights.tsv.gz, whose last item is the text of all weights."""
-    with gzip.open(directory / WEIGHTS_FILE, "rt", encoding="utf-8", newline="\n") as file:
+    with open_gzip_text(directory / WEIGHTS_FILE) as file:
         for line in bounded_lines(file, document):
             yield line.removesuffix("\n").split("\t", NAMED_COLUMNS)
 
@@ -268,7 +267,7 @@ def _pgs_rows(beginnings: list[str], weights: Sequence[str], share: float | None
 def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
     """Return whether a file unpacks to content with this SHA-256 and size; read no more bytes."""
     digest, size = hashlib.sha256(), 0
-    with gzip.open(path) as file:
+    with open_gzip(path) as file:
         while size <= expected[1] and (part := file.read(_READ_BYTES)):
             digest.update(part)
             size += len(part)

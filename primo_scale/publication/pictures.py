@@ -6,7 +6,6 @@ verifier, who has no library of pictures, draws the same bytes again (docs/repor
 
 from __future__ import annotations
 
-import gzip
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ import numpy.typing as npt
 from primo_scale.publication.bounded_text import bounded_lines
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import CENTRE_FILE, PGS_DIRECTORY
+from primo_scale.publication.gzip_files import open_gzip_text
 from primo_scale.publication.pgs import PGS_SUFFIX, pgs_file_stems
 
 MOST_PHENOTYPES = 3
@@ -71,7 +71,7 @@ def draw_pictures(directory: Path, document: Document) -> dict[str, tuple[Panel,
     drawn = {}
     for number, (phenotype, stem) in enumerate(zip(phenotypes, stems, strict=True)):
         path = directory / PGS_DIRECTORY / f"{stem}{PGS_SUFFIX}"
-        with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
+        with open_gzip_text(path) as file:
             effects = _read_effects(bounded_lines(file, document), phenotype["sd"], frequency)
         drawn[phenotype["name"]] = tuple(_panels(effects, document, number))
     return drawn

@@ -20,13 +20,13 @@ from scipy.special import log_ndtr
 
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
 from primo_scale.publication.document import Document
+from primo_scale.publication.gzip_files import write_gzip
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.weights import (
     ScoringWeights,
     SummaryStatistics,
     VariantRow,
     variant_rows,
-    write_gzip,
 )
 from primo_scale.publication.wording import stamp_column
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.publication.document import Document
+from primo_scale.publication.gzip_files import write_gzip
 from primo_scale.publication.wording import stamp_column, stamp_of
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
@@ -29,8 +30,6 @@ TERM_COLUMN = "term"
 # Nine significant digits have a relative error of at most 5e-9, far below that of noise and scoring
 # programs, and take two thirds of the size of 17 digits.
 _WEIGHT_FORMAT = "%.9g"
-_COMPRESSION = 1  # the digits of noisy weights are incompressible
-_GZIP = 31  # of zlib: a gzip header without a date, and the largest window
 NO_ALLELE = "."
 _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
 # plink2 requires a count of observed alleles. The centres are not counted in the cohort, and the
@@ -151,17 +150,6 @@ def centre_row_prefix(row: VariantRow) -> str:
 def centre_frequency(dosage: float) -> str:
     """Return the centre of a variant as an allele frequency in the notation of centre.afreq."""
     return f"{dosage / 2:.9g}"
-
-
-def write_gzip(path: Path, parts: Iterable[bytes]) -> None:
-    """Write the parts of a content as a reproducible gzip file."""
-    from isal import isal_zlib  # a verifier does not have it, and only reads
-
-    compressor = isal_zlib.compressobj(_COMPRESSION, wbits=_GZIP)
-    with path.open("wb") as file:
-        for part in parts:
-            file.write(compressor.compress(part))
-        file.write(compressor.flush())
 
 
 def _allele(text: str) -> str:

@@ -22,6 +22,7 @@ from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
+from primo_scale.storage.files import refuse_missing_file
 
 RAW_SLAB_BYTES = 4 << 20
 """Size of the buffer that a read holds in addition to its result, in bytes."""
@@ -210,12 +211,10 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
 
     A missing file, one of another format or layout, and one of another size are refused.
     """
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-            size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the prefix") from error
+    refuse_missing_file(path)
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = os.fstat(file.fileno()).st_size
     if header[:2] != _MAGIC:
         raise InputError(
             "is not a PLINK 1 .bed file: wrong first two bytes",

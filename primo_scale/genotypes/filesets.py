@@ -8,8 +8,8 @@ from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import BedFile, open_bed
-from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.tables import Index, read_bim, read_fam
 from primo_scale.storage.files import refuse_special_file
 
 EXTENSIONS = (".bed", ".bim", ".fam")
@@ -22,15 +22,9 @@ _OTHER_FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Fileset(BedFile):
-    """A .bed file with its tables: a `GenotypeSource`."""
-
-    where: Path  # prefix
-    samples: SampleTable
-    variants: VariantTable
-    odd_positions: int
-    remark: str = ""
+@dataclass(frozen=True, eq=False)
+class Fileset(BedFile, GenotypeSource):
+    """A .bed file with its tables, where `where` is the prefix."""
 
     def files(self) -> list[Path]:
         """Return the three files."""

@@ -6,7 +6,7 @@ The ALT allele is counted, by the rules of `vcf_genotypes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
-    SampleTable,
     StringColumn,
     VariantTable,
     people_with_ids,
@@ -47,17 +46,16 @@ _DOSAGES, _PROBABILITIES = "call_DS", "call_GP"
 
 
 @dataclass(frozen=True, eq=False)
-class VcfZarr:
-    """Hard calls of a VCF-Zarr store: a `GenotypeSource`."""
+class VcfZarr(GenotypeSource):
+    """Hard calls of a VCF-Zarr store, whose chunks are all hashed before the copy.
 
-    where: Path
+    They are not in the order of the variants.
+    """
+
     genotypes: Array  # shape (v, n, ploidy)
-    samples: SampleTable
-    variants: VariantTable
     dosages: Array | None = None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
-    odd_positions: int = 0
-    remark: str = ""
-    variant_major: bool = False  # the chunks of bio2zarr have 1,000 variants of 10,000 people
+    # The chunks of bio2zarr have 1,000 variants of 10,000 people.
+    variant_major: bool = field(default=False, kw_only=True)
 
     def files(self) -> list[Path]:
         """Return the metadata and all chunks of the arrays that are read."""
@@ -65,13 +63,6 @@ class VcfZarr:
         used = _USED if self.dosages is None else (*_USED, self.dosages.basename)
         chunks = (path for name in used for path in (self.where / name).rglob("*"))
         return sorted([*top, *(path for path in chunks if path.is_file())])
-
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield nothing: the chunks are not in the order of the variants."""
-        yield from ()
-
-    def read_ahead(self, variants: Index) -> None:
-        """Do nothing: compressed chunks are read fast enough."""
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read one chunk of the store after the other."""
@@ -105,7 +96,7 @@ class VcfZarr:
 
 @dataclass(frozen=True, eq=False)
 class VcfZarrDosages(VcfZarr):
-    """Dosages of a VCF-Zarr store: a `GenotypeSource`."""
+    """Dosages of a VCF-Zarr store."""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read one chunk of the store after the other."""
@@ -161,9 +152,9 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     people = people_with_ids(_texts(arrays["sample_id"], path))
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
-        return VcfZarrDosages(path, genotypes, people, variants, dosages)
+        return VcfZarrDosages(path, people, variants, genotypes, dosages)
     unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
-    return VcfZarr(path, genotypes, people, variants, remark=UNUSED_DOSAGES if unused else "")
+    return VcfZarr(path, people, variants, genotypes, remark=UNUSED_DOSAGES if unused else "")
 
 
 def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:

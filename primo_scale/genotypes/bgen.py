@@ -11,7 +11,6 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -115,7 +114,7 @@ class BgenFile(GenotypeSource):
     def _block(self, descriptor: int, variant: int) -> Block:
         start, stop = int(self.starts[variant]), int(self.stops[variant])
         content = os.pread(descriptor, stop - start, start)
-        with self._malformed_explained(variant):
+        try:
             if self.compression:
                 content = _DECOMPRESS[self.compression](content[4:])
             n_samples, n_alleles = struct.unpack_from("<IH", content)
@@ -124,6 +123,13 @@ class BgenFile(GenotypeSource):
             probabilities = np.frombuffer(content, np.uint8, offset=10 + n_samples)
             if n_samples != len(self.samples) or n_alleles != 2 or not 1 <= bits <= _MOST_BITS:
                 raise ValueError(f"{n_samples} people, {n_alleles} alleles, {bits} bits")
+        except (zlib.error, RuntimeError, ValueError, IndexError, struct.error) as error:
+            raise InputError(
+                f"the genotypes of variant {self.variants.identifier[variant]} are malformed: "
+                f"{error}",
+                where=self.where,
+                remedy="Check that the file is complete",
+            ) from error
         return Block(ploidy, bool(phased), bits, probabilities)
 
     def _check(self, wrong: int, variant: int) -> None:
@@ -134,18 +140,6 @@ class BgenFile(GenotypeSource):
                 " is incomplete, or has a ploidy above 2 or probabilities above 1",
                 where=self.where,
             )
-
-    @contextmanager
-    def _malformed_explained(self, variant: int) -> Iterator[None]:
-        try:
-            yield
-        except (zlib.error, RuntimeError, ValueError, IndexError, struct.error) as error:
-            raise InputError(
-                f"the genotypes of variant {self.variants.identifier[variant]} are malformed: "
-                f"{error}",
-                where=self.where,
-                remedy="Check that the file is complete",
-            ) from error
 
 
 @dataclass(frozen=True, eq=False)

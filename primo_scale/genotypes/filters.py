@@ -9,7 +9,7 @@ Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
+from primo_scale.genotypes.text_lines import numbered_lines, utf8_text
 
 
 @dataclass(frozen=True)
@@ -201,13 +202,9 @@ def read_identifiers(path: Path) -> frozenset[str]:
     return frozenset(token for line in _read_lines(path) for token in line.split())
 
 
-def _read_lines(path: Path) -> Iterable[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=path) from error
+def _read_lines(path: Path) -> Iterator[str]:
+    for line, content, _ in numbered_lines(path):
+        yield utf8_text(content, f"{path}:{line}")
 
 
 def _find_people(

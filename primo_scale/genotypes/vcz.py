@@ -23,7 +23,6 @@ from primo_scale.genotypes.tables import (
     VariantTable,
     people_with_ids,
     refuse_multiallelic,
-    string_column,
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
@@ -174,19 +173,15 @@ def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
 
 
 def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
-    position = _values(arrays["variant_position"], path).astype(np.int64)
+    position = _values(arrays["variant_position"], path)
     alleles = _values(arrays["variant_allele"], path).astype(object)
     alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
     contigs = _texts(arrays["contig_id"], path)
-    unnamed = string_column(["."] * len(position))
-    return VariantTable(
-        chromosome=contigs[_values(arrays["variant_contig"], path).astype(np.intp)],
-        identifier=_texts(arrays["variant_id"], path) if "variant_id" in arrays else unnamed,
-        centimorgan=np.zeros(len(position)),
-        position=position,
-        allele1=string_column(alternates),
-        allele2=alleles[:, 0],
-    )
+    chromosomes = contigs[_values(arrays["variant_contig"], path).astype(np.intp)]
+    names = ["."] * len(position)
+    if "variant_id" in arrays:
+        names = _texts(arrays["variant_id"], path).tolist()
+    return VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
 
 
 def _values(array: Array, path: Path) -> npt.NDArray[Any]:

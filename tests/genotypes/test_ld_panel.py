@@ -33,12 +33,12 @@ def table(alleles, positions, chromosome="1"):
     )
 
 
-def even_coding(count, multiplier=16):
+def even_coding(count):
     return GenotypeCoding(
-        multiplier=np.full(count, multiplier, np.int16),
-        centre=np.full(count, multiplier, np.int16),
+        multiplier=np.full(count, 16, np.int16),
+        centre=np.full(count, 16, np.int16),
         unit=16,
-        variances=np.full(count, multiplier**2 / 2),
+        variances=np.full(count, 16**2 / 2),
         source="test",
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import VariantTable, canonical_chromosome, read_bim, read_fam
+from primo_scale.genotypes.tables import canonical_chromosome, read_bim, read_fam
 
 
 def written(path: Path, content: bytes) -> Path:
@@ -35,14 +34,6 @@ def test_bim_columns(tmp_path):
     assert variants.position.tolist() == [100, 7]
     assert variants.allele1.tolist() == ["A", "<DEL>"]
     assert variants.allele2.tolist() == ["G", "acgt"]
-
-
-def test_fam_columns(tmp_path):
-    content = b"F1 I1 0 0 1 -9\n0\tI2\t0\t0\tF\tnan\r\nF3 I3 0 0 3 1.5"
-    samples = read_fam(written(tmp_path / "x.fam", content))
-    assert samples.family.tolist() == ["F1", "0", "F3"]
-    assert samples.individual.tolist() == ["I1", "I2", "I3"]
-    assert samples.sex.tolist() == [1, 2, 0]
 
 
 TOKEN = st.text(st.characters(codec="utf-8"), min_size=1).filter(
@@ -117,16 +108,6 @@ def test_bad_bim_lines_are_named(tmp_path, content, line):
         read_bim(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert "\n" not in str(caught.value)
-
-
-def test_select_and_concatenate(tmp_path):
-    content = b"".join(b"1 v%d 0 %d A C\n" % (i, i) for i in range(5))
-    variants = read_bim(written(tmp_path / "x.bim", content)).variants
-    some = variants.select(np.array([3, 1]))
-    assert some.identifier.tolist() == ["v3", "v1"]
-    assert len(variants.select(variants.position > 2)) == 2
-    both = VariantTable.concatenate([some, variants])
-    assert both.position.tolist() == [3, 1, 0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

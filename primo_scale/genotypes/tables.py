@@ -19,7 +19,6 @@ from primo_scale.genotypes.text_lines import open_lines
 StringColumn = npt.NDArray[np.object_]
 Strings = Sequence[str] | StringColumn
 Index = npt.NDArray[np.intp]
-RowIndex = Index | npt.NDArray[np.bool_]
 
 MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
 
@@ -42,8 +41,8 @@ _SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FE
 class _Columns:
     """Table with one array for each column, which is a dataclass field."""
 
-    def select(self, index: RowIndex) -> Self:
-        """Return the rows at `index`, which holds positions or is a mask."""
+    def select(self, index: Index) -> Self:
+        """Return the rows at the positions `index`."""
         return type(self)(*(column[index] for column in vars(self).values()))
 
     @classmethod

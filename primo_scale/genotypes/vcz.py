@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
@@ -80,8 +81,9 @@ class VcfZarr(GenotypeSource):
         self, variants: Index, samples: Index
     ) -> Iterator[tuple[tuple[slice, slice], Index, Index]]:
         """Yield the place in the result, the variants and the people of each chunk."""
-        for rows in _runs(variants, self.genotypes.chunks[0]):
-            for columns in _runs(samples, self.genotypes.chunks[1]):
+        height, width, _ = self.genotypes.chunks
+        for rows in starmap(slice, runs_of(variants // height)):
+            for columns in starmap(slice, runs_of(samples // width)):
                 yield (rows, columns), variants[rows], samples[columns]
 
     def _copies_into(self, copies: npt.NDArray[np.int8], v: Index, s: Index) -> npt.NDArray[Any]:
@@ -191,10 +193,3 @@ def _values(array: Array, path: Path) -> npt.NDArray[Any]:
 
 def _texts(array: Array, path: Path) -> StringColumn:
     return _values(array, path).astype(object)
-
-
-def _runs(index: Index, size: int) -> Iterator[slice]:
-    """Yield the runs of an increasing index that lie in one chunk of `size`."""
-    breaks = np.flatnonzero(np.diff(index // size)) + 1
-    bounds = [0, *breaks.tolist(), len(index)]
-    yield from (slice(a, b) for a, b in pairwise(bounds))

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import zarr
 from ingest_runs import FORMATS, run, stored
@@ -31,11 +30,11 @@ OTHERS = ("pfile", "bgen", "vcf", "vcz")
 TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
 
 
-def genotypes(source: GenotypeSource, samples: npt.NDArray[np.intp] | None = None) -> np.ndarray:
+def genotypes(source: GenotypeSource) -> np.ndarray:
     """Return the packed genotypes of all variants."""
-    chosen = np.arange(len(source.samples)) if samples is None else samples
-    result = np.full((len(source.variants), packed_width(len(chosen))), 0xFF, dtype=np.uint8)
-    source.read_into(result, np.arange(len(result)), chosen)
+    n_people = len(source.samples)
+    result = np.full((len(source.variants), packed_width(n_people)), 0xFF, dtype=np.uint8)
+    source.read_into(result, np.arange(len(result)), np.arange(n_people))
     return result
 
 

@@ -65,21 +65,6 @@ def test_any_fam_file_is_read_back(tmp_path_factory, rows, blanks, margins):
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"F I 0 0 1 -9\nF J 0 0 1\nF K 0 0 1 -9 7\n", 2),  # 18 tokens in 3 lines
-        (b"F I 0 0 1\n", 1),
-        (b"F I 0 0 1 -9\nF 0 0 0 1 -9\n", 2),
-        (b"F I 0 0 1 -9\n\nF J 0 0 1 -9\n", 2),
-        (b"F I 0 0 1 -9\nF \xff 0 0 1 -9\n", 2),
-    ],
-)
-def test_bad_fam_lines_are_named(tmp_path, content, line):
-    with pytest.raises(InputError, match=rf"x\.fam:{line}: "):
-        read_fam(written(tmp_path / "x.fam", content))
-
-
-@pytest.mark.parametrize(
     ("token", "position"),
     # What plink2 --export writes for these tokens.
     [(b"1.5e6x", 1), (b"+5", 5), (b"100.0", 100), (b"0x10", 0), (b"-1x", -1)],
@@ -91,21 +76,26 @@ def test_positions_are_read_as_plink2_reads_them(tmp_path, token, position):
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
+    ("read", "content", "line"),
     [
-        (b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
-        (b"1 a 0 abc A C\n", 1),
-        (b"1 a 0 2147483647 A C\n", 1),
-        (b"1 a X 5 A C\n", 1),
-        (b"1 a nan 5 A C\n", 1),
-        (b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),
-        (b"1 \xff 0 5 A C\n", 1),
+        (read_bim, b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
+        (read_bim, b"1 a 0 abc A C\n", 1),
+        (read_bim, b"1 a 0 2147483647 A C\n", 1),
+        (read_bim, b"1 a X 5 A C\n", 1),
+        (read_bim, b"1 a nan 5 A C\n", 1),
+        (read_bim, b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),
+        (read_bim, b"1 \xff 0 5 A C\n", 1),
+        (read_fam, b"F I 0 0 1 -9\nF J 0 0 1\nF K 0 0 1 -9 7\n", 2),  # 18 tokens in 3 lines
+        (read_fam, b"F I 0 0 1\n", 1),
+        (read_fam, b"F I 0 0 1 -9\nF 0 0 0 1 -9\n", 2),
+        (read_fam, b"F I 0 0 1 -9\n\nF J 0 0 1 -9\n", 2),
+        (read_fam, b"F I 0 0 1 -9\nF \xff 0 0 1 -9\n", 2),
     ],
 )
-def test_bad_bim_lines_are_named(tmp_path, content, line):
-    path = written(tmp_path / "x.bim", content)
+def test_bad_lines_are_named(tmp_path, read, content, line):
+    path = written(tmp_path / "x", content)
     with pytest.raises(InputError) as caught:
-        read_bim(path)
+        read(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert "\n" not in str(caught.value)
 

@@ -76,17 +76,14 @@ def select_samples(
     """
     chosen = np.ones(len(samples), dtype=np.bool_)
     counts = []
-    for option, path, keep in (
-        ("--keep", selection.keep, True),
-        ("--remove", selection.remove, False),
-    ):
+    for option, path in (("--keep", selection.keep), ("--remove", selection.remove)):
         if path is None:
             continue
         named = read_people(path)
         rows = _find_people(samples, named, path)
         listed = np.zeros(len(samples), dtype=np.bool_)
         listed[rows] = True
-        chosen &= listed if keep else ~listed
+        chosen &= listed if option == "--keep" else ~listed
         counts.append(FilterCount(option, "samples", len(named), len(rows), int(chosen.sum())))
     return _some_left(chosen, "nobody is left", counts), tuple(counts)
 
@@ -102,16 +99,13 @@ def select_variants(
     """
     chosen = variants.position >= 0
     counts = _select_chromosomes(chosen, variants, selection.chromosomes)
-    for option, path, keep in (
-        ("--extract", selection.extract, True),
-        ("--exclude", selection.exclude, False),
-    ):
+    for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue
         named = read_identifiers(path)
         listed = is_one_of(variants.identifier, named)
         found = len(set(variants.identifier[listed]))
-        chosen &= listed if keep else ~listed
+        chosen &= listed if option == "--extract" else ~listed
         counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
     if selection.ref_maf is not None and selection.ref_freq is not None:
         counts.append(_select_common(chosen, variants, selection.ref_maf, selection.ref_freq))

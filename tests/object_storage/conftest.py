@@ -11,7 +11,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from bucket_runs import COHORT, PANEL, run
+from bucket_runs import COHORT, run
+from command_io import PANEL
 from faulty_proxy import SECRET, FaultyProxy
 from presence import missing
 

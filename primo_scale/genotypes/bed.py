@@ -22,6 +22,7 @@ from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
+from primo_scale.storage.files import refuse_missing_file
 
 RAW_SLAB_BYTES = 4 << 20
 """Size of the buffer that a read holds in addition to its result, in bytes."""
@@ -82,19 +83,20 @@ class BedFile:
                 for start, stop, raw, origin in self._slabs(descriptor, samples, variants):
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
-    def bytes_through(self, n_variants: int) -> int:
-        """Return the number of leading bytes that hold the variants: all if sample-major."""
+    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
+        """Yield the file and its bytes that hold the first variants: all if sample-major."""
         rows = n_variants if self.variant_major else self.n_samples
-        return _HEADER_BYTES + rows * self._row_bytes
+        yield self.path, _HEADER_BYTES + rows * self._row_bytes
 
-    def raw_value(self, variant: int, sample: int) -> int:
-        """Read one genotype as the format defines it, slowly, as an independent check of `read`."""
-        row, column = (variant, sample) if self.variant_major else (sample, variant)
-        offset = _HEADER_BYTES + row * self._row_bytes + column // 4
+    def raw_values(self, variant: int, samples: Index) -> list[int]:
+        """Read genotypes as the format defines them, slowly, as an independent check of `read`."""
+        values = []
         with self.path.open("rb") as file:
-            file.seek(offset)
-            byte = file.read(1)[0]
-        return (byte >> 2 * (column % 4)) & 3
+            for sample in samples.tolist():
+                row, column = (variant, sample) if self.variant_major else (sample, variant)
+                file.seek(_HEADER_BYTES + row * self._row_bytes + column // 4)
+                values.append((file.read(1)[0] >> 2 * (column % 4)) & 3)
+        return values
 
     @property
     def _row_bytes(self) -> int:
@@ -210,12 +212,10 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
 
     A missing file, one of another format or layout, and one of another size are refused.
     """
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-            size = os.fstat(file.fileno()).st_size
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path, remedy="Check the prefix") from error
+    refuse_missing_file(path)
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+        size = os.fstat(file.fileno()).st_size
     if header[:2] != _MAGIC:
         raise InputError(
             "is not a PLINK 1 .bed file: wrong first two bytes",

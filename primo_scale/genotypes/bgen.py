@@ -11,7 +11,6 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +30,7 @@ from primo_scale.genotypes.bgen_genotypes import (
     units_of_genotype,
 )
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.source import REF_FIRST, SourceFiles
+from primo_scale.genotypes.source import REF_FIRST, GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
     SampleTable,
@@ -44,7 +43,7 @@ from primo_scale.genotypes.tables import (
 from primo_scale.genotypes.text_lines import open_lines
 from primo_scale.kernels.dosage_bytes import DosageBytes
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
-from primo_scale.storage.files import refuse_special_file
+from primo_scale.storage.files import refuse_missing_file
 
 _MAGICS = (b"bgen", bytes(4))
 _DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
@@ -57,6 +56,10 @@ _SCANNED_BYTES = 1 << 10  # of the description of a variant, at first
 _SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID", "sex": "sex", "SEX": "sex"}
 
 _MOST_BITS = 32
+_UNUSED_PROBABILITIES = (
+    "dosages are not used: probabilities became hard calls as by plink2 --hard-call-threshold "
+    "0.1, and missing genotypes where that is uncertain (--dosages reads dosages)"
+)
 
 
 class _Header(NamedTuple):
@@ -68,24 +71,15 @@ class _Header(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class BgenFile:
-    """Hard calls of a BGEN file: a `GenotypeSource`."""
+class BgenFile(GenotypeSource):
+    """Hard calls of a BGEN file."""
 
-    where: Path
     sample_table: Path | None
-    samples: SampleTable
-    variants: VariantTable
     starts: npt.NDArray[np.int64]  # of the genotypes of each variant in the file, shape (v,)
     stops: npt.NDArray[np.int64]
     compression: int
     counts_first: bool  # whether the first allele is the counted one
-    odd_positions: int = 0
-    variant_major: bool = True
     _raw_value = staticmethod(call_of_units)
-    remark: str = (
-        "dosages are not used: probabilities became hard calls as by plink2 --hard-call-threshold "
-        "0.1, and missing genotypes where that is uncertain (--dosages reads dosages)"
-    )
 
     def files(self) -> list[Path]:
         """Return the file and its .sample file."""
@@ -95,9 +89,6 @@ class BgenFile:
         """Yield the file and its bytes through the last of the first variants."""
         whole = n_variants >= len(self.stops)
         yield self.where, self.where.stat().st_size if whole else int(self.stops[n_variants - 1])
-
-    def read_ahead(self, variants: Index) -> None:
-        """Do nothing: compressed genotypes are read fast enough."""
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
@@ -123,7 +114,7 @@ class BgenFile:
     def _block(self, descriptor: int, variant: int) -> Block:
         start, stop = int(self.starts[variant]), int(self.stops[variant])
         content = os.pread(descriptor, stop - start, start)
-        with self._malformed_explained(variant):
+        try:
             if self.compression:
                 content = _DECOMPRESS[self.compression](content[4:])
             n_samples, n_alleles = struct.unpack_from("<IH", content)
@@ -132,6 +123,13 @@ class BgenFile:
             probabilities = np.frombuffer(content, np.uint8, offset=10 + n_samples)
             if n_samples != len(self.samples) or n_alleles != 2 or not 1 <= bits <= _MOST_BITS:
                 raise ValueError(f"{n_samples} people, {n_alleles} alleles, {bits} bits")
+        except (zlib.error, RuntimeError, ValueError, IndexError, struct.error) as error:
+            raise InputError(
+                f"the genotypes of variant {self.variants.identifier[variant]} are malformed: "
+                f"{error}",
+                where=self.where,
+                remedy="Check that the file is complete",
+            ) from error
         return Block(ploidy, bool(phased), bits, probabilities)
 
     def _check(self, wrong: int, variant: int) -> None:
@@ -143,24 +141,11 @@ class BgenFile:
                 where=self.where,
             )
 
-    @contextmanager
-    def _malformed_explained(self, variant: int) -> Iterator[None]:
-        try:
-            yield
-        except (zlib.error, RuntimeError, ValueError, IndexError, struct.error) as error:
-            raise InputError(
-                f"the genotypes of variant {self.variants.identifier[variant]} are malformed: "
-                f"{error}",
-                where=self.where,
-                remedy="Check that the file is complete",
-            ) from error
-
 
 @dataclass(frozen=True, eq=False)
 class BgenDosages(BgenFile):
-    """Dosages of a BGEN file: a `GenotypeSource`."""
+    """Dosages of a BGEN file."""
 
-    remark: str = ""
     _raw_value = staticmethod(dosage_of_units)
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
@@ -180,10 +165,8 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     more than two alleles are refused.
     """
     for each in (path, *([] if files.sample is None else [files.sample])):
-        refuse_special_file(each)
+        refuse_missing_file(each)
     counts_first = files.allele_order != REF_FIRST
-    if not path.exists():
-        raise InputError("no such file", where=path, remedy="Check the path")
     with path.open("rb", buffering=0) as file:
         try:
             header = _read_header(file.fileno(), path)
@@ -200,10 +183,10 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
             expected=None if people is None else header.n_samples,
             remedy="Give its .sample file with --sample",
         )
-    kind = BgenDosages if files.packing is DOSAGES else BgenFile
-    return kind(
-        path, files.sample, people, variants, starts, stops, header.compression, counts_first
-    )
+    members = files.sample, starts, stops, header.compression, counts_first
+    if files.packing is DOSAGES:
+        return BgenDosages(path, people, variants, *members)
+    return BgenFile(path, people, variants, *members, remark=_UNUSED_PROBABILITIES)
 
 
 def read_sample(path: Path) -> SampleTable:

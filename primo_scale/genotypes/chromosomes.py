@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -104,7 +105,7 @@ def _expand(part: str) -> Iterator[str]:
     yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))
 
 
-def runs_of(values: npt.NDArray[np.object_]) -> list[tuple[int, int]]:
+def runs_of(values: npt.NDArray[Any]) -> list[tuple[int, int]]:
     """Return the half-open index ranges of equal neighbours."""
     if not len(values):
         return []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import BedFile, open_bed
-from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.tables import read_bim, read_fam
 from primo_scale.storage.files import refuse_special_file
 
 EXTENSIONS = (".bed", ".bim", ".fam")
@@ -22,27 +21,13 @@ _OTHER_FORMATS = {
 }
 
 
-@dataclass(frozen=True)
-class Fileset(BedFile):
-    """A .bed file with its tables: a `GenotypeSource`."""
-
-    where: Path  # prefix
-    samples: SampleTable
-    variants: VariantTable
-    odd_positions: int
-    remark: str = ""
+@dataclass(frozen=True, eq=False)
+class Fileset(BedFile, GenotypeSource):
+    """A .bed file with its tables, where `where` is the prefix."""
 
     def files(self) -> list[Path]:
         """Return the three files."""
         return [fileset_path(self.where, kind) for kind in EXTENSIONS]
-
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the .bed file and its number of bytes that hold the first variants."""
-        yield self.path, self.bytes_through(n_variants)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read genotypes as the format defines them (`BedFile.raw_value`)."""
-        return [self.raw_value(variant, sample) for sample in samples.tolist()]
 
 
 def fileset_path(prefix: Path, extension: str) -> Path:

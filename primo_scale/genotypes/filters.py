@@ -9,7 +9,7 @@ Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
+from primo_scale.genotypes.text_lines import numbered_lines, utf8_text
 
 
 @dataclass(frozen=True)
@@ -75,17 +76,14 @@ def select_samples(
     """
     chosen = np.ones(len(samples), dtype=np.bool_)
     counts = []
-    for option, path, keep in (
-        ("--keep", selection.keep, True),
-        ("--remove", selection.remove, False),
-    ):
+    for option, path in (("--keep", selection.keep), ("--remove", selection.remove)):
         if path is None:
             continue
         named = read_people(path)
         rows = _find_people(samples, named, path)
         listed = np.zeros(len(samples), dtype=np.bool_)
         listed[rows] = True
-        chosen &= listed if keep else ~listed
+        chosen &= listed if option == "--keep" else ~listed
         counts.append(FilterCount(option, "samples", len(named), len(rows), int(chosen.sum())))
     return _some_left(chosen, "nobody is left", counts), tuple(counts)
 
@@ -101,16 +99,13 @@ def select_variants(
     """
     chosen = variants.position >= 0
     counts = _select_chromosomes(chosen, variants, selection.chromosomes)
-    for option, path, keep in (
-        ("--extract", selection.extract, True),
-        ("--exclude", selection.exclude, False),
-    ):
+    for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue
         named = read_identifiers(path)
         listed = is_one_of(variants.identifier, named)
         found = len(set(variants.identifier[listed]))
-        chosen &= listed if keep else ~listed
+        chosen &= listed if option == "--extract" else ~listed
         counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
     if selection.ref_maf is not None and selection.ref_freq is not None:
         counts.append(_select_common(chosen, variants, selection.ref_maf, selection.ref_freq))
@@ -201,13 +196,9 @@ def read_identifiers(path: Path) -> frozenset[str]:
     return frozenset(token for line in _read_lines(path) for token in line.split())
 
 
-def _read_lines(path: Path) -> Iterable[str]:
-    try:
-        return path.read_text(encoding="utf-8-sig").splitlines()
-    except FileNotFoundError as error:
-        raise InputError("no such file", where=path) from error
-    except UnicodeDecodeError as error:
-        raise InputError("not UTF-8 text", where=path) from error
+def _read_lines(path: Path) -> Iterator[str]:
+    for line, content, _ in numbered_lines(path):
+        yield utf8_text(content, f"{path}:{line}")
 
 
 def _find_people(

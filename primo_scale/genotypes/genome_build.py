@@ -46,39 +46,29 @@ class GenomeBuild:
     source: str
 
 
-@dataclass(frozen=True)
-class KnownVariantsFound:
-    """Numbers of known variants that have a variant of the cohort at their position of a build."""
-
-    in_grch37: int
-    in_grch38: int
-
-    @property
-    def build(self) -> str | None:
-        """Name of the build of the positions, or None if too few known variants match."""
-        for name, here, there in (
-            (GRCH37, self.in_grch37, self.in_grch38),
-            (GRCH38, self.in_grch38, self.in_grch37),
-        ):
-            if here >= _FEWEST and here >= _TIMES_MORE * there:
-                return name
-        return None
-
-
 def build_name(text: str) -> str | None:
     """Return the name of the build with the alias `text` (such as ``hg19``), or None."""
     return _ALIASES.get(text.lower())
 
 
-def find_known_variants(variants: VariantTable) -> KnownVariantsFound:
-    """Count the known variants whose position in each build is that of one of `variants`."""
+def find_known_variants(variants: VariantTable) -> dict[str, int]:
+    """Count, by build, the known variants whose position in it is that of one of `variants`."""
     found = {GRCH37: 0, GRCH38: 0}
     codes, names = factorize_chromosomes(variants)
     for code, name in enumerate(names):
         positions = variants.position[codes == code]
         for build, known in _known_positions().get(name, {}).items():
             found[build] += len(np.unique(positions[np.isin(positions, known)]))
-    return KnownVariantsFound(found[GRCH37], found[GRCH38])
+    return found
+
+
+def build_of(found: dict[str, int]) -> str | None:
+    """Return the build of the positions, or None if too few known variants match."""
+    for name, here in found.items():
+        there = sum(found.values()) - here
+        if here >= _FEWEST and here >= _TIMES_MORE * there:
+            return name
+    return None
 
 
 def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
@@ -87,18 +77,19 @@ def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuil
     A given build is refused if known variants are at their positions of another one.
     """
     found = find_known_variants(variants)
+    inferred = build_of(found)
     if given is None:
-        if found.build is None:
+        if inferred is None:
             return GenomeBuild(NOT_REPORTED, "not given, and too few known variants to infer it")
-        return GenomeBuild(found.build, "positions of known variants")
-    if given != NOT_REPORTED and found.build not in (None, given):
+        return GenomeBuild(inferred, "positions of known variants")
+    if given != NOT_REPORTED and inferred not in (None, given):
         raise InputError(
-            f"known variants are at their {found.build} positions ({found.in_grch37} match GRCh37, "
-            f"{found.in_grch38} match GRCh38)",
+            f"known variants are at their {inferred} positions ({found[GRCH37]} match GRCh37, "
+            f"{found[GRCH38]} match GRCh38)",
             where="--genome-build",
             value=given,
-            expected=found.build,
-            remedy=f"Give --genome-build {found.build}, or leave it out",
+            expected=inferred,
+            remedy=f"Give --genome-build {inferred}, or leave it out",
         )
     return GenomeBuild(given, "--genome-build")
 

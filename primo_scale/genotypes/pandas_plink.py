@@ -24,7 +24,7 @@ from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.tables import SampleTable, StringColumn, VariantTable
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.kernels.packed import (
     GENOTYPES_PER_BYTE,
@@ -131,24 +131,17 @@ def _packed(copies: npt.NDArray[np.floating], counted: str) -> PackedGenotypes:
     return result
 
 
-def _variants(genotypes: xarray.DataArray) -> VariantTable:
-    def texts(name: str) -> npt.NDArray[np.object_]:
-        return genotypes[name].values.astype(str).astype(object)
+def _texts(genotypes: xarray.DataArray, *names: str) -> list[StringColumn]:
+    return [genotypes[name].values.astype(str).astype(object) for name in names]
 
-    return VariantTable(
-        chromosome=texts("chrom"),
-        identifier=texts("snp"),
-        centimorgan=genotypes["cm"].values.astype(np.float64),
-        position=genotypes["pos"].values.astype(np.int64),
-        allele1=texts("a0"),
-        allele2=texts("a1"),
-    )
+
+def _variants(genotypes: xarray.DataArray) -> VariantTable:
+    chromosome, identifier, allele1, allele2 = _texts(genotypes, "chrom", "snp", "a0", "a1")
+    position, centimorgan = genotypes["pos"].values, genotypes["cm"].values
+    return VariantTable.of(chromosome, identifier, position, allele1, allele2, centimorgan)
 
 
 def _samples(genotypes: xarray.DataArray) -> SampleTable:
-    gender = genotypes["gender"].values.astype(str)
-    return SampleTable(
-        family=genotypes["fid"].values.astype(str).astype(object),
-        individual=genotypes["iid"].values.astype(str).astype(object),
-        sex=np.select([gender == "1", gender == "2"], [1, 2], 0).astype(np.int8),
-    )
+    family, individual, gender = _texts(genotypes, "fid", "iid", "gender")
+    sex = np.select([gender == "1", gender == "2"], [1, 2], 0).astype(np.int8)
+    return SampleTable(family, individual, sex)

@@ -25,14 +25,13 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.filesets import fileset_path
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     BIM_COLUMNS,
     FAM_COLUMNS,
     BimFile,
     Index,
     SampleTable,
-    VariantTable,
     read_people_table,
     read_variants,
     refuse_multiallelic,
@@ -40,7 +39,7 @@ from primo_scale.genotypes.tables import (
 from primo_scale.genotypes.text_lines import open_lines
 from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, bytes_of_copies, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
-from primo_scale.storage.files import refuse_special_file
+from primo_scale.storage.files import refuse_missing_file
 
 # The header's last byte says whether the types of variants have room for phase and dosages.
 _HEADER_BYTES, _COMPRESSED, _FIRST_WIDE_TYPES = 12, b"\x10", 4
@@ -61,27 +60,14 @@ if TYPE_CHECKING:
     from pgenlib import PgenReader
 
 
-@dataclass(frozen=True)
-class PgenFileset:
-    """Hard calls of a PLINK 2 fileset: a `GenotypeSource`."""
+@dataclass(frozen=True, eq=False)
+class PgenFileset(GenotypeSource):
+    """Hard calls of a PLINK 2 fileset."""
 
-    where: Path  # .pgen file
     variant_table: Path  # .pvar or .pvar.zst file
     sample_table: Path  # .psam file
-    samples: SampleTable
-    variants: VariantTable
-    odd_positions: int
-    variant_major: bool = True
     # A reader belongs to one thread at a time, and opening one reads the header of the .pgen file.
     _idle: queue.SimpleQueue[PgenReader] = field(default_factory=queue.SimpleQueue)
-
-    @property
-    def remark(self) -> str:
-        """Line about dosages, if the types of the records leave room for them."""
-        with self.where.open("rb") as file:
-            header = file.read(_HEADER_BYTES)
-        wide = header[2:3] == _COMPRESSED and header[-1] & 15 >= _FIRST_WIDE_TYPES
-        return _UNUSED if wide else ""
 
     def files(self) -> list[Path]:
         """Return the files, including the index that some .pgen files have."""
@@ -92,9 +78,6 @@ class PgenFileset:
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the .pgen file and its estimated bytes: records differ in length."""
         yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
-
-    def read_ahead(self, variants: Index) -> None:
-        """Do nothing: compressed records are read fast enough."""
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read hard calls in slabs of at most `RAW_SLAB_BYTES`, as one byte for each genotype."""
@@ -130,9 +113,7 @@ class PgenFileset:
 
 
 class PgenDosages(PgenFileset):
-    """Dosages of a PLINK 2 fileset: a `GenotypeSource`."""
-
-    remark = ""
+    """Dosages of a PLINK 2 fileset."""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read dosages in slabs of at most `RAW_SLAB_BYTES`, as four bytes for each."""
@@ -162,7 +143,7 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():
         pvar = fileset_path(prefix, ".pvar.zst")
     for path in (pgen, pvar, psam):
-        refuse_special_file(path)
+        refuse_missing_file(path)
     table, people = _read_pvar(pvar), _read_psam(psam)
     refuse_multiallelic(
         table.variants,
@@ -170,10 +151,22 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
         f"Keep the others with plink2 --pfile {prefix} --max-alleles 2 --make-pgen --out "
         f"{prefix}.biallelic, or split them before plink2 reads them (bcftools norm -m -any)",
     )
-    kind = PgenDosages if files.packing is DOSAGES else PgenFileset
-    fileset = kind(pgen, pvar, psam, people, table.variants, table.odd_positions)
+    kind, remark = PgenFileset, _remark(pgen)
+    if files.packing is DOSAGES:
+        kind, remark = PgenDosages, ""
+    fileset = kind(
+        pgen, people, table.variants, pvar, psam, odd_positions=table.odd_positions, remark=remark
+    )
     with fileset._reader(np.arange(len(people))):
         return fileset
+
+
+def _remark(path: Path) -> str:
+    """Return a line about dosages, if the types of the records leave room for them."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER_BYTES)
+    wide = header[2:3] == _COMPRESSED and header[-1] & 15 >= _FIRST_WIDE_TYPES
+    return _UNUSED if wide else ""
 
 
 def _read_pvar(path: Path) -> BimFile:
@@ -232,8 +225,6 @@ def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
             where="--pfile",
             remedy="pip install 'primo-scale[pgen]', or convert with plink2 --make-bed",
         ) from error
-    if not path.exists():
-        raise InputError("no such file", where=path, remedy="Check the prefix")
     return PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pkgutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -22,7 +22,8 @@ ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")
 _SAME_PEOPLE = "All filesets must hold the same people in the same order"
 
 
-class GenotypeSource(Protocol):
+@dataclass(frozen=True, eq=False)
+class GenotypeSource(ABC):
     """Genotypes of people at variants, as an ingest reads them.
 
     Several threads read at the same time. Hard calls are PLINK 1 codes of two bits: 0 for two
@@ -30,30 +31,16 @@ class GenotypeSource(Protocol):
     first in its lowest bits. Dosages are bytes as in `kernels.dosage_bytes`.
     """
 
-    @property
-    def samples(self) -> SampleTable:
-        """All people, in the order of the files."""
+    where: Path  # that error messages name
+    samples: SampleTable  # all people, in the order of the files
+    variants: VariantTable  # all variants, in the order of the files; allele 1 is the counted one
+    _: KW_ONLY
+    odd_positions: int = 0  # variants whose position is not a plain integer in the file
+    # Whether a few variants of all people are read faster than many variants of a few.
+    variant_major: bool = True
+    remark: str = ""  # what a user should know about the reading, for the log
 
-    @property
-    def variants(self) -> VariantTable:
-        """All variants, in the order of the files; allele 1 is the counted one."""
-
-    @property
-    def odd_positions(self) -> int:
-        """Number of variants whose position is not a plain integer in the file."""
-
-    @property
-    def variant_major(self) -> bool:
-        """Whether a few variants of all people are read faster than many variants of a few."""
-
-    @property
-    def where(self) -> Path:
-        """Path that error messages name."""
-
-    @property
-    def remark(self) -> str:
-        """What a user should know about the reading, for the log, or an empty text."""
-
+    @abstractmethod
     def files(self) -> list[Path]:
         """Return all files, whose SHA-256 digests the store records."""
 
@@ -61,12 +48,14 @@ class GenotypeSource(Protocol):
         """Yield the files that are hashed while they are copied, not before.
 
         Each comes with its number of leading bytes that hold the first `n_variants` variants, which
-        may be an estimate. Nothing needs to be yielded: all other files are hashed before the copy.
+        may be an estimate. All other files are hashed before the copy, by default all of them.
         """
+        yield from ()
 
-    def read_ahead(self, variants: Index) -> None:
-        """Start to read these variants into the page cache, or do nothing."""
+    def read_ahead(self, variants: Index) -> None:  # noqa: B027
+        """Start to read these variants into the page cache, if that is faster."""
 
+    @abstractmethod
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read genotypes of increasing positions into a C-contiguous array, variant-major.
 
@@ -79,6 +68,7 @@ class GenotypeSource(Protocol):
             A file became shorter, or its content is malformed.
         """
 
+    @abstractmethod
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read the codes of some people at one variant, slowly and independently of `read_into`.
 
@@ -130,30 +120,34 @@ def open_source(files: SourceFiles) -> GenotypeSource:
     for part in parts[1:]:
         _check_same_people(parts[0].samples, part.samples, part.where)
     _check_contiguous_chromosomes(parts)
-    return parts[0] if len(parts) == 1 else _JoinedSources(parts)
+    if len(parts) == 1:
+        return parts[0]
+    return _JoinedSources(
+        parts[0].where,
+        parts[0].samples,
+        VariantTable.concatenate([part.variants for part in parts]),
+        parts,
+        np.cumsum([0, *(len(part.variants) for part in parts)], dtype=np.intp),
+        odd_positions=sum(part.odd_positions for part in parts),
+        variant_major=all(part.variant_major for part in parts),
+        remark="; ".join(dict.fromkeys(part.remark for part in parts if part.remark)),
+    )
 
 
-class _JoinedSources:
-    """Sources of the same people, usually one for each chromosome: a `GenotypeSource`."""
+@dataclass(frozen=True, eq=False)
+class _JoinedSources(GenotypeSource):
+    """Sources of the same people, usually one for each chromosome."""
 
-    def __init__(self, parts: Sequence[GenotypeSource]) -> None:
-        self._parts = parts
-        # The first variant of each part, and then the number of variants.
-        self._starts = np.cumsum([0, *(len(part.variants) for part in parts)], dtype=np.intp)
-        self.samples = parts[0].samples
-        self.variants = VariantTable.concatenate([part.variants for part in parts])
-        self.odd_positions = sum(part.odd_positions for part in parts)
-        self.variant_major = all(part.variant_major for part in parts)
-        self.where = parts[0].where
-        self.remark = "; ".join(dict.fromkeys(part.remark for part in parts if part.remark))
+    parts: Sequence[GenotypeSource]
+    starts: Index  # the first variant of each part, and then the number of variants
 
     def files(self) -> list[Path]:
         """Return the files of all parts, in order; parts may share a file."""
-        return list(dict.fromkeys(file for part in self._parts for file in part.files()))
+        return list(dict.fromkeys(file for part in self.parts for file in part.files()))
 
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the files of the parts that hold the first `n_variants` variants."""
-        for part, start in zip(self._parts, self._starts.tolist(), strict=False):
+        for part, start in zip(self.parts, self.starts.tolist(), strict=False):
             if start < n_variants:
                 yield from part.leading_bytes(min(n_variants - start, len(part.variants)))
 
@@ -169,13 +163,13 @@ class _JoinedSources:
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes of a variant as its format defines them."""
-        which = int(np.searchsorted(self._starts, variant, side="right")) - 1
-        return self._parts[which].raw_values(variant - int(self._starts[which]), samples)
+        which = int(np.searchsorted(self.starts, variant, side="right")) - 1
+        return self.parts[which].raw_values(variant - int(self.starts[which]), samples)
 
     def _split(self, variants: Index) -> Iterator[tuple[GenotypeSource, slice, Index]]:
         """Yield (part, slice of `variants` in this part, positions in this part)."""
-        bounds = pairwise(np.searchsorted(variants, self._starts).tolist())
-        for part, first, (begin, end) in zip(self._parts, self._starts[:-1], bounds, strict=True):
+        bounds = pairwise(np.searchsorted(variants, self.starts).tolist())
+        for part, first, (begin, end) in zip(self.parts, self.starts[:-1], bounds, strict=True):
             if begin < end:
                 yield part, slice(begin, end), variants[begin:end] - first
 

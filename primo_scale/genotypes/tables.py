@@ -17,8 +17,8 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.text_lines import open_lines
 
 StringColumn = npt.NDArray[np.object_]
+Strings = Sequence[str] | StringColumn
 Index = npt.NDArray[np.intp]
-RowIndex = Index | npt.NDArray[np.bool_]
 
 MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
 
@@ -33,7 +33,7 @@ HUMAN_CHROMOSOMES = frozenset(
 BIM_COLUMNS = ("chromosome", "ID", "cM", "position", "A1", "A2")
 FAM_COLUMNS = ("FID", "IID", "father", "mother", "sex", "phenotype")
 NO_FAMILY = "0"
-_LARGEST_POSITION = 2**31 - 2  # as in plink2
+LARGEST_POSITION = 2**31 - 2  # as in plink2
 _LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
 _SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
 
@@ -41,8 +41,8 @@ _SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FE
 class _Columns:
     """Table with one array for each column, which is a dataclass field."""
 
-    def select(self, index: RowIndex) -> Self:
-        """Return the rows at `index`, which holds positions or is a mask."""
+    def select(self, index: Index) -> Self:
+        """Return the rows at the positions `index`."""
         return type(self)(*(column[index] for column in vars(self).values()))
 
     @classmethod
@@ -65,14 +65,14 @@ class VariantTable(_Columns):
 
     @classmethod
     def of(
-        cls, chromosome: Sequence[str], identifier: Sequence[str], position: Sequence[int],
-        allele1: Sequence[str], allele2: Sequence[str], centimorgan: Sequence[float] | None = None,
+        cls, chromosome: Strings, identifier: Strings, position: npt.ArrayLike, allele1: Strings,
+        allele2: Strings, centimorgan: npt.ArrayLike | None = None,
     ) -> Self:  # fmt: skip
         """Return the table with these columns; genetic distances that are not known are 0."""
         return cls(
             string_column(chromosome),
             string_column(identifier),
-            np.zeros(len(position)) if centimorgan is None else np.asarray(centimorgan, np.float64),
+            np.asarray(np.zeros(len(chromosome)) if centimorgan is None else centimorgan, float),
             np.asarray(position, dtype=np.int64),
             string_column(allele1),
             string_column(allele2),
@@ -228,7 +228,7 @@ def canonical_chromosome(code: str) -> str:
     return bare if bare in HUMAN_CHROMOSOMES else code
 
 
-def string_column(values: Sequence[str]) -> StringColumn:
+def string_column(values: Strings) -> StringColumn:
     """Return strings as an array of objects."""
     column = np.empty(len(values), dtype=object)
     column[:] = values
@@ -291,12 +291,12 @@ def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
             remedy="The position is in base pairs (column 4 of a .bim file)",
         )
     position = int(match.group())
-    if position > _LARGEST_POSITION:
+    if position > LARGEST_POSITION:
         raise InputError(
             "the position is too large",
             where=f"{path}:{line}",
             value=position,
-            limit=_LARGEST_POSITION,
+            limit=LARGEST_POSITION,
         )
     return position, match.end() == len(token)
 

@@ -22,10 +22,9 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
-    SampleTable,
     VariantTable,
     people_with_ids,
     refuse_multiallelic,
@@ -41,7 +40,7 @@ from primo_scale.genotypes.vcf_genotypes import (
 )
 from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
-from primo_scale.storage.files import refuse_special_file
+from primo_scale.storage.files import refuse_missing_file
 
 if TYPE_CHECKING:
     from cyvcf2 import VCF, Variant
@@ -89,18 +88,12 @@ class _Cursor:
         self._records = (record for record in overlapping if position <= record.POS)
 
 
-@dataclass(frozen=True)
-class VcfFile:
-    """Hard calls of a VCF or BCF file: a `GenotypeSource`."""
+@dataclass(frozen=True, eq=False)
+class VcfFile(GenotypeSource):
+    """Hard calls of a VCF or BCF file."""
 
-    where: Path
     index: Path
-    samples: SampleTable
-    variants: VariantTable
     dosage_field: str | None  # DS or GP, or None if the header has neither
-    remark: str
-    odd_positions: int = 0
-    variant_major: bool = True
     # A cursor belongs to one thread at a time, and opening one reads the header.
     _idle: queue.SimpleQueue[_Cursor] = field(default_factory=queue.SimpleQueue)
 
@@ -111,9 +104,6 @@ class VcfFile:
     def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
         """Yield the file and its estimated bytes: records differ in length."""
         yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
-
-    def read_ahead(self, variants: Index) -> None:
-        """Do nothing: parsing takes longer than reading."""
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
@@ -167,7 +157,7 @@ class VcfFile:
 
 
 class VcfDosages(VcfFile):
-    """Dosages of a VCF or BCF file: a `GenotypeSource`."""
+    """Dosages of a VCF or BCF file."""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
@@ -213,8 +203,9 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     variants = _variants(_open_reader(path), path)
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
     if files.packing is DOSAGES:
-        return VcfDosages(path, index, people, variants, dosages, remark="")
-    return VcfFile(path, index, people, variants, dosages, UNUSED_DOSAGES if dosages else "")
+        return VcfDosages(path, people, variants, index, dosages)
+    remark = UNUSED_DOSAGES if dosages else ""
+    return VcfFile(path, people, variants, index, dosages, remark=remark)
 
 
 def _variants(reader: VCF, path: Path) -> VariantTable:
@@ -237,9 +228,7 @@ def _variants(reader: VCF, path: Path) -> VariantTable:
 
 
 def _index_of(path: Path) -> Path:
-    refuse_special_file(path)
-    if not path.exists():
-        raise InputError("no such file", where=path, remedy="Check the path")
+    refuse_missing_file(path)
     for suffix in _INDICES:
         index = path.with_name(path.name + suffix)
         if index.exists():

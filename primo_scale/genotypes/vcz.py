@@ -6,8 +6,8 @@ The ALT allele is counted, by the rules of `vcf_genotypes`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, field
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
-    SampleTable,
     StringColumn,
     VariantTable,
     people_with_ids,
     refuse_multiallelic,
-    string_column,
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
@@ -47,17 +46,16 @@ _DOSAGES, _PROBABILITIES = "call_DS", "call_GP"
 
 
 @dataclass(frozen=True, eq=False)
-class VcfZarr:
-    """Hard calls of a VCF-Zarr store: a `GenotypeSource`."""
+class VcfZarr(GenotypeSource):
+    """Hard calls of a VCF-Zarr store, whose chunks are all hashed before the copy.
 
-    where: Path
+    They are not in the order of the variants.
+    """
+
     genotypes: Array  # shape (v, n, ploidy)
-    samples: SampleTable
-    variants: VariantTable
     dosages: Array | None = None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
-    odd_positions: int = 0
-    remark: str = ""
-    variant_major: bool = False  # the chunks of bio2zarr have 1,000 variants of 10,000 people
+    # The chunks of bio2zarr have 1,000 variants of 10,000 people.
+    variant_major: bool = field(default=False, kw_only=True)
 
     def files(self) -> list[Path]:
         """Return the metadata and all chunks of the arrays that are read."""
@@ -65,13 +63,6 @@ class VcfZarr:
         used = _USED if self.dosages is None else (*_USED, self.dosages.basename)
         chunks = (path for name in used for path in (self.where / name).rglob("*"))
         return sorted([*top, *(path for path in chunks if path.is_file())])
-
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield nothing: the chunks are not in the order of the variants."""
-        yield from ()
-
-    def read_ahead(self, variants: Index) -> None:
-        """Do nothing: compressed chunks are read fast enough."""
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read one chunk of the store after the other."""
@@ -90,8 +81,9 @@ class VcfZarr:
         self, variants: Index, samples: Index
     ) -> Iterator[tuple[tuple[slice, slice], Index, Index]]:
         """Yield the place in the result, the variants and the people of each chunk."""
-        for rows in _runs(variants, self.genotypes.chunks[0]):
-            for columns in _runs(samples, self.genotypes.chunks[1]):
+        height, width, _ = self.genotypes.chunks
+        for rows in starmap(slice, runs_of(variants // height)):
+            for columns in starmap(slice, runs_of(samples // width)):
                 yield (rows, columns), variants[rows], samples[columns]
 
     def _copies_into(self, copies: npt.NDArray[np.int8], v: Index, s: Index) -> npt.NDArray[Any]:
@@ -105,7 +97,7 @@ class VcfZarr:
 
 @dataclass(frozen=True, eq=False)
 class VcfZarrDosages(VcfZarr):
-    """Dosages of a VCF-Zarr store: a `GenotypeSource`."""
+    """Dosages of a VCF-Zarr store."""
 
     def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
         """Read one chunk of the store after the other."""
@@ -161,9 +153,9 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     people = people_with_ids(_texts(arrays["sample_id"], path))
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
-        return VcfZarrDosages(path, genotypes, people, variants, dosages)
+        return VcfZarrDosages(path, people, variants, genotypes, dosages)
     unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
-    return VcfZarr(path, genotypes, people, variants, remark=UNUSED_DOSAGES if unused else "")
+    return VcfZarr(path, people, variants, genotypes, remark=UNUSED_DOSAGES if unused else "")
 
 
 def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
@@ -183,19 +175,15 @@ def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
 
 
 def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
-    position = _values(arrays["variant_position"], path).astype(np.int64)
+    position = _values(arrays["variant_position"], path)
     alleles = _values(arrays["variant_allele"], path).astype(object)
     alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
     contigs = _texts(arrays["contig_id"], path)
-    unnamed = string_column(["."] * len(position))
-    return VariantTable(
-        chromosome=contigs[_values(arrays["variant_contig"], path).astype(np.intp)],
-        identifier=_texts(arrays["variant_id"], path) if "variant_id" in arrays else unnamed,
-        centimorgan=np.zeros(len(position)),
-        position=position,
-        allele1=string_column(alternates),
-        allele2=alleles[:, 0],
-    )
+    chromosomes = contigs[_values(arrays["variant_contig"], path).astype(np.intp)]
+    names = ["."] * len(position)
+    if "variant_id" in arrays:
+        names = _texts(arrays["variant_id"], path).tolist()
+    return VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
 
 
 def _values(array: Array, path: Path) -> npt.NDArray[Any]:
@@ -205,10 +193,3 @@ def _values(array: Array, path: Path) -> npt.NDArray[Any]:
 
 def _texts(array: Array, path: Path) -> StringColumn:
     return _values(array, path).astype(object)
-
-
-def _runs(index: Index, size: int) -> Iterator[slice]:
-    """Yield the runs of an increasing index that lie in one chunk of `size`."""
-    breaks = np.flatnonzero(np.diff(index // size)) + 1
-    bounds = [0, *breaks.tolist(), len(index)]
-    yield from (slice(a, b) for a, b in pairwise(bounds))

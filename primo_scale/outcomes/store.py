@@ -116,11 +116,6 @@ def open_outcome_store(path: Location) -> OutcomeStore:
     )
 
 
-def is_aligned(path: Location) -> bool:
-    """Return whether a finished outcome store is at `path`."""
-    return is_complete(path, KIND)
-
-
 def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
     """Return the shape and the chunks of the array of rows."""
     height = max(1, min(n_samples, CHUNK_BYTES // (n_columns * np.dtype(np.int16).itemsize)))

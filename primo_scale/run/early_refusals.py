@@ -25,7 +25,7 @@ from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.matching import match_people
-from primo_scale.outcomes.store import is_aligned
+from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
@@ -56,6 +56,7 @@ from primo_scale.run.work_directory import (
     other_statistics,
     store_root,
 )
+from primo_scale.storage.groups import is_complete
 
 _EXAMPLES = 5
 
@@ -239,7 +240,8 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     if bucket is not None and last_claimed(request.work_dir) != str(bucket):
         return False, False  # the bucket holds nothing of this work directory
     root = store_root(request.work_dir, bucket)
-    return finished_plan_digest(root / STATISTICS) is not None, is_aligned(root / OUTCOMES)
+    aligned = is_complete(root / OUTCOMES, OUTCOMES_KIND)
+    return finished_plan_digest(root / STATISTICS) is not None, aligned
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:

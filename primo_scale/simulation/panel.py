@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import open_bed
-from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
+from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable, read_bim, read_fam
 from primo_scale.kernels.packed import decode
 
 A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
@@ -18,7 +18,6 @@ A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
 
 _AUTOSOMES = 22
 _GAP_BETWEEN_TILES = 1_000  # base pairs
-_LARGEST_POSITION = 2**31 - 2  # as in plink2
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +91,11 @@ def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTabl
     first_tile = -(-(chromosome - 1) * n_tiles // _AUTOSOMES)
     span = int(variants.position.max()) + _GAP_BETWEEN_TILES
     position = variants.position + (tile - first_tile) * span
-    if position.max() > _LARGEST_POSITION:
+    if position.max() > LARGEST_POSITION:
         raise InputError(
             "tiling the panel leads to positions above PLINK's limit",
             value=f"{len(variants)} variants",
-            limit=f"{len(variants) * _LARGEST_POSITION // int(position.max())} variants",
+            limit=f"{len(variants) * LARGEST_POSITION // int(position.max())} variants",
             remedy="Ask for fewer variants, or give a panel with more",
         )
     suffix = np.array(["", *(f"_{number}" for number in range(2, n_tiles + 1))], dtype=object)

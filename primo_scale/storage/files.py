@@ -51,6 +51,13 @@ def refuse_special_file(path: Path) -> None:
         )
 
 
+def refuse_missing_file(path: Path) -> None:
+    """Refuse an input that does not exist, or is a special file."""
+    refuse_special_file(path)
+    if not path.exists():
+        raise InputError("no such file", where=path, remedy="Check the path")
+
+
 def sync_file(path: Path) -> None:
     """Flush a file's content to the disk."""
     descriptor = os.open(path, os.O_RDONLY)

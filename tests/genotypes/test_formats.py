@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import zarr
 from ingest_runs import FORMATS, run, stored
@@ -31,12 +30,21 @@ OTHERS = ("pfile", "bgen", "vcf", "vcz")
 TABLES = ("variant_position", "variant_identifier", "variant_allele1", "variant_allele2")
 
 
-def genotypes(source: GenotypeSource, samples: npt.NDArray[np.intp] | None = None) -> np.ndarray:
+def genotypes(source: GenotypeSource) -> np.ndarray:
     """Return the packed genotypes of all variants."""
-    chosen = np.arange(len(source.samples)) if samples is None else samples
-    result = np.full((len(source.variants), packed_width(len(chosen))), 0xFF, dtype=np.uint8)
-    source.read_into(result, np.arange(len(result)), chosen)
+    n_people = len(source.samples)
+    result = np.full((len(source.variants), packed_width(n_people)), 0xFF, dtype=np.uint8)
+    source.read_into(result, np.arange(len(result)), np.arange(n_people))
     return result
+
+
+def copied(files: SourceFiles, folder: Path) -> SourceFiles:
+    """Copy a fixture with all its formats to a folder."""
+    (path,) = files.paths
+    for each in FORMATS.glob(f"{path.name.partition('.')[0]}.*"):
+        shutil.copy(each, folder)
+    sample = None if files.sample is None else folder / files.sample.name
+    return replace(files, paths=(folder / path.name,), sample=sample)
 
 
 def assert_equal_stores(ours: GenotypeStore, plink: GenotypeStore, kind: str) -> None:
@@ -202,15 +210,12 @@ def test_variants_of_several_alleles_are_refused_by_name(kind, files_of):
 )
 @pytest.mark.parametrize("kept", [0, 11, 0.5])
 def test_truncated_files_are_refused_in_one_line(kind, ending, kept, files_of, tmp_path):
-    files = files_of("base_n43_m61", kind)
-    for path in FORMATS.glob("base_n43_m61.*"):
-        shutil.copy(path, tmp_path)
+    files = copied(files_of("base_n43_m61", kind), tmp_path)
     broken = tmp_path / f"base_n43_m61{ending}"
     content = broken.read_bytes()
     broken.write_bytes(content[: int(kept * len(content)) if kept < 1 else kept])
-    paths = (tmp_path / files.paths[0].name,)
     with pytest.raises(InputError) as caught:
-        run(replace(files, paths=paths), tmp_path / "g.zarr")
+        run(files, tmp_path / "g.zarr")
     assert "base_n43_m61" in str(caught.value) and "\n" not in str(caught.value)
     assert not (tmp_path / "g.zarr").exists()
 
@@ -253,16 +258,9 @@ def test_a_vcf_without_an_index_or_with_that_of_another_file_is_refused(tmp_path
 )  # fmt: skip
 def test_damaged_files_are_read_or_refused_in_one_line(kind, ending, files_of, tmp_path):
     """Of 150 damaged files, some are read: the damage is in a name or a probability."""
-    for path in FORMATS.glob("odd.*"):
-        shutil.copy(path, tmp_path)
+    files = copied(files_of("odd", kind), tmp_path)
     damaged, refused = tmp_path / f"odd{ending}", 0
     content, rng = damaged.read_bytes(), np.random.default_rng(1)
-    files = files_of("odd", kind)
-    files = replace(
-        files,
-        paths=(tmp_path / files.paths[0].name,),
-        sample=tmp_path / "odd.sample" if files.sample else None,
-    )
     for _ in range(150):
         broken = bytearray(content)
         place = rng.integers(rng.choice([min(60, len(content)), len(content)]))

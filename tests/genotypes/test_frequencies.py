@@ -106,11 +106,7 @@ def test_columns_are_found_by_name_and_gzip_is_read(tmp_path):
         (["1 v G A 1.5 10"], 2, r"not a number in \[0, 1\] \(got 1.5\)"),
         (["1 w G A 0.5 10", "1 v G A x 10"], 3, r"not a number in \[0, 1\] \(got x\)"),
         (["1 v G A"], 2, "shorter than the header"),
-        (
-            ["1 v G A .1 10", "1 v A G .9 10"],
-            3,
-            r"two rows match variant v .*line 2",
-        ),
+        (["1 v G A .1 10", "1 v A G .9 10"], 3, r"two rows match variant v .*line 2"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, rows, line, message):

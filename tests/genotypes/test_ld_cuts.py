@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
+from command_io import PANEL
 from filesets import write_fileset_of
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +23,6 @@ from primo_scale.genotypes.ld_cuts import (
     write_ld_blocks,
 )
 from primo_scale.genotypes.tables import read_bim
-
-PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 @pytest.mark.parametrize("per_pass", [1, 7, 64])

@@ -26,6 +26,10 @@ def write_panel(prefix, dosages):
     return write_fileset_of(prefix, dosages, range(1, len(dosages) + 1))
 
 
+def opened_panel(folder, dosages, variants):
+    return open_ld_panel(write_panel(folder / "panel", dosages), variants)
+
+
 def table(alleles, positions, chromosome="1"):
     first, second = zip(*alleles, strict=True)
     return variants_with(
@@ -33,12 +37,12 @@ def table(alleles, positions, chromosome="1"):
     )
 
 
-def even_coding(count, multiplier=16):
+def even_coding(count):
     return GenotypeCoding(
-        multiplier=np.full(count, multiplier, np.int16),
-        centre=np.full(count, multiplier, np.int16),
+        multiplier=np.full(count, 16, np.int16),
+        centre=np.full(count, 16, np.int16),
         unit=16,
-        variances=np.full(count, multiplier**2 / 2),
+        variances=np.full(count, 16**2 / 2),
         source="test",
     )
 
@@ -49,9 +53,8 @@ def dosages():
 
 
 def test_variants_match_by_position_and_alleles_in_either_order_and_strand(tmp_path, dosages):
-    prefix = write_panel(tmp_path / "panel", dosages)
     wanted = [("A", "G"), ("G", "A"), ("T", "C"), ("C", "T"), ("A", "C"), ("A", "G")]
-    panel = open_ld_panel(prefix, table(wanted, [1, 2, 3, 4, 5, 77], chromosome="chr1"))
+    panel = opened_panel(tmp_path, dosages, table(wanted, [1, 2, 3, 4, 5, 77], chromosome="chr1"))
     assert panel.rows.tolist() == [0, 1, 2, 3, -1, -1]
     assert panel.swapped.tolist()[:4] == [False, True, False, True]
     here, found = panel.centred_dosages(slice(0, 6))
@@ -64,8 +67,7 @@ def test_variants_match_by_position_and_alleles_in_either_order_and_strand(tmp_p
 
 def test_the_order_of_the_cohort_and_missing_values_are_respected(tmp_path, dosages):
     dosages[2, :5] = -1
-    prefix = write_panel(tmp_path / "panel", dosages)
-    panel = open_ld_panel(prefix, table([("A", "G")] * 3, [6, 3, 1]))
+    panel = opened_panel(tmp_path, dosages, table([("A", "G")] * 3, [6, 3, 1]))
     _, found = panel.centred_dosages(slice(0, 3))
     called = dosages[2, 5:]
     np.testing.assert_allclose(found[1, 5:], called - called.mean(), atol=1e-6)
@@ -75,9 +77,8 @@ def test_the_order_of_the_cohort_and_missing_values_are_respected(tmp_path, dosa
 
 def test_frequencies_are_those_of_the_cohorts_alleles(tmp_path, dosages):
     dosages[2, :5] = -1
-    prefix = write_panel(tmp_path / "panel", dosages)
     wanted = [("A", "G"), ("G", "A"), ("A", "G"), ("A", "C")]
-    found = open_ld_panel(prefix, table(wanted, [2, 1, 3, 4])).a1_frequencies()
+    found = opened_panel(tmp_path, dosages, table(wanted, [2, 1, 3, 4])).a1_frequencies()
     expected = [dosages[1].mean() / 2, 1 - dosages[0].mean() / 2, dosages[2, 5:].mean() / 2]
     np.testing.assert_allclose(found[:3], expected, rtol=1e-12)
     assert np.isnan(found[3])
@@ -100,12 +101,10 @@ def test_fixation_index_is_that_of_diverged_populations(divergence):
 
 
 def test_unsuitable_panels_are_refused(tmp_path, dosages):
-    few = write_panel(tmp_path / "few", dosages[:, :49])
     with pytest.raises(InputError, match="too few people"):
-        open_ld_panel(few, table([("A", "G")], [1]))
-    other = write_panel(tmp_path / "other", dosages)
+        opened_panel(tmp_path, dosages[:, :49], table([("A", "G")], [1]))
     with pytest.raises(InputError, match="has 1 of 20 variants"):
-        open_ld_panel(other, table([("A", "G")] * 20, [1, *range(100, 119)]))
+        opened_panel(tmp_path, dosages, table([("A", "G")] * 20, [1, *range(100, 119)]))
 
 
 def correlated(n, v, rng, factors=3):
@@ -125,8 +124,7 @@ def test_variances_are_those_of_other_people(tmp_path, people):
     """In the panel itself, the leading variances are larger than in its population."""
     rng = np.random.default_rng(people)
     dosages, population = correlated(people, 80, rng)
-    prefix = write_panel(tmp_path / "panel", dosages)
-    panel = open_ld_panel(prefix, table([("A", "G")] * 80, range(1, 81)))
+    panel = opened_panel(tmp_path, dosages, table([("A", "G")] * 80, range(1, 81)))
     coding, bounds = even_coding(80), (0, 80)
     (vectors,) = components(panel, coding, bounds)
     ((variances, remainder),) = variances_outside(panel, coding, bounds)
@@ -144,9 +142,8 @@ def test_variances_are_those_of_other_people(tmp_path, people):
 def test_blocks_are_cut_where_the_panel_has_no_ld(tmp_path):
     rng = np.random.default_rng(4)
     blocks = [correlated(200, size, rng, factors=1)[0] for size in (12, 17, 11)]
-    prefix = write_panel(tmp_path / "panel", np.vstack(blocks))
     variants = table([("A", "G")] * 40, range(1, 41))
-    panel = open_ld_panel(prefix, variants)
+    panel = opened_panel(tmp_path, np.vstack(blocks), variants)
     assert panel_boundaries(panel, BlockSizes(8, 20)) == (0, 12, 29, 40)
 
 
@@ -176,8 +173,7 @@ def test_maps_of_the_same_request_are_not_computed_again(tmp_path):
 def test_variants_without_variance_in_the_panel_are_components_of_their_own(tmp_path, dosages):
     """Three are constant in the panel, and one is not in it."""
     dosages[[0, 2, 3]] = 1
-    prefix = write_panel(tmp_path / "panel", dosages)
-    panel = open_ld_panel(prefix, table([("A", "G")] * 6, [1, 2, 3, 4, 99, 6]))
+    panel = opened_panel(tmp_path, dosages, table([("A", "G")] * 6, [1, 2, 3, 4, 99, 6]))
     coding = replace(even_coding(6), variances=np.arange(1.0, 7.0))
     (vectors,) = components(panel, coding, (0, 6))
     ((variances, _),) = variances_outside(panel, coding, (0, 6))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import VariantTable, canonical_chromosome, read_bim, read_fam
+from primo_scale.genotypes.tables import canonical_chromosome, read_bim, read_fam
 
 
 def written(path: Path, content: bytes) -> Path:
@@ -35,14 +34,6 @@ def test_bim_columns(tmp_path):
     assert variants.position.tolist() == [100, 7]
     assert variants.allele1.tolist() == ["A", "<DEL>"]
     assert variants.allele2.tolist() == ["G", "acgt"]
-
-
-def test_fam_columns(tmp_path):
-    content = b"F1 I1 0 0 1 -9\n0\tI2\t0\t0\tF\tnan\r\nF3 I3 0 0 3 1.5"
-    samples = read_fam(written(tmp_path / "x.fam", content))
-    assert samples.family.tolist() == ["F1", "0", "F3"]
-    assert samples.individual.tolist() == ["I1", "I2", "I3"]
-    assert samples.sex.tolist() == [1, 2, 0]
 
 
 TOKEN = st.text(st.characters(codec="utf-8"), min_size=1).filter(
@@ -74,21 +65,6 @@ def test_any_fam_file_is_read_back(tmp_path_factory, rows, blanks, margins):
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        (b"F I 0 0 1 -9\nF J 0 0 1\nF K 0 0 1 -9 7\n", 2),  # 18 tokens in 3 lines
-        (b"F I 0 0 1\n", 1),
-        (b"F I 0 0 1 -9\nF 0 0 0 1 -9\n", 2),
-        (b"F I 0 0 1 -9\n\nF J 0 0 1 -9\n", 2),
-        (b"F I 0 0 1 -9\nF \xff 0 0 1 -9\n", 2),
-    ],
-)
-def test_bad_fam_lines_are_named(tmp_path, content, line):
-    with pytest.raises(InputError, match=rf"x\.fam:{line}: "):
-        read_fam(written(tmp_path / "x.fam", content))
-
-
-@pytest.mark.parametrize(
     ("token", "position"),
     # What plink2 --export writes for these tokens.
     [(b"1.5e6x", 1), (b"+5", 5), (b"100.0", 100), (b"0x10", 0), (b"-1x", -1)],
@@ -100,33 +76,28 @@ def test_positions_are_read_as_plink2_reads_them(tmp_path, token, position):
 
 
 @pytest.mark.parametrize(
-    ("content", "line"),
+    ("read", "content", "line"),
     [
-        (b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
-        (b"1 a 0 abc A C\n", 1),
-        (b"1 a 0 2147483647 A C\n", 1),
-        (b"1 a X 5 A C\n", 1),
-        (b"1 a nan 5 A C\n", 1),
-        (b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),
-        (b"1 \xff 0 5 A C\n", 1),
+        (read_bim, b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
+        (read_bim, b"1 a 0 abc A C\n", 1),
+        (read_bim, b"1 a 0 2147483647 A C\n", 1),
+        (read_bim, b"1 a X 5 A C\n", 1),
+        (read_bim, b"1 a nan 5 A C\n", 1),
+        (read_bim, b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),
+        (read_bim, b"1 \xff 0 5 A C\n", 1),
+        (read_fam, b"F I 0 0 1 -9\nF J 0 0 1\nF K 0 0 1 -9 7\n", 2),  # 18 tokens in 3 lines
+        (read_fam, b"F I 0 0 1\n", 1),
+        (read_fam, b"F I 0 0 1 -9\nF 0 0 0 1 -9\n", 2),
+        (read_fam, b"F I 0 0 1 -9\n\nF J 0 0 1 -9\n", 2),
+        (read_fam, b"F I 0 0 1 -9\nF \xff 0 0 1 -9\n", 2),
     ],
 )
-def test_bad_bim_lines_are_named(tmp_path, content, line):
-    path = written(tmp_path / "x.bim", content)
+def test_bad_lines_are_named(tmp_path, read, content, line):
+    path = written(tmp_path / "x", content)
     with pytest.raises(InputError) as caught:
-        read_bim(path)
+        read(path)
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert "\n" not in str(caught.value)
-
-
-def test_select_and_concatenate(tmp_path):
-    content = b"".join(b"1 v%d 0 %d A C\n" % (i, i) for i in range(5))
-    variants = read_bim(written(tmp_path / "x.bim", content)).variants
-    some = variants.select(np.array([3, 1]))
-    assert some.identifier.tolist() == ["v3", "v1"]
-    assert len(variants.select(variants.position > 2)) == 2
-    both = VariantTable.concatenate([some, variants])
-    assert both.position.tolist() == [3, 1, 0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import small_cohort
-from command_io import table_options
+from command_io import PANEL, table_options
 
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
-ROOT = Path(__file__).resolve().parents[2]
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
 BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 

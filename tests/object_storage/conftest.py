@@ -1,4 +1,4 @@
-"""S3 server process on loopback, with new buckets for each test."""
+"""S3 server on loopback, with new buckets for each test."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import http.client
 import importlib.util
 import itertools
 import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from bucket_runs import COHORT, PANEL, run
+from bucket_runs import COHORT, run
+from command_io import PANEL
 from faulty_proxy import SECRET, FaultyProxy
 from presence import missing
-from processes import free_ports, wait_until
 
 from primo_scale.storage import bucket_store
 from primo_scale.storage.locations import ObjectUrl
@@ -33,29 +30,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[str]:
-    """Start a moto server process, and provide its URL."""
+    """Start a moto server, and provide its URL."""
     for package in ("moto", "obstore"):
         if importlib.util.find_spec(package) is None:
             missing(f"{package} (pip install '.[dev]')")
-    (port,) = free_ports(1)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        assert wait_until(lambda: _answers(port), of=process), "the S3 server does not start"
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        process.kill()
-        process.wait()
+    from moto.server import ThreadedMotoServer
 
-
-def _answers(port: int) -> bool:
-    try:
-        socket.create_connection(("127.0.0.1", port), timeout=1).close()
-    except OSError:
-        return False
-    return True
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    yield "http://{}:{}".format(*server.get_host_and_port())
+    server.stop()
 
 
 @pytest.fixture

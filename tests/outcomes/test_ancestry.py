@@ -21,7 +21,3 @@ def test_names_of_components(name):
 )
 def test_other_names(name):
     assert not has_components(["AGE", name])
-
-
-def test_no_covariates():
-    assert not has_components([])

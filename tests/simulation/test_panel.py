@@ -14,12 +14,8 @@ from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_pan
 
 def small_panel(chromosomes, positions):
     n = len(chromosomes)
-
     names = [f"rs{j}" for j in range(n)]
-    chromosome, identifier, a1, a2 = (
-        np.array(values, dtype=object) for values in (chromosomes, names, ["A"] * n, ["G"] * n)
-    )
-    variants = VariantTable(chromosome, identifier, np.zeros(n), np.array(positions), a1, a2)
+    variants = VariantTable.of(chromosomes, names, positions, ["A"] * n, ["G"] * n)
     return ReferencePanel(variants, np.zeros((n, 2), dtype=np.uint8))
 
 

@@ -55,7 +55,7 @@ def store(path, layout=LAYOUT, content=None, **options):
     return written(path, layout, content, **options).finish({})
 
 
-def digest_by_hand(layout, content, *, side, height, eigenvalue=None):
+def digest_by_hand(layout, content, *, side, height, eigenvalue):
     """Return the digest that the module's docstring describes, from whole matrices."""
     grams, crosses, outcome_gram, observed = content
     copies = max(copy for _, copy in grams) + 1
@@ -74,9 +74,7 @@ def digest_by_hand(layout, content, *, side, height, eigenvalue=None):
                     part = grams[block, copy][row : row + side, column : column + side]
                     pieces.append(piece(part))
         pieces += [piece(crosses[block][row : row + height]) for row in range(0, size, height)]
-    pieces += [piece(outcome_gram), piece(observed)]
-    if eigenvalue is not None:
-        pieces.append(piece([eigenvalue]))
+    pieces += [piece(outcome_gram), piece(observed), piece([eigenvalue])]
     return hashlib.sha256(b"".join(pieces)).hexdigest()
 
 

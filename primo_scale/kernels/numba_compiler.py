@@ -23,11 +23,8 @@ def compile_for(
 ) -> ObjectCode:
     """Compile a function for the types of these arguments.
 
-    Raises
-    ------
-    TypeError
-        The function needs a part of Numba or Python while it runs, for example because it allocates
-        an array, or its result is of no kind that object code may return.
+    It is an error if the function needs a part of Numba or Python while it runs, for example
+    because it allocates an array, or if its result is of no kind that object code may return.
     """
     while INLINED:
         register_jitable(boundscheck=False, _nrt=False)(INLINED.pop())

@@ -131,13 +131,9 @@ def _places(
 
 
 def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
-    """Find the samples without a call at any variant.
+    """Return ``MISSING`` for each sample without a call, else 0, packed in shape (width,).
 
-    Returns
-    -------
-    ndarray of uint8, shape (width,)
-        Packed raw values: ``MISSING`` for a sample without a call, else 0. The results of two sets
-        of variants combine by a bitwise and.
+    The results of two sets of variants combine by a bitwise and.
     """
     result = np.full(packed.shape[1], 0x55, dtype=np.uint8)
     _and_missing(packed, result)

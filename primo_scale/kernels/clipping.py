@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 
 _FRACTION_BITS = 31
 

@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 
 _POWERS = np.array([10.0**exponent for exponent in range(23)])
 _LARGEST, _MOST_DIGITS = 1 << 53, 18

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.products import spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]

@@ -17,9 +17,8 @@ from numba.core.errors import TypingError
 
 from primo_scale.cluster.dask_settings import WORKER_ENVIRONMENT
 from primo_scale.kernels import numba_compiler, object_code
-from primo_scale.kernels.compiling import compiled, host_features
+from primo_scale.kernels.compiling import compiled, host_features, inlined
 from primo_scale.kernels.emitting import I8, I32, I64, emitted, function, pointer, word
-from primo_scale.kernels.inlining import inlined
 
 ROOT = Path(__file__).resolve().parents[2]
 

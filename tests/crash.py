@@ -42,19 +42,14 @@ _FORK = multiprocessing.get_context("fork")
 _LIMIT_S = 120
 
 
-def killed_at(
-    label: str, function: Callable[..., object], *arguments: Any, occurrence: int = 1
-) -> int:
-    """Run ``function(*arguments)`` in a child that dies at an occurrence of a `PaymentStep`.
+def killed_at(label: str, function: Callable[..., object], *arguments: Any) -> int:
+    """Run ``function(*arguments)`` in a child that dies at the first `PaymentStep` of a name.
 
     The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """
-    passed = 0
 
     def kill(reached: str) -> None:
-        nonlocal passed
-        passed += reached == label
-        if passed == occurrence:
+        if reached == label:
             os._exit(KILLED)
 
     return _run_watched(function, arguments, kill)

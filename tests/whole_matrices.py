@@ -34,7 +34,7 @@ def write_matrices(path, layout, grams, crosses, outcome_gram, observed, **optio
     return writer
 
 
-def zero_statistics(path, layout, *, n_samples=1000, **options):
+def zero_statistics(path, layout, **options):
     """Return statistics that are all zero, so that the private statistics are the noise."""
     q = layout.n_outcomes
     writer = write_matrices(
@@ -42,4 +42,4 @@ def zero_statistics(path, layout, *, n_samples=1000, **options):
         [np.zeros((size, q), np.int64) for size in layout.sizes], np.zeros((q, q), np.int64),
         np.zeros(layout.n_phenotypes, np.int64), **options,
     )  # fmt: skip
-    return RawStatistics(writer.finish({}), n_samples, "digest", {})
+    return RawStatistics(writer.finish({}), 1000, "digest", {})

@@ -58,8 +58,8 @@ class Inputs:
 
     X'X is summed over a `subsample` of so many people, drawn when the store of partial sums is
     created, or over all if it is None. `holds_out` tells whether the outcome store holds people out
-    of all sums. The digests of the stores and of the coding are private, and
-    used only for the plan digest.
+    of all sums. The digests of the stores and of the coding are private, and used only for the plan
+    digest.
     """
 
     genotypes: Location

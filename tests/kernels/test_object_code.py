@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -48,7 +47,7 @@ def add_rows(pair, positive, result):
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Provide an empty cache, and the names of the functions that are compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     names: list[str] = []
@@ -59,7 +58,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[li
         return compile_for(function, arguments, **options)
 
     monkeypatch.setattr(numba_compiler, "compile_for", counted)
-    yield names
+    return names
 
 
 LEFT, RIGHT = np.array([1.5, -2.0, 4.0]), np.array([2.0, 1.0, 0.25])

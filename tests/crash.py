@@ -42,7 +42,7 @@ _LIMIT_S = 120
 
 
 def killed_at(label: str, function: Callable[..., object], *arguments: Any) -> int:
-    """Run ``function(*arguments)`` in a child that dies at a `PaymentStep`.
+    """Run ``function(*arguments)`` in a child that dies at the first `PaymentStep` of a name.
 
     The exit code is `KILLED`, 0 if the function ended first, or 1 if it raised an exception.
     """

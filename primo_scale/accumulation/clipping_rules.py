@@ -19,21 +19,14 @@ phenotypes      x and c are public and not clipped (label privacy). y is clipped
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.coding import largest_block_norms
-from primo_scale.kernels.clipping import (
-    UNCLIPPED,
-    clip_rows,
-    row_multipliers,
-    scale_entries,
-)
+from primo_scale.kernels.clipping import UNCLIPPED, clip_rows, row_multipliers, scale_entries
 
 Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
@@ -56,15 +49,6 @@ class ClippingRule:
     block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
     fixed_norm: int  # N_c, of the fixed columns
     phenotype_norm: int  # N_y, of the phenotypes
-
-    def to_json(self) -> dict[str, Any]:
-        """Return all parameters that determine the clipped records."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> ClippingRule:
-        """Invert `to_json`."""
-        return msgspec.convert(value, cls)
 
     def needs_norms(self, largest: Int64) -> bool:
         """Return whether any record can be too long, given the `largest` ||x_b||^2 of each block.

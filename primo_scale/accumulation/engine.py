@@ -45,19 +45,9 @@ def run_tasks(
     Workers may be lost and may join at any time. The tasks of a lost worker are run again. If no
     worker is left, the stream logs a warning and waits for new workers.
 
-    Workers can import the function and access the location of the partial sums. The function
-    commits its own result, and its return value is not transferred, so that the death of a worker
-    after a commit loses no result. `on_done` is called in this process after each task.
-
-    Raises
-    ------
-    ResourceError
-        Workers repeatedly died during the same task.
-    InterruptedRun
-        The connection to the scheduler was lost, or a signal requested a stop; committed results
-        remain.
-    PrimoError
-        A task failed after several retries.
+    The function commits its own result, and its return value is not transferred, so that the death
+    of a worker after a commit loses no result. `on_done` is called in this process after each task.
+    A task that fails several times, or during which workers repeatedly die, ends the run.
     """
     stream = _Stream(client, partial(function, partials.address), partials.store_id, order)
     workers = _WorkerThreads(client)

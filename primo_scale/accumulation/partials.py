@@ -16,10 +16,11 @@ are gone can therefore not commit to the next store at the same path.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -58,8 +59,8 @@ class Inputs:
 
     X'X is summed over a `subsample` of so many people, drawn when the store of partial sums is
     created, or over all if it is None. `holds_out` tells whether the outcome store holds people out
-    of all sums. The digests of the stores and of the coding are private, and
-    used only for the plan digest.
+    of all sums. The digests of the stores and of the coding are private, and used only for the plan
+    digest.
     """
 
     genotypes: Location
@@ -96,7 +97,7 @@ class Inputs:
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the sums; locations do not."""
         return {
-            "row_rule": None if self.clipping_rule is None else self.clipping_rule.to_json(),
+            "row_rule": None if self.clipping_rule is None else asdict(self.clipping_rule),
             "subsample": self.subsample,
             **({"holds_out": True} if self.holds_out else {}),
             **self.digests,
@@ -151,7 +152,7 @@ class Partials:
         return Inputs(
             parse_location(paths["genotypes"]),
             parse_location(paths["outcomes"]),
-            None if rule is None else ClippingRule.from_json(rule),
+            msgspec.convert(rule, ClippingRule | None),
             subsample,
             stored,
             holds_out,

@@ -66,13 +66,7 @@ class Reduction:
         self._threads.shutdown(cancel_futures=True)
 
     def add(self, task: Task) -> None:
-        """Record a committed task, and start to sum the regions that are now complete.
-
-        Raises
-        ------
-        ResourceError, InputError
-            The statistics cannot be written.
-        """
+        """Record a committed task, and start to sum the regions that are now complete."""
         for key in self._touched(task) if isinstance(task, TileTask) else ():
             self._awaited[key] -= 1
             if self._awaited[key] == 0:
@@ -82,13 +76,7 @@ class Reduction:
             _raise_unless_damaged(self._under_way.popleft())
 
     def finish(self) -> RawStatistics:
-        """Sum the remaining regions, and return the statistics, which are then complete.
-
-        Raises
-        ------
-        DamagedChunk
-            A tile was never committed, or is damaged.
-        """
+        """Sum the remaining regions, and return the statistics, which are then complete."""
         # Regions that seemed damaged are read again, because a network file system may show the
         # data of another machine with a delay.
         in_threads(self._sum_region, (key for key in self._regions if not self._is_summed(key)))

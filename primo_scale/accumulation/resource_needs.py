@@ -127,14 +127,7 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
 
 
 def refuse_if_too_small(needs: Needs, where: Where) -> None:
-    """Compare the predicted with the available resources, before any work.
-
-    Raises
-    ------
-    ResourceError
-        The disk has too little free space, this machine has too little memory, or the memory limit
-        would stop every worker.
-    """
+    """Refuse an accumulation that needs more disk or memory than there is, before any work."""
     refuse_full_disk(
         where.work_dir,
         _missing(needs, where),

@@ -37,13 +37,7 @@ def finished_plan_digest(path: Location) -> str | None:
 
 
 def open_raw_statistics(path: Location, layout: BlockLayout, n_samples: int) -> RawStatistics:
-    """Open finished statistics and check every integer against their digest.
-
-    Raises
-    ------
-    InputError
-        The statistics do not exist, are unfinished, have another shape, or are damaged.
-    """
+    """Open finished statistics and check every integer against their digest."""
     attributes = attributes_of(open_group(path, KIND))
     matrices = BlockMatrices(path, KIND, layout)
     if attributes["boundaries"] != list(layout.boundaries) or (
@@ -59,12 +53,9 @@ def open_raw_statistics(path: Location, layout: BlockLayout, n_samples: int) -> 
 
 
 def remove_partials(path: Location) -> None:
-    """Delete the partial sums of a finished accumulation, including its secret subsample list.
+    """Delete the partial sums of a finished accumulation, and its secret subsample list first.
 
-    Raises
-    ------
-    InputError
-        The subsample list cannot be deleted. It must not remain.
+    The list must not remain, so that it is an error if it cannot be deleted.
     """
     store = store_at(path)
     inside = f"/{SUBSAMPLE}/"

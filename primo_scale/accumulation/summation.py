@@ -27,14 +27,8 @@ def accumulate(
     """Run all tasks that are not committed yet, and sum the row groups.
 
     The statistics do not depend on workers, order or interruptions. `run_tasks` is
-    `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound. `partials`
-    holds the partial sums committed so far. `on_progress` is called with (done, total), which
-    include tasks committed earlier.
-
-    Raises
-    ------
-    InputError
-        Partial sums were damaged repeatedly, although they were computed again.
+    `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
+    `on_progress` is called with (done, total), which include tasks committed earlier.
     """
     for _ in range(_ROUNDS):
         try:

@@ -131,18 +131,11 @@ def _row_task(work: Workload) -> int:
     splitting = 4 * outcomes + multipliers
     committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
     planes = work.planes * row_stride(work.rows)
-    multiplying = (
-        outcomes
-        + multipliers
-        + planes
-        + _temporary_bytes(work, work.planes, work.planes, largest=LARGEST_BYTE, same=True)
-    )
+    products = _temporary_bytes(work, work.planes, work.planes, largest=LARGEST_BYTE, same=True)
+    multiplying = outcomes + multipliers + planes + products
+    measuring = measuring if work.may_clip else 0
     greediest = max(
-        norms + (measuring if work.may_clip else 0),
-        norms + shrinking,
-        norms + splitting,
-        norms + committing,
-        norms + multiplying,
+        norms + max(measuring, shrinking, splitting, committing, multiplying),
         # The sum of planes in 64 bits, and three copies of half of it.
         (work.planes + 3 * q) * work.planes * _INT64,
     )
@@ -189,26 +182,23 @@ def _diagonal_task(work: Workload) -> int:
     cross = work.side * work.planes * (_INT32 if fits else _INT32 + _INT64)
     # Planes in use, with the ones; planes being read: as stored, as read, and with the ones.
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
+    oblong = _temporary_bytes(work, work.planes, work.side, largest=LARGEST_BYTE, same=False)
+    square = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True)
     steps = (
-        people
-        + _temporary_bytes(work, work.planes, work.side, largest=LARGEST_BYTE, same=False),
-        people
-        + _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True),
+        people + max(oblong, square),
         # The planes in 64 bits and two sums of them; then the result and its copy with a checksum.
         work.side * (work.planes + 2 * q) * _INT64,
         2 * work.side * q * _INT64,
         committed_bytes(work),
-    )  # fmt: skip
+    )
     return _codes(work) + _gram(work) + cross + max(steps)
 
 
 def _task_beside_the_diagonal(work: Workload) -> int:
     """Return the peak memory of an off-diagonal tile task, in bytes."""
-    multiplying = _temporary_bytes(
-        work, work.side, work.side, largest=work.largest_code, same=False
-    )
+    products = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=False)
     people = _in_use(work, 2) + _reading(work, 2)
-    return 2 * _codes(work) + _gram(work) + max(people + multiplying, committed_bytes(work))
+    return 2 * _codes(work) + _gram(work) + max(people + products, committed_bytes(work))
 
 
 def _codes(work: Workload) -> int:

@@ -45,12 +45,7 @@ def run_task(address: Address, task: Task) -> None:
     """Compute and commit one task on a worker, unless its results exist.
 
     Dask repeats a task if its worker dies before the scheduler knows that the task is done. A
-    repeated task computes the same bytes.
-
-    Raises
-    ------
-    PrimoError
-        The task failed. The error is free of private values.
+    repeated task computes the same bytes. An error is free of private values.
     """
     with _Contained() as contained:
         partials = _open_partials(address)

@@ -29,12 +29,8 @@ def run_on_threads(
 ) -> None:
     """Compute and commit every task, `threads` at a time.
 
-    `on_done` is called in this thread after each task.
-
-    Raises
-    ------
-    PrimoError
-        A task failed, or a signal requested a stop. Running tasks end before their next read.
+    `on_done` is called in this thread after each task. After an error or a signal, running tasks
+    end before their next read.
     """
     stopped = threading.Event()
 

@@ -77,11 +77,6 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
 
     A running cluster keeps the certificates that it has read and refuses the new ones, so it must
     be restarted.
-
-    Raises
-    ------
-    InputError
-        `directory` holds no certificates, or other users have access to it.
     """
     _check_private(directory)
     if not (directory / AUTHORITY_FILE).is_file():
@@ -116,14 +111,7 @@ def throw_away_certificates(parent: Path) -> Iterator[Path]:
 
 
 def read_certificates(directory: Path) -> Certificates:
-    """Read the certificates and check that they can be used.
-
-    Raises
-    ------
-    InputError
-        A file is missing or is not a certificate, other users can read the files, the files do not
-        belong together (after an interrupted renewal), or the certificates have expired.
-    """
+    """Read the certificates and check that they are private, valid, and from one renewal."""
     _check_private(directory)
     return read_mounted_certificates(directory)
 
@@ -192,22 +180,9 @@ def security_of(directory: Path) -> Security:
 def security_towards(address: str, tls: Path | str | bool) -> Security | None:
     """Return the TLS settings for the scheduler at `address`, or None for plain text.
 
-    Parameters
-    ----------
-    address
-        Address in Dask's notation; without a protocol it is ``tcp://``.
-    tls
-        Directory of the cluster's certificates. True takes the certificates of Dask's own
-        configuration if the address is encrypted; False accepts plain text, for a network that the
-        user trusts.
-
-    Raises
-    ------
-    UsageError
-        The address is plain text on another machine although `tls` is True, certificates are given
-        for a plain address, or an encrypted address has no certificates.
-    InputError
-        The certificates cannot be used (see `read_certificates`).
+    The address is in Dask's notation; without a protocol it is ``tcp://``. `tls` is the directory
+    of the cluster's certificates. True takes the certificates of Dask's own configuration if the
+    address is encrypted; False accepts plain text, for a network that the user trusts.
     """
     if address.startswith("tls://"):
         return _configured_security(address) if isinstance(tls, bool) else security_for(Path(tls))

@@ -38,11 +38,6 @@ def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
 
     `scratch` is a private directory in the work directory, which job-queue workers must also be
     able to read.
-
-    Raises
-    ------
-    InputError
-        No scheduler answers, the queue refuses the first job, or kubectl fails.
     """
     with ExitStack() as started:
         if isinstance(profile, SchedulerProfile):

@@ -30,19 +30,7 @@ _INTERVAL_SECONDS = 2
 
 
 class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
-    """Adaptive scaling that tracks jobs instead of workers.
-
-    Parameters
-    ----------
-    cluster
-        Running `dask_jobqueue.JobQueueCluster`.
-    profile
-        Profile of the queue.
-    logs
-        Directory of the jobs' output, for warnings.
-    minimum, maximum
-        Limits of the number of workers.
-    """
+    """Adaptive scaling of a `dask_jobqueue.JobQueueCluster` that tracks jobs instead of workers."""
 
     def __init__(
         self, cluster: Any, *, profile: JobQueueProfile, logs: Path, minimum: int, maximum: int

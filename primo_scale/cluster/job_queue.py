@@ -65,11 +65,6 @@ def job_queue_cluster(
 
     The workers must be able to read the directory of the certificates, which is None without TLS,
     and the private directory `scratch`.
-
-    Raises
-    ------
-    InputError
-        The submit command is not installed, or the queue refuses the first job.
     """
     given = profile.jobs.logs
     logs = make_private_directory(scratch / "logs") if given is None else Path(given)

@@ -72,11 +72,6 @@ def applied(profile: KubernetesProfile) -> Iterator[str]:
 
     The scheduler may not answer at once. A killed command leaves the cluster in place, and the same
     command finds it again.
-
-    Raises
-    ------
-    InputError
-        kubectl is missing or fails.
     """
     _kubectl(profile, ["apply", "--filename=-"], json.dumps(manifest(profile)))
     try:

@@ -45,16 +45,8 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
     effect, because multiprocessing unblocks it.
 
     Dask gives up a cluster if a worker is killed during the start. Such a cluster is started again,
-    up to `_TRIALS` times in total. The scratch directory is for spilled data. TLS is needed because
-    any user of a shared machine can connect to a loopback port, and every peer of a Dask cluster
-    can run code as its owner.
-
-    Raises
-    ------
-    ResourceError
-        Workers died during every start.
-    InterruptedRun
-        A signal requested a stop.
+    up to `_TRIALS` times in total. TLS is needed because any user of a shared machine can connect
+    to a loopback port, and every peer of a Dask cluster can run code as its owner.
     """
     for _ in range(_TRIALS):
         check()

@@ -24,14 +24,7 @@ def performance_reported(client: Client, path: Path) -> Iterator[None]:
 
     The page contains its scripts and loads no other resources. It shows at most the last 100,000
     tasks (Dask's ``distributed.scheduler.dashboard.tasks.task-stream-length``). If the block fails,
-    no report is written.
-
-    The client must be the current one. An existing file is replaced.
-
-    Raises
-    ------
-    InputError
-        The scheduler's Python lacks Bokeh. This is raised before the block.
+    no report is written. The client must be the current one.
     """
     if client.run_on_scheduler(importlib.util.find_spec, "bokeh") is None:
         raise InputError(

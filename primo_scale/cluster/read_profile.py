@@ -25,16 +25,7 @@ _WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for te
 
 
 def read_profile(file: Path) -> Profile:
-    """Read and check a profile, whose directories are relative to the directory of the file.
-
-    Raises
-    ------
-    InputError
-        The file is not TOML, a key is unknown or missing, or a value has a wrong type or is not
-        allowed or not safe.
-    OSError
-        The file cannot be read.
-    """
+    """Read and check a profile, whose directories are relative to the directory of the file."""
     table = _load_toml(file)
     kind = table.get("kind")
     if kind not in list(PROFILES):

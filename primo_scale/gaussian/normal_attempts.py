@@ -25,8 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy import uint64 as u64
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 
 WORDS_PER_ATTEMPT = 3
 EXTENSION_BYTES = 48  # further bytes of each uniform number

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units, nearest_byte
-from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.packed import code_of_copies
 
 _THRESHOLD = UNITS // 10

@@ -18,19 +18,8 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
     """Return the kernel called `name`, or the fastest kernel that this machine can run.
 
     All kernels return the same integers, so machines of one cluster may choose different kernels.
-
-    Parameters
-    ----------
-    name
-        Name of a kernel, one of `primo_scale.kernels.NAMES`.
-    largest_code
-        Bound on the magnitude of the codes on both sides. It determines how the BLAS kernels split
-        their sums, and does not affect the choice.
-
-    Raises
-    ------
-    UsageError
-        This machine cannot run the kernel.
+    `largest_code` bounds the magnitude of the codes on both sides. It determines how the BLAS
+    kernels split their sums, and does not affect the choice.
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)
@@ -49,11 +38,6 @@ def warmed_up(name: str, largest_code: int) -> str:
     """Compile the kernel that `choose_kernel` chooses, and return its name.
 
     Workers then load the compiled functions from the disk, and do not compile them themselves.
-
-    Raises
-    ------
-    UsageError
-        This machine cannot run the kernel.
     """
     kernel = choose_kernel(name, largest_code)
     # Two rows, because Numba compiles a different version for a single, contiguous row.

@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 
 _FRACTION_BITS = 31
 
@@ -40,12 +39,7 @@ def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
     """Return the multipliers, in units of 2^-31, that reduce squared norms to at most `limit`.
 
     A multiplier is ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit /
-    norm))``, which is smaller. A single limit may be an integer of any size.
-
-    Raises
-    ------
-    ValueError
-        `limit` is negative.
+    norm))``, which is smaller. A single limit may be an integer of any size, not negative.
     """
     limits = np.broadcast_to(np.array(limit, dtype=object), norms.shape)
     if np.min(limits, initial=0) < 0:

@@ -24,6 +24,9 @@ _compiling = threading.Lock()
 _SIZE = ctypes.c_ssize_t
 _MOST = 1 << 63
 
+INLINED: list[Callable[..., Any]] = []
+"""Functions of Python that kernels may call and Numba does not know yet."""
+
 
 def compiled(function: Any, *, reorders: bool = False) -> Any:
     """Return the kernel of a function.
@@ -32,6 +35,12 @@ def compiled(function: Any, *, reorders: bool = False) -> Any:
     last bits depend on the processor.
     """
     return functools.wraps(function)(_Kernel(function, reorders))
+
+
+def inlined(function: Any) -> Any:
+    """Return the function, which becomes part of the object code of the kernels that call it."""
+    INLINED.append(function)
+    return function
 
 
 class _Kernel:

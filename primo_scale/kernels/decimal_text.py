@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 
 _POWERS = np.array([10.0**exponent for exponent in range(23)])
 _LARGEST, _MOST_DIGITS = 1 << 53, 18
@@ -87,19 +86,12 @@ def _read_line(text: Any, at: Any, stop: Any, places: Any, row: Any) -> Any:
 
 @compiled
 def read_decimals(text: Any, places: Any, rows: Any, is_plain: Any) -> None:
-    """Write cells of lines, separated by blanks, to rows; nan where a cell is NA.
+    """Write cells of lines, separated by blanks, to rows of float64; nan where a cell is NA.
 
-    Parameters
-    ----------
-    text : ndarray of uint8
-        Lines of a table, whose bytes are ASCII or UTF-8.
-    places : ndarray of int64, shape (columns,)
-        Place in its row of each column of the table, or -1 if it is not read.
-    rows : ndarray of float64, shape (lines, places)
-        Numbers that are read.
-    is_plain : ndarray of bool, shape (lines,)
-        Set to false for a line with another number of columns, or with a cell that is read and is
-        neither NA nor a plain decimal number; its row then means nothing. Set to true for others.
+    `text` has the bytes of the lines, in ASCII or UTF-8, and `places` the place in its row of each
+    column of the table, or -1 if it is not read. `is_plain` becomes false for a line with another
+    number of columns, or with a cell that is read and is neither NA nor a plain decimal number; its
+    row then means nothing.
     """
     start = 0
     for line in range(len(rows)):
@@ -206,16 +198,9 @@ def _write_rows(beginnings: Any, ends: Any, values: Any, text: Any) -> Any:
 def decimal_rows(beginnings: Any, ends: Any, values: Any) -> bytes:
     """Return rows of finite numbers, each with nine significant digits as in ``"%.9g"``.
 
-    A zero has no sign.
-
-    Parameters
-    ----------
-    beginnings : ndarray of uint8
-        Text of all rows before their numbers.
-    ends : ndarray of int64, shape (rows,)
-        Place in `beginnings` where the text of each row ends.
-    values : ndarray of float64, shape (rows, columns)
-        Numbers, which have tabs between them and a line end after the last one.
+    A zero has no sign. `beginnings` are the bytes of all rows before their numbers, and `ends` the
+    place there where the text of each row ends. The numbers of a row have tabs between them and a
+    line end after the last one.
     """
     values = values + 0.0  # no zero is negative
     most = len(beginnings) + len(values) + _LONGEST_NUMBER * values.size

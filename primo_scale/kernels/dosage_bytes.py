@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import read_only
-from primo_scale.kernels.products import spread_rows
 
 DosageBytes = npt.NDArray[np.uint8]
 """Dosages, shape (v, n) for v variants and n samples."""
@@ -47,11 +45,6 @@ def decode_into(
     written = codes[: len(dosages), : dosages.shape[1]]
     _decode(read_only(dosages), read_only(table), written)
     return written
-
-
-def decode(dosages: DosageBytes, table: npt.NDArray[np.int8]) -> npt.NDArray[np.int8]:
-    """Replace every dosage by its variant's code, int8 of shape (v, n)."""
-    return decode_into(spread_rows(*dosages.shape), dosages, table)
 
 
 def add_squared_norms(
@@ -87,15 +80,6 @@ def steps_or_missing(dosages: DosageBytes, n_samples: int) -> npt.NDArray[np.int
     steps = dosages[:, :n_samples].astype(np.int16)
     steps[steps == MISSING_BYTE] = -1
     return steps
-
-
-def bytes_of_copies(copies: npt.NDArray[np.floating], result: DosageBytes) -> bool:
-    """Write the bytes of numbers of copies, missing if nan or negative, shape (v, n), to `result`.
-
-    A number is first rounded to a multiple of 1/16384, as plink2 does when it imports dosages.
-    Returns whether every number is at most 2.
-    """
-    return bool(_from_copies(copies, result))
 
 
 def nearest_byte(units: int) -> int:
@@ -154,7 +138,12 @@ def _count(dosages: Any, counts: Any) -> None:
 
 
 @compiled
-def _from_copies(copies: Any, result: Any) -> Any:
+def bytes_of_copies(copies: Any, result: Any) -> Any:
+    """Write the bytes of numbers of copies, missing if nan or negative, shape (v, n), to `result`.
+
+    A number is first rounded to a multiple of 1/16384, as plink2 does when it imports dosages.
+    Returns whether every number is at most 2.
+    """
     possible: Any = True
     for v in range(copies.shape[0]):
         for i in range(copies.shape[1]):

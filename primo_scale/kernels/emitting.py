@@ -12,8 +12,6 @@ from typing import Any
 
 from llvmlite import ir
 
-from primo_scale.kernels.inlining import EMITTERS, Emitter
-
 LANES = 16
 VECTOR_BYTES = 64
 
@@ -24,6 +22,9 @@ ZERO = ir.Constant(V16, [0] * LANES)
 Builder = Any  # llvmlite has no types
 Value = Any
 
+EMITTERS: list[tuple[Callable[..., Any], str]] = []
+"""Functions that emit instructions and Numba does not know yet, with the types of their results."""
+
 
 def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a function of a builder callable from kernels of its module.
@@ -33,7 +34,7 @@ def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
-        EMITTERS.append(Emitter(emit, result))
+        EMITTERS.append((emit, result))
         return _nothing
 
     return decorate

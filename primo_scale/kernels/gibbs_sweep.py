@@ -68,21 +68,11 @@ def sweep(
     draws: Float64,
     prior: tuple[float, float],
 ) -> None:
-    """Draw every effect once.
+    """Draw every effect once, and change the state of the chain.
 
-    Parameters
-    ----------
-    maps, precisions
-        Matrices M, and precisions p of the noise, shape (coordinates,).
-    informations
-        Result of `information`.
-    chain
-        State, which is changed.
-    draws
-        Uniform numbers in the first row, and standard normal ones in the second; shape
-        (2, variants).
-    prior
-        Probability pi and variance t of an effect.
+    `informations` is the result of `information`, and `prior` has the probability pi and the
+    variance t of an effect. `draws` has uniform numbers in the first row, and standard normal ones
+    in the second.
     """
     probability, variance = prior
     log_odds = np.log(probability / (1 - probability))

@@ -25,18 +25,10 @@ _SQUARE = 64  # side of a square that is transposed in the first-level cache
 
 @dataclass(frozen=True, eq=False)
 class LinearMap:
-    """Integer map from k inputs to m outputs.
+    """Integer map from k inputs to m outputs."""
 
-    Attributes
-    ----------
-    matrix : ndarray of int8, shape (m, k)
-        Matrix A.
-    multipliers : ndarray of int64, shape (m,)
-        Multipliers m_i, from 0 to 2^31 - 1.
-    """
-
-    matrix: Int8
-    multipliers: Int64
+    matrix: Int8  # A, shape (m, k)
+    multipliers: Int64  # m_i, from 0 to 2^31 - 1, shape (m,)
 
     @property
     def real(self) -> npt.NDArray[np.float64]:

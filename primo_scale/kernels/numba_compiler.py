@@ -12,7 +12,8 @@ from llvmlite import binding
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
-from primo_scale.kernels.inlining import EMITTERS, INLINED, Emitter
+from primo_scale.kernels.compiling import INLINED
+from primo_scale.kernels.emitting import EMITTERS
 from primo_scale.kernels.object_code import RESULTS, ObjectCode
 
 _OF_NUMBA = ("NRT_", "numba_", "Py")
@@ -23,16 +24,13 @@ def compile_for(
 ) -> ObjectCode:
     """Compile a function for the types of these arguments.
 
-    Raises
-    ------
-    TypeError
-        The function needs a part of Numba or Python while it runs, for example because it allocates
-        an array, or its result is of no kind that object code may return.
+    It is an error if the function needs a part of Numba or Python while it runs, for example
+    because it allocates an array, or if its result is of no kind that object code may return.
     """
     while INLINED:
         register_jitable(boundscheck=False, _nrt=False)(INLINED.pop())
     while EMITTERS:
-        _register(EMITTERS.pop())
+        _register(*EMITTERS.pop())
     dispatcher = numba.njit(
         nogil=True,
         boundscheck=False,
@@ -56,12 +54,11 @@ def compile_for(
     return ObjectCode(made.fndesc.llvm_func_name, result, code, portable)
 
 
-def _register(emitter: Emitter) -> None:
+def _register(emit: Callable[..., Any], result: str) -> None:
     """Replace a function that emits instructions by one that Numba calls, with integer arguments.
 
     Numba looks up the names that a kernel uses in the kernel's module.
     """
-    emit = emitter.emit
 
     @functools.wraps(emit)
     def typed(_context: Any, *arguments: Any) -> Any:
@@ -69,6 +66,6 @@ def _register(emitter: Emitter) -> None:
             value = emit(builder, *values)
             return context.get_dummy_value() if value is None else value
 
-        return getattr(types, emitter.result)(*[types.intp] * len(arguments)), generate
+        return getattr(types, result)(*[types.intp] * len(arguments)), generate
 
     setattr(sys.modules[emit.__module__], emit.__name__, intrinsic(typed))

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.products import spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
@@ -131,13 +130,9 @@ def _places(
 
 
 def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
-    """Find the samples without a call at any variant.
+    """Return ``MISSING`` for each sample without a call, else 0, packed in shape (width,).
 
-    Returns
-    -------
-    ndarray of uint8, shape (width,)
-        Packed raw values: ``MISSING`` for a sample without a call, else 0. The results of two sets
-        of variants combine by a bitwise and.
+    The results of two sets of variants combine by a bitwise and.
     """
     result = np.full(packed.shape[1], 0x55, dtype=np.uint8)
     _and_missing(packed, result)

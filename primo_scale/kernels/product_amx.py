@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from primo_scale.kernels.compiling import compiled, host_features
+from primo_scale.kernels.compiling import compiled, host_features, inlined
 from primo_scale.kernels.emitting import (
     I8,
     LANES,
@@ -30,7 +30,6 @@ from primo_scale.kernels.emitting import (
     pointer,
     word,
 )
-from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.products import (
     Int8,
     Int32,

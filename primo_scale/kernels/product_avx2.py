@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from primo_scale.kernels.compiling import compiled, host_features
+from primo_scale.kernels.compiling import compiled, host_features, inlined
 from primo_scale.kernels.emitting import (
     I16,
     I32,
@@ -27,7 +27,6 @@ from primo_scale.kernels.emitting import (
     pointer,
     word,
 )
-from primo_scale.kernels.inlining import inlined
 from primo_scale.kernels.products import ArraySums, Int8, Int16, Int32, row_stride, spread_rows
 
 _WIDE_BYTES = np.dtype(np.int16).itemsize

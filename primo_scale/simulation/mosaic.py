@@ -27,8 +27,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.write_fileset import GenotypeSlab
 from primo_scale.interruption import check
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.inlining import inlined
+from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import MISSING, packed_width
 from primo_scale.machine import usable_cpus
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -112,12 +111,6 @@ def test_norms_are_needed_only_if_a_record_can_be_too_long() -> None:
     assert not rule.needs_norms(np.array([50, 50]))
     assert rule.needs_norms(np.array([61, 1]))
     assert rule.needs_norms(np.array([60, 41]))
-
-
-@pytest.mark.parametrize("norms", [None, (3, 4)])
-def test_json_round_trip(norms) -> None:
-    rule = ClippingRule(LongRecords.PREDICTORS, 7, norms, 1, 2)
-    assert ClippingRule.from_json(rule.to_json()) == rule
 
 
 def test_a_record_within_its_bounds_has_the_neutral_multiplier() -> None:

@@ -64,9 +64,9 @@ def reduced(partials, path, tasks=()):
         return reduction.finish()
 
 
-def cohort(n, d, q, seed, max_code=MAX_CODE):
+def cohort(n, d, q, seed):
     rng = np.random.default_rng(seed)
-    return rng.integers(-max_code, max_code + 1, (n, d)), rng.integers(-500, 500, (n, q))
+    return rng.integers(-MAX_CODE, MAX_CODE + 1, (n, d)), rng.integers(-500, 500, (n, q))
 
 
 def one_block(path, row_group=12):

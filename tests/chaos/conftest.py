@@ -44,7 +44,6 @@ class Finished:
     """Undisturbed run."""
 
     work: Path
-    environment: dict[str, str]
     digest: str
 
 
@@ -53,7 +52,7 @@ def undisturbed(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Fin
     work = tmp_path_factory.mktemp("undisturbed") / "work"
     done = run(cohort.command(work, "--workers", 1), cohort.environment)
     assert done.returncode == 0, done.stderr
-    return Finished(work, cohort.environment, digest_in(done.stdout))
+    return Finished(work, digest_in(done.stdout))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_io import digest_in
 from commands import Journal, kill
-from conftest import Finished
+from conftest import Cohort, Finished
 from processes import PATIENCE_SECONDS, kill_group, started, wait_until
 
 SEED = 5
@@ -23,12 +23,12 @@ MOST_BETWEEN = 14
 
 
 @pytest.mark.chaos
-def test_chaos(undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
+def test_chaos(cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path) -> None:
     choice = random.Random(SEED)
     kills = choice.sample(KILLS, len(KILLS))
     program = Path(__file__).with_name("accumulation.py")
     command = [sys.executable, str(program), str(undisturbed.work), str(tmp_path / "work")]
-    environment = {**undisturbed.environment, **journal.environment()}
+    environment = {**cohort.environment, **journal.environment()}
     log = tmp_path / "stderr"
     while kills:
         with started(command, environment, log) as client:

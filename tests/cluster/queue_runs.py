@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from command_io import digest_in, table_options
-from processes import ROOT
+from processes import ROOT, command_of, run
 
 # Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600
@@ -103,6 +103,16 @@ class Cohort:
     def accumulate_options(self, work: Path) -> list[str]:
         return ["--genotypes", f"{self.prefix}.zarr", *self.tables(), "--work-dir", str(work)]
 
+    def release_options(self, directory: Path) -> list[object]:
+        places = ["--out", directory / "release", "--ledger", directory / "ledger.sqlite"]
+        return ["--bfile", self.prefix, *self.tables(), *places]
+
+    def check_release(self, directory: Path) -> None:
+        """Check the release of `release_options`, and its statistics."""
+        log = (directory / "release.work" / "run.log").read_text()
+        assert f"statistics sha256: {self.digest}" in log
+        assert run(command_of("verify", [directory / "release"])).returncode == 0
+
 
 @dataclass(frozen=True)
 class Command:
@@ -121,6 +131,12 @@ class Command:
 
     def open_gate(self) -> None:
         (self.gate / "open").touch()
+
+    def refusal(self) -> str:
+        """Run the command, which must end with exit code 3, and return the last line of errors."""
+        ended = run(self.words)
+        assert ended.returncode == 3, ended.stderr
+        return ended.stderr.splitlines()[-1]
 
 
 def gated_command(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from queue_runs import LIMIT_SECONDS, ROOT, Cohort, GridEngine, gated_command, wait_for
+from queue_runs import ROOT, Cohort, GridEngine, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -21,9 +20,7 @@ python = "{python}"
 def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
     grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
 ) -> None:
-    out = tmp_path / "release"
-    places = ["--out", out, "--ledger", tmp_path / "ledger.sqlite"]
-    options = ["--bfile", cohort.prefix, *cohort.tables(), *places]
+    options = cohort.release_options(tmp_path)
     jobs = JOBS.format(python=sys.executable)
     command = gated_command(tmp_path, "gwas_release", options, kind="sge", jobs=jobs)
     job = grid_engine.call(
@@ -36,9 +33,7 @@ def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
     wait_for(lambda: command.lives() - before, "task of the second start", command.said)
     command.open_gate()
     wait_for(lambda: not grid_engine.jobs("primo-scale-command"), "end of the job", command.said)
-    assert f"statistics sha256: {cohort.digest}" in (tmp_path / "release.work/run.log").read_text()
-    verify = [sys.executable, "-m", "pipelines.verify", str(out)]
-    assert subprocess.run(verify, cwd=ROOT, check=False).returncode == 0
+    cohort.check_release(tmp_path)
     wait_for(lambda: not grid_engine.jobs(), "end of all jobs")
 
 
@@ -48,11 +43,6 @@ def test_an_unknown_queue_is_a_one_line_error(
     options = cohort.accumulate_options(tmp_path / "work")
     jobs = JOBS.format(python=sys.executable) + 'queue = "nowhere"'
     command = gated_command(tmp_path, "accumulate", options, kind="sge", jobs=jobs)
-    ended = subprocess.run(
-        command.words, cwd=ROOT, capture_output=True, text=True, check=False,
-        timeout=LIMIT_SECONDS,
-    )  # fmt: skip
-    last = ended.stderr.splitlines()[-1]
-    assert ended.returncode == 3, ended.stderr
-    assert last.startswith("error: --cluster: the queue refused the first job (got ")
+    line = command.refusal()
+    assert line.startswith("error: --cluster: the queue refused the first job (got ")
     assert grid_engine.jobs() == []

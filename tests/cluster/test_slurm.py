@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from queue_runs import LIMIT_SECONDS, ROOT, Cohort, Run, Slurm, gated_command, wait_for
+from queue_runs import ROOT, Cohort, Run, Slurm, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -88,10 +86,7 @@ def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(
 def test_a_requeued_job_that_submits_jobs_completes_a_release(
     slurm: Slurm, cohort: Cohort, tmp_path: Path
 ) -> None:
-    out = tmp_path / "release"
-    places = ["--out", out, "--ledger", tmp_path / "ledger.sqlite"]
-    options = ["--bfile", cohort.prefix, *cohort.tables(), *places]
-    command = gated_command(tmp_path, "gwas_release", options)
+    command = gated_command(tmp_path, "gwas_release", cohort.release_options(tmp_path))
     (job,) = slurm.call(
         "sbatch", "--parsable", "--cpus-per-task=1", "--mem=1G", f"--chdir={tmp_path}",
         f"--export=ALL,PYTHONPATH={ROOT}", SUBMIT, *command.words,
@@ -108,20 +103,13 @@ def test_a_requeued_job_that_submits_jobs_completes_a_release(
     assert slurm.state(job) == "COMPLETED", command.said()
     assert command.log.stat().st_mode & 0o777 == 0o600
     assert "statistics sha256" not in command.said()
-    assert f"statistics sha256: {cohort.digest}" in (tmp_path / "release.work/run.log").read_text()
-    verify = [sys.executable, "-m", "pipelines.verify", str(out)]
-    assert subprocess.run(verify, cwd=ROOT, check=False).returncode == 0
+    cohort.check_release(tmp_path)
     assert slurm.jobs() == [], "jobs left behind"
 
 
 def test_an_unknown_queue_is_a_one_line_error(slurm: Slurm, cohort: Cohort, tmp_path: Path) -> None:
     options = cohort.accumulate_options(tmp_path / "work")
     command = gated_command(tmp_path, "accumulate", options, jobs='queue = "nowhere"')
-    ended = subprocess.run(
-        command.words, cwd=ROOT, capture_output=True, text=True, check=False,
-        timeout=LIMIT_SECONDS,
-    )  # fmt: skip
-    last = ended.stderr.splitlines()[-1]
-    assert ended.returncode == 3, ended.stderr
-    assert last.startswith("error: --cluster: the queue refused the first job (got sbatch: error:")
+    line = command.refusal()
+    assert line.startswith("error: --cluster: the queue refused the first job (got sbatch: error:")
     assert slurm.jobs() == []

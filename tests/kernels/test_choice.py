@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from integer_products import available, product
+from processes import run
 from tiers import thinned
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels import (
     AUTOMATIC,
-    NAMES,
     choice,
     compiling,
     product_amx,
@@ -26,8 +25,6 @@ from primo_scale.kernels import (
 from primo_scale.kernels.choice import choose_kernel, warmed_up
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE
-
-ROOT = Path(__file__).resolve().parents[2]
 
 # Prints what is chosen for small and for large codes, and a digest of products by both.
 PROGRAM = """
@@ -51,10 +48,9 @@ print(*names, digest.hexdigest())
 
 def printed(program: str, *words: str, **environment: str) -> str:
     """Return what a program prints in a new process."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *words], env={**os.environ, **environment}, cwd=ROOT,
-        stdout=subprocess.PIPE, text=True, check=True,
-    ).stdout  # fmt: skip
+    done = run([sys.executable, "-c", program, *words], {**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture
@@ -80,11 +76,6 @@ def test_the_command_line_lists_the_names_without_importing_numba() -> None:
         "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
     )
     printed(program)
-
-
-@pytest.mark.parametrize("name", NAMES[1:])
-def test_a_kernel_is_chosen_by_its_name(name: str) -> None:
-    assert available(name, 1).name == name
 
 
 @pytest.mark.parametrize(
@@ -133,9 +124,7 @@ def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, ne
         warmed_up(name, 1)
 
 
-def test_processors_that_cannot_be_queried_have_no_features(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processors_that_cannot_be_queried_have_no_features(monkeypatch) -> None:
     def unknown() -> dict[str, bool]:
         raise RuntimeError("LLVM has not implemented this")
 
@@ -145,9 +134,7 @@ def test_processors_that_cannot_be_queried_have_no_features(
 
 
 @pytest.mark.parametrize("answer", [0, -1])
-def test_amx_tiles_are_used_if_the_system_permits_them(
-    monkeypatch: pytest.MonkeyPatch, answer: int
-) -> None:
+def test_amx_tiles_are_used_if_the_system_permits_them(monkeypatch, answer: int) -> None:
     """Linux before 5.16 does not know this request, and returns -1.
 
     The numbers are those of the kernel's headers: arch_prctl, ARCH_REQ_XCOMP_PERM, and component 18
@@ -173,9 +160,7 @@ def test_amx_tiles_are_used_if_the_system_permits_them(
              {"NUMBA_DISABLE_JIT": "1"}], every=3),
     ids=lambda setting: next(iter(setting)),
 )  # fmt: skip
-def test_a_process_without_the_instructions_gives_the_same_products(
-    setting: dict[str, str],
-) -> None:
+def test_a_process_without_the_instructions_gives_the_same_products(setting) -> None:
     """The expected digest comes from int64 products."""
     small, large, digest = printed(PROGRAM, **setting, CUDA_VISIBLE_DEVICES="").split()
     assert {small, large} == {"float32"}
@@ -220,20 +205,15 @@ print(before, len(compiled) - before)
 def test_nothing_is_compiled_after_the_warm_up(name: str, tmp_path: Path) -> None:
     """Otherwise every worker would compile the functions again, at the same time."""
     available(name, 1)
-    printed_numbers = printed(AFTER_THE_WARM_UP, name, NUMBA_CACHE_DIR=str(tmp_path))
-    before, later = map(int, printed_numbers.split())
+    said = printed(AFTER_THE_WARM_UP, name, NUMBA_CACHE_DIR=str(tmp_path))
+    before, later = map(int, said.split())
     assert before > 0
     assert later == 0
 
 
-# On such a processor, oneDNN offers only products that saturate in 16 bits.
-TORCH_WITHOUT_VNNI = """
-from primo_scale.kernels.product_torch import Torch
-print(Torch(1).is_available())
-"""
-
-
 @pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
 def test_torch_is_refused_where_its_products_saturate(instructions: str) -> None:
+    """On such a processor, oneDNN offers only products that saturate in 16 bits."""
     available("torch", LARGEST_BYTE)
-    assert printed(TORCH_WITHOUT_VNNI, ONEDNN_MAX_CPU_ISA=instructions).strip() == "False"
+    program = "from primo_scale.kernels.product_torch import Torch; print(Torch(1).is_available())"
+    assert printed(program, ONEDNN_MAX_CPU_ISA=instructions) == "False\n"

@@ -18,13 +18,18 @@ from primo_scale.kernels.dosage_bytes import (
     byte_of_units,
     bytes_of_copies,
     count_dosages,
-    decode,
+    decode_into,
     nearest_byte,
     select,
     steps_or_missing,
 )
+from primo_scale.kernels.products import spread_rows
 
 EVERY_BYTE = np.arange(256, dtype=np.uint8)
+
+
+def decode(dosages, table):
+    return decode_into(spread_rows(*dosages.shape), dosages, table)
 
 
 def tables(*pairs):

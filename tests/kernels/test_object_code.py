@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -14,14 +13,12 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from processes import run
 
 from primo_scale.cluster.dask_settings import WORKER_ENVIRONMENT
 from primo_scale.kernels import numba_compiler, object_code
-from primo_scale.kernels.compiling import compiled, host_features
+from primo_scale.kernels.compiling import compiled, host_features, inlined
 from primo_scale.kernels.emitting import I8, I32, I64, emitted, function, pointer, word
-from primo_scale.kernels.inlining import inlined
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @inlined
@@ -50,7 +47,7 @@ def add_rows(pair, positive, result):
 
 
 @pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """Provide an empty cache, and the names of the functions that are compiled."""
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     names: list[str] = []
@@ -61,7 +58,7 @@ def compilations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[li
         return compile_for(function, arguments, **options)
 
     monkeypatch.setattr(numba_compiler, "compile_for", counted)
-    yield names
+    return names
 
 
 LEFT, RIGHT = np.array([1.5, -2.0, 4.0]), np.array([2.0, 1.0, 0.25])
@@ -206,11 +203,9 @@ def test_without_compilation_a_bed_file_is_read(tmp_path: Path) -> None:
         "bed = open_bed(Path(sys.argv[1]), 7, 4);"
         "print(bed.read(np.arange(4), np.arange(7)).ravel().tolist())"
     )
-    printed = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "a.bed"], cwd=ROOT, capture_output=True,
-        text=True, env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-    )  # fmt: skip
-    assert printed.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]\n", printed.stderr
+    command = [sys.executable, "-c", program, tmp_path / "a.bed"]
+    done = run(command, {**os.environ, "NUMBA_DISABLE_JIT": "1"})
+    assert done.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]\n", done.stderr
 
 
 def test_settings_of_numba_in_a_file_select_no_instructions(
@@ -268,11 +263,6 @@ def test_a_worker_process_does_not_import_numba(tmp_path: Path) -> None:
     )
     command = [sys.executable, "-c", program]
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    printed = [
-        subprocess.run(
-            command, cwd=ROOT, env=environment | more, capture_output=True, text=True
-        ).stdout
-        for more in ({}, WORKER_ENVIRONMENT)
-    ]
+    printed = [run(command, environment | more).stdout for more in ({}, WORKER_ENVIRONMENT)]
     expected = "[[1, 0, 2, 3], [5, 4, 6, 7]]"
     assert printed == [f"{expected} True\n", f"{expected} False\n"]

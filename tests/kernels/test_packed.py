@@ -138,10 +138,8 @@ def test_repack_of_a_run(start: int, stop: int) -> None:
 
 
 def test_repack_of_no_samples_is_empty() -> None:
-    assert repack(pack(np.ones((3, 9), dtype=np.uint8)), np.array([], dtype=np.intp)).shape == (
-        3,
-        0,
-    )
+    nobody = np.array([], dtype=np.intp)
+    assert repack(pack(np.ones((3, 9), dtype=np.uint8)), nobody).shape == (3, 0)
 
 
 @settings(deadline=None)

@@ -189,17 +189,6 @@ def test_float32_sums_no_more_people_than_its_mantissa_holds() -> None:
     assert_exact(Float32(127), codes, codes.copy())
 
 
-def with_outcomes(test):
-    """Run a test for every kernel, on outcomes of several shapes."""
-    shapes = given(
-        q=st.integers(1, 5),
-        people=st.sampled_from([1, 63, 64, 700]),
-        extreme=st.booleans(),
-        seed=st.integers(0, 2**32),
-    )
-    return kernels(settings(max_examples=10, deadline=None)(shapes(test)))
-
-
 class TestBytePlanes:
     """Products of 16-bit outcomes, computed from bytes."""
 
@@ -209,36 +198,32 @@ class TestBytePlanes:
         assert planes.shape == (2, 2**16)
         np.testing.assert_array_equal(256 * planes[0] + planes[1] + 128, values)
 
-    @with_outcomes
-    def test_products_with_outcomes(
+    @kernels
+    @settings(max_examples=10, deadline=None)
+    @given(
+        q=st.integers(1, 5),
+        people=st.sampled_from([1, 63, 64, 700]),
+        extreme=st.booleans(),
+        seed=st.integers(0, 2**32),
+    )
+    def test_products_of_outcomes_with_codes_and_with_themselves(
         self, name: str, q: int, people: int, extreme: bool, seed: int
     ) -> None:
         kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
         codes = codes_of(rng, 6, people, largest=128, pattern="ends" if extreme else "any")
-        outcomes = rng.integers(-(2**15), 2**15, (people, q)).astype(np.int16)
-        if extreme:
-            outcomes = rng.choice(np.array([-(2**15), 2**15 - 1], dtype=np.int16), (people, q))
+        values = np.array([-(2**15), 2**15 - 1]) if extreme else np.arange(-(2**15), 2**15)
+        outcomes = rng.choice(values.astype(np.int16), (people, q))
         planes = with_ones(byte_planes(outcomes))
         total = ProductSum(kernel, (6, 2 * q + 1), LARGEST_BYTE**2)
         total.add(codes, planes)
         found = from_byte_planes(total.total())
         assert found.dtype == np.int64
-        np.testing.assert_array_equal(found, codes.astype(np.int64) @ outcomes.astype(np.int64))
-
-    @with_outcomes
-    def test_products_of_outcomes_with_themselves(
-        self, name: str, q: int, people: int, extreme: bool, seed: int
-    ) -> None:
-        kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
-        values = np.array([-(2**15), 2**15 - 1]) if extreme else np.arange(-(2**15), 2**15)
-        outcomes = rng.choice(values.astype(np.int16), (people, q))
-        planes = with_ones(byte_planes(outcomes))
-        total = ProductSum(kernel, (2 * q + 1, 2 * q + 1), LARGEST_BYTE**2)
-        total.add(planes, planes)
-        found = from_byte_planes(from_byte_planes(mirrored(total.total())).T)
-        np.testing.assert_array_equal(
-            found, outcomes.T.astype(np.int64) @ outcomes.astype(np.int64)
-        )
+        wide = outcomes.astype(np.int64)
+        np.testing.assert_array_equal(found, codes.astype(np.int64) @ wide)
+        within = ProductSum(kernel, (2 * q + 1, 2 * q + 1), LARGEST_BYTE**2)
+        within.add(planes, planes)
+        found = from_byte_planes(from_byte_planes(mirrored(within.total())).T)
+        np.testing.assert_array_equal(found, wide.T @ wide)
 
     def test_sums_of_outcomes_beyond_2_to_the_53(self) -> None:
         """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""

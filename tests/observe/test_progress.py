@@ -47,13 +47,13 @@ def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
     return screen
 
 
-def continue_a_run(clock: Clock, minutes: int, seconds_a_task: int = 6) -> None:
+def continue_a_run(clock: Clock, minutes: int) -> None:
     """400 of 500 tasks are there; so many minutes of tasks of 1000 follow."""
     done = Amount(400, 400_000)
     with progress.progress_bar("accumulate") as move:
         move(done, TOTAL)
-        for _ in range(60 * minutes // seconds_a_task):
-            clock.now += seconds_a_task
+        for _ in range(10 * minutes):
+            clock.now += 6
             done += Amount(1, 1000)
             move(done, TOTAL)
 

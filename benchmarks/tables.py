@@ -154,10 +154,7 @@ def _subsample(measured: Section) -> str:
     cells = []
     for whole, few in zip(rows[::2], rows[1::2], strict=True):
         share = median(few["seconds"]) / median(whole["seconds"])
-        cells += [
-            (whole["name"], *_costs(whole), ""),
-            (few["name"], *_costs(few), f"{share:.2f}"),
-        ]
+        cells += [(whole["name"], *_costs(whole), ""), (few["name"], *_costs(few), f"{share:.2f}")]
     first = rows[0]
     return "\n\n".join(
         (

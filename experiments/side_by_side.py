@@ -36,15 +36,7 @@ _OWN, _FRESH = slice(N_PEOPLE), slice(N_PEOPLE, None)
 _HERITABILITY = 0.3
 _VARIANTS, _OUTCOMES = (5, 25, 200), (1, 10, 100)
 _AXES, _LIMITS = ("log", "log"), (1e-4, 1.0)
-METHODS = (
-    "label DP",
-    "full DP",
-    "feature DP",
-    "DP-SGD",
-    "naive",
-    "RMGM",
-    "diffprivlib",
-)
+METHODS = ("label DP", "full DP", "feature DP", "DP-SGD", "naive", "RMGM", "diffprivlib")
 
 
 def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]:

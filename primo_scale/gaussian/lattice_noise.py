@@ -48,12 +48,7 @@ def off_diagonal_sigma(sigma: float) -> float:
 
 
 def lattice_noise(
-    size: int,
-    sigma: float,
-    *,
-    bits: int | None = None,
-    source: FineNoise,
-    label: str,
+    size: int, sigma: float, *, bits: int | None = None, source: FineNoise, label: str
 ) -> Integers:
     """Return `size` independent draws whose sum with an integer is the rounded Gaussian mechanism.
 

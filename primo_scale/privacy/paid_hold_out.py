@@ -85,9 +85,7 @@ def measure_once(
 def _read(path: Path, weight_norms: tuple[float, ...]) -> _Stored:
     """Return the stored measurement, unless it is of other weights."""
     stored = read_document(
-        path,
-        lambda value: msgspec.convert(value, _Stored),
-        remedy="Restore the file from a backup",
+        path, lambda value: msgspec.convert(value, _Stored), remedy="Restore the file from a backup"
     )
     pairs = zip(stored.weight_norms, weight_norms, strict=False)
     if len(stored.weight_norms) != len(weight_norms) or not all(

@@ -46,10 +46,7 @@ def test_the_rows_that_have_to_land():
     assert OURS == ["full", "full, even", "label", "feature"]
 
 
-@pytest.mark.parametrize(
-    ("n_phenotypes", "repetitions"),
-    [(11, 6), (101, 2)],
-)
+@pytest.mark.parametrize(("n_phenotypes", "repetitions"), [(11, 6), (101, 2)])
 def test_our_rows_land_and_twice_the_noise_falls_outside(n_phenotypes, repetitions):
     """Every single row distinguishes a wrong scale from the right one."""
     assert np.abs(deviations(n_phenotypes, repetitions, 1.0)).max() < TOLERANCE

@@ -68,16 +68,10 @@ class Setting:
     draw: int = 1  # of the noise, on the same statistics
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Setting):
     """Accuracy of one release in fresh people, means over its first twenty phenotypes."""
 
-    architecture: str
-    epsilon: float
-    phenotypes: int
-    first: int
-    columns: str
-    draw: int
     estimator: str
     r2: float
     r2_error: float

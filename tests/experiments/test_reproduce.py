@@ -42,7 +42,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow  # draws by matplotlib, which the quick tier does not install
 def test_a_table_of_the_user_is_added(folder):
     figure = table_1(folder)
     assert {setting["data"] for setting in figure.settings} == {"insurance", "bike", "gpu"}

@@ -156,13 +156,7 @@ class Trees:
             self._free.put(tree)
 
     def seconds_of(self, test: str) -> float:
-        """Return how long a test file takes without a fault.
-
-        Raises
-        ------
-        BrokenTableError
-            It fails.
-        """
+        """Return how long a test file takes without a fault, or raise a BrokenTableError."""
         start = time.monotonic()
         with self.one() as tree:
             code, failed = tree.run_tests([test], limit=1800, quick="::" not in test)
@@ -210,10 +204,7 @@ def table_of(verdicts: Iterable[Verdict]) -> str:
 def run(faults: Sequence[Fault], jobs: int) -> list[Verdict]:
     """Run the tests without a fault, then with each fault; print verdicts as they come.
 
-    Raises
-    ------
-    BrokenTableError
-        A fault does not apply, or a test fails without one.
+    A fault that does not apply, or a test that fails without one, raises a BrokenTableError.
     """
     for fault in faults:
         fault.applied_to((ROOT / fault.path).read_text(encoding="utf-8"))

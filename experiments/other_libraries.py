@@ -35,7 +35,7 @@ def fit_by(script: str, **inputs: Any) -> Fitted:
         given, result = Path(folder) / "inputs.npz", Path(folder) / "result.npz"
         np.savez(given, **inputs)
         module = f"experiments.{script}"
-        command = [_PYTHON, "-W", "ignore", "-m", module, given, result]
+        command: list[str | Path] = [_PYTHON, "-W", "ignore", "-m", module, given, result]
         subprocess.run(command, check=True, cwd=_ROOT)
         found = np.load(result)
         return Fitted(**{name: found[name][()] for name in found})

@@ -127,13 +127,6 @@ class Study:
         )
 
 
-def write_panels(study: Study) -> None:
-    """Simulate the panels of other mosaics."""
-    for name, size in _MOSAIC_PANELS.items():
-        people = People(size, study.seed + 2, study.variants)
-        people.write(study.panel, study.panel_of(name))
-
-
 def write_people(study: Study, name: str) -> None:
     """Simulate the cohort and the fresh people of an architecture, and what all cohorts share."""
     traits = ARCHITECTURES[name]
@@ -301,7 +294,8 @@ def main(
     """Make every release that is missing in OUT/release_accuracy.csv, and evaluate it."""
     study = Study(**study_of, simulated=max(*phenotypes, _FEW))
     study.out.mkdir(parents=True, exist_ok=True)
-    write_panels(study)
+    for name, size in _MOSAIC_PANELS.items():
+        People(size, study.seed + 2, study.variants).write(study.panel, study.panel_of(name))
     table = study.out / "release_accuracy.csv"
     if not table.exists():
         table.write_text(",".join(field.name for field in fields(Row)) + "\n")

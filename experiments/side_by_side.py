@@ -53,13 +53,8 @@ def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]
 def fits_here(repetition: Repetition) -> Fits:
     """Return the methods that need no other environment."""
     plain = non_private(repetition, _HERITABILITY)
-    return {
-        **plain,
-        **product(repetition),
-        **naive(repetition),
-        **by_parties(repetition),
-        **by_dp_sgd(repetition),
-    }
+    released = product(repetition) | naive(repetition)
+    return plain | released | by_parties(repetition) | by_dp_sgd(repetition)
 
 
 run = partial(run_fits, cohorts=cohorts, fits_by={"here": fits_here, "diffprivlib": by_diffprivlib})

@@ -54,12 +54,8 @@ def lattice_noise(
 
     `sigma`, in lattice units of the statistic, is used exactly as given. `bits` is the exponent k
     of the lattice ``2^-k Z``, by default `fine_bits(sigma)`. `label` names the statistic; a
-    keystream draws each label once.
-
-    Raises
-    ------
-    UsageError
-        ``sigma`` is not between 2^-20 and 2^58, or the label was used before.
+    keystream draws each label once. A `sigma` that is not between 2^-20 and 2^58, and a label that
+    was used before, raise a UsageError.
     """
     if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
         raise UsageError(

@@ -104,12 +104,7 @@ class LedgerReader:
 
         The digest of the request is ignored, so the answer is available before the statistics. It
         is None if one of the charges in `stored_noise`, those whose noise is in the work directory,
-        may be for this request and would then pay.
-
-        Raises
-        ------
-        UsageError, BudgetRefused, InputError, ValueError
-            As for `Ledger.reserve`.
+        may be for this request and would then pay. Errors are those of `Ledger.reserve`.
         """
         history = self._checked_history()
         for charge in history.charges.values():

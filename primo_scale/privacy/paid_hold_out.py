@@ -47,15 +47,9 @@ def measure_once(
     """Return the noisy sums over the people held out, and record the charge as drawn.
 
     They are measured and drawn once, with the key of the charge, and stored durably. A retry finds
-    them, or continues with the same key. `score` may be interrupted. The weights are
-    recognised by the length of each phenotype's.
-
-    Raises
-    ------
-    InputError
-        The noisy sums of a charge that was drawn are missing, or are of other weights.
-    InterruptedRun
-        The run stopped; the same command continues it.
+    them, or continues with the same key. `score` may be interrupted; the same command continues.
+    The weights are recognised by the length of each phenotype's. An InputError is raised if the
+    noisy sums of a charge that was drawn are missing, or are of other weights.
     """
     charge = paid.receipt.charge
     path = noise_store.hold_out_path(charge.id)

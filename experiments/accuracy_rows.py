@@ -98,11 +98,7 @@ class Trial:
 
 
 def _solved(
-    t: Trial,
-    unit: PrivacyUnit,
-    estimator: str,
-    method: str = "reuse-cov-gauss",
-    **released: Any,
+    t: Trial, unit: PrivacyUnit, estimator: str, method: str = "reuse-cov-gauss", **released: Any
 ) -> Float64:
     noisy = t.released(unit, **released)
     return solved.product_weights(noisy, t.cohort, ESTIMATORS[estimator], method=method)

@@ -19,10 +19,7 @@ from primo_scale.privacy.mechanism import Promise
 OURS = [key for key, row in ROWS.items() if row.ours]
 # Standard deviation of one repetition's loss against least squares, measured over 40 repetitions:
 # by l, in the order of OURS.
-LOSS_SD = {
-    11: (0.0015, 0.0016, 0.0014, 0.0020),
-    101: (0.0027, 0.0029, 0.0029, 0.0057),
-}
+LOSS_SD = {11: (0.0015, 0.0016, 0.0014, 0.0020), 101: (0.0027, 0.0029, 0.0029, 0.0057)}
 # Normal false alarm of one comparison 2e-9, of all eight 2e-8.
 TOLERANCE = 6.0
 

@@ -73,10 +73,7 @@ class CommandFailed(click.ClickException):
 def run_measured(command: Sequence[str], directory: Path) -> PeakMemory:
     """Run `command` to its end, with its output in the file ``last.log`` of `directory`.
 
-    Raises
-    ------
-    CommandFailed
-        The command failed; the error has the last lines of its output.
+    If it fails, a CommandFailed has the last lines of its output.
     """
     log = directory / "last.log"
     environment = {name: text for name, text in os.environ.items() if name not in _NOT_PASSED_ON}

@@ -61,16 +61,17 @@ def _headline(measured: Section) -> str:
         (name, f"{rate / _GIGA:,.0f}", f"{rate / best:.2f}")
         for name, rate in sorted(peaks.items(), key=lambda item: -item[1])
     ]
+    decoded = [
+        (row["name"], _seconds(row), f"{row['genotypes'] / median(row['seconds']) / _GIGA:.2f}")
+        for row in measured["decoding"]
+    ]
     parts = (
         f"n = {first['samples']:,}, d = {first['variants']:,}; {_agreement(measured)}",
         _table(titles, rows),
         "Full products by kernels alone, on all CPUs:",
         _table(("kernel", "operations a second, G", "of the best"), kernels),
         "Decoding to int8, from files in the page cache:",
-        _table(
-            ("", "seconds (least-most)", "genotypes a second, G"),
-            map(_decoding, measured["decoding"]),
-        ),
+        _table(("", "seconds (least-most)", "genotypes a second, G"), decoded),
         _dask_trials(measured["peers"]),
     )
     return "\n\n".join(part for part in parts if part)
@@ -83,10 +84,6 @@ def _agreement(measured: Section) -> str:
     if len(found) == len({largest for largest, _ in found}):
         return "all products of the same codes agree."
     return f"PRODUCTS DISAGREE (largest code, sum): {sorted(found)}."
-
-
-def _decoding(row: Record) -> Row:
-    return row["name"], _seconds(row), f"{row['genotypes'] / median(row['seconds']) / _GIGA:.2f}"
 
 
 def _dask_trials(peers: list[Record]) -> str:
@@ -154,10 +151,7 @@ def _subsample(measured: Section) -> str:
     cells = []
     for whole, few in zip(rows[::2], rows[1::2], strict=True):
         share = median(few["seconds"]) / median(whole["seconds"])
-        cells += [
-            (whole["name"], *_costs(whole), ""),
-            (few["name"], *_costs(few), f"{share:.2f}"),
-        ]
+        cells += [(whole["name"], *_costs(whole), ""), (few["name"], *_costs(few), f"{share:.2f}")]
     first = rows[0]
     return "\n\n".join(
         (

@@ -97,12 +97,10 @@ class Trial:
         return self._released[key]
 
 
-def _solved(t: Trial, unit: PrivacyUnit, estimator: str, **released: Any) -> Float64:
-    return solved.product_weights(t.released(unit, **released), t.cohort, ESTIMATORS[estimator])
-
-
-def _solved_proj_y(t: Trial, estimator: str) -> Float64:
-    noisy, method = t.released(_FEATURE), "reuse-cov-proj-y"
+def _solved(
+    t: Trial, unit: PrivacyUnit, estimator: str, method: str = "reuse-cov-gauss", **released: Any
+) -> Float64:
+    noisy = t.released(unit, **released)
     return solved.product_weights(noisy, t.cohort, ESTIMATORS[estimator], method=method)
 
 
@@ -199,11 +197,11 @@ ROWS = {
     ),
     "feature, known noise": Row(
         "feature DP, Proj_Y, weights for known noise (the default)",
-        lambda t: _solved_proj_y(t, "known-noise"),
+        lambda t: _solved(t, _FEATURE, "known-noise", "reuse-cov-proj-y"),
     ),
     "feature, ridge": Row(
         "feature DP, Proj_Y, ridge at the noise norm",
-        lambda t: _solved_proj_y(t, "ridge-at-noise-norm"),
+        lambda t: _solved(t, _FEATURE, "ridge-at-noise-norm", "reuse-cov-proj-y"),
     ),
     "feature, plain": Row(
         "feature DP, weights for known noise, no projection",

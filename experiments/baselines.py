@@ -127,15 +127,11 @@ def by_dp_sgd(repetition: Repetition, adjacency: Adjacency = Adjacency.REPLACE_O
 def by_opacus(repetition: Repetition) -> Fits:
     """Return DP-SGD by Opacus, with the noise that its accountant states."""
     X, Y = repetition.cohort.haplotypes, repetition.cohort.phenotypes
+    promise = {"epsilon": repetition.epsilon, "delta": repetition.delta, "seed": repetition.seed}
     fits: Fits = {}
     for training in _OPACUS_TRAININGS:
         clip, rate = training.absolute(X, Y)
         inputs = {"X": X, "Y": Y, "steps": training.steps, "clip": clip, "rate": rate}
-        promise = {
-            "epsilon": repetition.epsilon,
-            "delta": repetition.delta,
-            "seed": repetition.seed,
-        }
         fits[f"Opacus (add-remove), {training}"] = partial(
             fit_by, "opacus_dp_sgd", **inputs, **promise
         )

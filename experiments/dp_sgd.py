@@ -23,22 +23,13 @@ from primo_scale.gaussian.sensitivity import Adjacency
 
 @dataclass(frozen=True)
 class Training:
-    """Hyperparameters of DP-SGD.
+    """Hyperparameters of DP-SGD."""
 
-    Attributes
-    ----------
-    steps : int
-        Number of steps T for each outcome.
-    clip : float
-        Largest norm C of a person's gradient, in units of the root mean square norm of a row times
-        the standard deviation of an outcome.
-    rate : float
-        Step size, in units of the reciprocal of the mean eigenvalue of ``X'X / n``.
-    """
-
-    steps: int
+    steps: int  # number T for each outcome
+    # Largest norm C of a person's gradient, in units of the root mean square norm of a row times
+    # the standard deviation of an outcome.
     clip: float
-    rate: float
+    rate: float  # step size, in units of the reciprocal of the mean eigenvalue of ``X'X / n``
 
     def absolute(self, X: Float64, Y: Float64) -> tuple[float, float]:
         """Return the clip and the step size for data, whose mean squares count as public."""
@@ -60,16 +51,8 @@ def dp_sgd(
 ) -> Float64:
     """Return the weights after the last step, shape (d, l); they start at zero.
 
-    Parameters
-    ----------
-    X, Y
-        Centred features, shape (n, d), and outcomes, shape (n, l).
-    training
-        Hyperparameters.
-    multiplier
-        Noise on a sum of gradients in units of the clip, from `noise_multiplier`.
-    rng
-        Generator of the noise.
+    X are centred features, shape (n, d), Y outcomes, shape (n, l), and `multiplier` is that of
+    `noise_multiplier`.
     """
     clip, rate = training.absolute(X, Y)
     limit = clip / np.maximum(np.linalg.norm(X, axis=1), 1e-300)[:, None]

@@ -24,30 +24,14 @@ _STYLE = {
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Mean of a value against another, with a band of one standard error, for each method.
+    """Mean of a value against another, with a band of one standard error, for each method."""
 
-    Attributes
-    ----------
-    rows : DataFrame
-        Rows of results with the column `method`, one row for each repetition.
-    x, y : str
-        Columns of the horizontal axis and of the value; y is also the label.
-    methods : sequence of str
-        Methods in the order of the legend; those without rows are left out.
-    title : str
-        Title of the panel.
-    scales : tuple of str
-        Scales of the axes by matplotlib's names.
-    y_limits : tuple of float, optional
-        Limits of the vertical axis.
-    """
-
-    rows: pd.DataFrame
-    x: str
-    y: str
-    methods: Sequence[str]
+    rows: pd.DataFrame  # of results with the column `method`, one for each repetition
+    x: str  # column of the horizontal axis
+    y: str  # column of the value, and the label
+    methods: Sequence[str]  # in the order of the legend; those without rows are left out
     title: str = ""
-    scales: tuple[str, str] = ("log", "linear")
+    scales: tuple[str, str] = ("log", "linear")  # of the axes, by matplotlib's names
     y_limits: tuple[float, float] | None = None
 
     def __call__(self, axes: Any) -> None:

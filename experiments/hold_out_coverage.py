@@ -141,14 +141,12 @@ def write_cohort(folder: Path, dosages: Dosages, phenotypes: Floats, age: Floats
 
 def make_release(folder: Path) -> ps.Release:
     """Release the weights of the cohort in a folder, with people held out."""
+    pheno, bounds, covar, covar_bounds = (
+        folder / f"{name}.tsv" for name in ("pheno", "bounds", "covar", "covar_bounds")
+    )
     request = ps.ReleaseRequest(
         genotypes=ps.GenotypeFiles(folder / "cohort"),
-        outcomes=ps.OutcomeTables(
-            folder / "pheno.tsv",
-            folder / "bounds.tsv",
-            folder / "covar.tsv",
-            folder / "covar_bounds.tsv",
-        ),
+        outcomes=ps.OutcomeTables(pheno, bounds, covar, covar_bounds),
         privacy=ps.Privacy(EPSILON, DELTA, hold_out=HELD_OUT),
         ledger=folder / "ledger.sqlite",
         out=folder / "release",

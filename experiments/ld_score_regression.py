@@ -104,10 +104,6 @@ def _read_log(text: str) -> Estimate:
     )
 
 
-def _phenotypes(release: Path) -> list[str]:
-    return [path.name.removesuffix(".tsv.gz") for path in (release / "sumstats").iterdir()]
-
-
 def _rows(tool: LDSC, releases: tuple[Path, ...]) -> Iterator[list[str]]:
     """Yield a row of the table for each privacy parameter and model."""
     groups: dict[str, list[Path]] = {}
@@ -116,7 +112,11 @@ def _rows(tool: LDSC, releases: tuple[Path, ...]) -> Iterator[list[str]]:
         epsilon = f"{guarantee['epsilon']:g}" if guarantee else "not private"
         groups.setdefault(epsilon, []).append(release)
     for epsilon, members in groups.items():
-        files = [(release, name) for release in members for name in _phenotypes(release)]
+        files = [
+            (release, path.name.removesuffix(".tsv.gz"))
+            for release in members
+            for path in (release / "sumstats").iterdir()
+        ]
         for model in MODELS:
             found = pd.DataFrame([tool.estimate(*file, model, None) for file in files])
             heritability = found["heritability"]

@@ -62,21 +62,11 @@ def mixed_gram(rows: Float64, sd: float, n_mixtures: int, rng: np.random.Generat
 
 @dataclass(frozen=True)
 class Trial:
-    """Result of one method on one data set.
-
-    Attributes
-    ----------
-    method : str
-        Name of the method.
-    weights : ndarray of float64, shape (d,)
-        Estimated weights.
-    smallest_eigenvalue : float
-        Smallest magnitude of an eigenvalue of the Hessian matrix, per person.
-    """
+    """Result of one method on one data set."""
 
     method: str
-    weights: Float64
-    smallest_eigenvalue: float
+    weights: Float64  # shape (d,)
+    smallest_eigenvalue: float  # magnitude of that of the Hessian matrix, per person
 
 
 def synthetic_data(n_people: int, rng: np.random.Generator) -> tuple[Float64, Float64]:

@@ -59,10 +59,7 @@ def main() -> None:
     start = time.process_time()
     weights = np.column_stack([weights_of(X, y, multiplier, inputs) for y in Y.T])
     np.savez(
-        sys.argv[2],
-        weights=weights,
-        multiplier=multiplier,
-        cpu_seconds=time.process_time() - start,
+        sys.argv[2], weights=weights, multiplier=multiplier, cpu_seconds=time.process_time() - start
     )
 
 

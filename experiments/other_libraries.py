@@ -22,21 +22,11 @@ WITHOUT = "" if INSTALLED else " (without Opacus and diffprivlib: make baselines
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """Result of a library.
+    """Result of a library."""
 
-    Attributes
-    ----------
-    weights : ndarray of float64, shape (d, l)
-        Weights of each outcome.
-    cpu_seconds : float
-        Processor time of the fit, without imports.
-    multiplier : float
-        Noise multiplier of Opacus; nan for other libraries.
-    """
-
-    weights: Float64
-    cpu_seconds: float
-    multiplier: float = math.nan
+    weights: Float64  # of each outcome, shape (d, l)
+    cpu_seconds: float  # processor time of the fit, without imports
+    multiplier: float = math.nan  # of the noise by Opacus; nan for other libraries
 
 
 def fit_by(script: str, **inputs: Any) -> Fitted:
@@ -44,15 +34,8 @@ def fit_by(script: str, **inputs: Any) -> Fitted:
     with tempfile.TemporaryDirectory() as folder:
         given, result = Path(folder) / "inputs.npz", Path(folder) / "result.npz"
         np.savez(given, **inputs)
-        command = [
-            str(_PYTHON),
-            "-W",
-            "ignore",
-            "-m",
-            f"experiments.{script}",
-            str(given),
-            str(result),
-        ]
+        module = f"experiments.{script}"
+        command: list[str | Path] = [_PYTHON, "-W", "ignore", "-m", module, given, result]
         subprocess.run(command, check=True, cwd=_ROOT)
         found = np.load(result)
         return Fitted(**{name: found[name][()] for name in found})

@@ -39,7 +39,8 @@ from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
 
 _PEOPLE = {"cohort": 40_000, "fresh": 8_000}
 _SEEDS = {"cohort": 1, "fresh": 2}
-_MODEL = TraitModel(5, None, 0.3, 0.1)
+_N_TRAITS = 5  # heritable, and as many that are not
+_MODEL = TraitModel(_N_TRAITS, None, 0.3, 0.1)
 _MEANS = 0.5  # standard deviation of a trait's mean between populations
 _LABELS = -1
 _COVARIATES = {0: "none", 2: "2 components", 4: "4 components", 10: "10 components",
@@ -100,13 +101,9 @@ def simulate(study: Study) -> None:
     template = np.arange(len(names)) % 2 == 1
     populations = [whole.codes[:, template & (names == name)] for name in study.shares]
     effects = draw_effects(mosaic_of(whole, 0), whole.a1_frequency, _MODEL, seed=3)
-    means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _n_traits()))
+    means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _N_TRAITS))
     for cohort in _PEOPLE:
         _write_cohort(study, cohort, whole, populations, (effects, means))
-
-
-def _n_traits() -> int:
-    return _MODEL.n_quantitative
 
 
 def _write_cohort(
@@ -128,17 +125,17 @@ def _write_cohort(
         rows = "".join(f"{name}\t{name}\t0\t0\t0\t-9\n" for name in names)
         part.path(".fam").write_text(rows)
         filesets.append(part)
-        genetic.append(genetic_values(mosaic, range(each), effects.scores(), _n_traits()))
+        genetic.append(genetic_values(mosaic, range(each), effects.scores(), _N_TRAITS))
     _join(study.path(cohort), [Path(part.prefix) for part in filesets])
     population = np.repeat(np.arange(len(populations)), sizes)
-    values = np.hstack([np.vstack(genetic), np.zeros((len(population), _n_traits()))])
-    spread = np.sqrt(np.where(np.arange(2 * _n_traits()) < _n_traits(), 0.7, 1.0))
+    values = np.hstack([np.vstack(genetic), np.zeros((len(population), _N_TRAITS))])
+    spread = np.sqrt(np.where(np.arange(2 * _N_TRAITS) < _N_TRAITS, 0.7, 1.0))
     noise = np.random.default_rng(_SEEDS[cohort]).standard_normal(values.shape) * spread
     traits = values + noise + means[population] * (cohort == "cohort")
     np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
     ids = pd.read_csv(study.path(f"{cohort}.fam"), sep="\t", header=None, dtype=str)[[0, 1]]
     ids = ids.set_axis(["FID", "IID"], axis=1)
-    names = [*_MODEL.names, *(f"NULL{k}" for k in range(_n_traits()))]
+    names = [*_MODEL.names, *(f"NULL{k}" for k in range(_N_TRAITS))]
     labels = {name: (population == i).astype(int) for i, name in enumerate(study.shares) if i}
     for name, table in {
         f"{cohort}.pheno": ids.join(pd.DataFrame(traits, columns=names)),
@@ -202,14 +199,14 @@ def measure(study: Study, published: Path) -> dict[str, float]:
         genotypes, match_weights(read_scoring_file(published, names), genotypes.variants)
     )
     truth = np.load(study.path("fresh.npz"))
-    genetic, population = truth["genetic"][:, : _n_traits()], truth["population"]
+    genetic, population = truth["genetic"][:, :_N_TRAITS], truth["population"]
     within = [_within(values, population) for values in (scores, genetic)]
     heritability = (within[1] ** 2).mean(axis=0) / ((within[1] ** 2).mean(axis=0) + 0.7)
     products = (within[0] * within[1]).sum(axis=0)
     r2 = products**2 / ((within[0] ** 2).sum(axis=0) * (within[1] ** 2).sum(axis=0))
     overall = [np.corrcoef(s, g)[0, 1] ** 2 for s, g in zip(scores.T, genetic.T, strict=True)]
     share = genetic.var(axis=0) / (genetic.var(axis=0) + 0.7)
-    squares = [_chi2(published / "sumstats" / f"NULL{k}.tsv.gz") for k in range(_n_traits())]
+    squares = [_chi2(published / "sumstats" / f"NULL{k}.tsv.gz") for k in range(_N_TRAITS)]
     return {
         "r2": float(np.mean(r2 * heritability)),
         "slope": float(np.mean(products / (within[0] ** 2).sum(axis=0))),

@@ -179,10 +179,7 @@ def _scales(
     sizes, public = _public_sizes(cohort, bounds.row), public_bounds(cohort, bounds)
     if split is None:
         split = split_for(
-            sizes,
-            outcome_norm=public.outcome_norm,
-            adjacency=promise.adjacency,
-            block_norm=None,
+            sizes, outcome_norm=public.outcome_norm, adjacency=promise.adjacency, block_norm=None
         )
     scales = calibrate(public, promise, Recipe(), split=split).scales
     gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]

@@ -88,11 +88,7 @@ def solution_of(
 
 
 def product_weights(
-    noisy: NoisyStatistics,
-    cohort: Cohort,
-    estimator: Estimator,
-    *,
-    method: str = "reuse-cov-gauss",
+    noisy: NoisyStatistics, cohort: Cohort, estimator: Estimator, *, method: str = "reuse-cov-gauss"
 ) -> Float64:
     """Return the product's weights for haplotypes and phenotypes as simulated, shape (d, l)."""
     solution = solution_of(noisy, cohort, estimator, method=method)
@@ -147,9 +143,7 @@ def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
     return SolveInputs(
         bounds=public_bounds(cohort, noisy.bounds),
         scales=replace(
-            no_noise(1),
-            gram=(noisy.gram_sigma * _UNIT,),
-            phenotype_cross=noisy.cross_sigma * _UNIT,
+            no_noise(1), gram=(noisy.gram_sigma * _UNIT,), phenotype_cross=noisy.cross_sigma * _UNIT
         ),
         recipe=Recipe(),
         delta=1.0,  # of no method here

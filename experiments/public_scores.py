@@ -106,10 +106,7 @@ def simulate_cohorts(study: Study) -> None:
     }
     own, other = (
         draw_effects(
-            mosaic_of(panels["private"], 0),
-            panels["private"].a1_frequency,
-            study.traits,
-            seed=seed,
+            mosaic_of(panels["private"], 0), panels["private"].a1_frequency, study.traits, seed=seed
         )
         for seed in (EFFECTS_SEED, OTHER_EFFECTS_SEED)
     )

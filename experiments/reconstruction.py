@@ -218,7 +218,6 @@ def draw_attack(rows: pd.DataFrame, path: Path) -> None:
         """Return the function that draws one column of the rows."""
 
         def drawn(axes: Any) -> None:
-            """Draw the column with its errors, and its limit."""
             for number, source in enumerate((_ITSELF, _PUBLIC)):
                 values = rows[source == rows.LD].groupby("epsilon")[column]
                 mean, error = (found.loc[levels] for found in (values.mean(), values.sem()))

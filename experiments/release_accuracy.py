@@ -68,16 +68,10 @@ class Setting:
     draw: int = 1  # of the noise, on the same statistics
 
 
-@dataclass(frozen=True)
-class Row:
+@dataclass(frozen=True, kw_only=True)
+class Row(Setting):
     """Accuracy of one release in fresh people, means over its first twenty phenotypes."""
 
-    architecture: str
-    epsilon: float
-    phenotypes: int
-    first: int
-    columns: str
-    draw: int
     estimator: str
     r2: float
     r2_error: float
@@ -131,13 +125,6 @@ class Study:
         return ps.OutcomeTables(
             f"{prefix}.pheno.tsv", f"{prefix}.pheno-bounds.tsv", pheno_name=names
         )
-
-
-def write_panels(study: Study) -> None:
-    """Simulate the panels of other mosaics."""
-    for name, size in _MOSAIC_PANELS.items():
-        people = People(size, study.seed + 2, study.variants)
-        people.write(study.panel, study.panel_of(name))
 
 
 def write_people(study: Study, name: str) -> None:
@@ -307,7 +294,8 @@ def main(
     """Make every release that is missing in OUT/release_accuracy.csv, and evaluate it."""
     study = Study(**study_of, simulated=max(*phenotypes, _FEW))
     study.out.mkdir(parents=True, exist_ok=True)
-    write_panels(study)
+    for name, size in _MOSAIC_PANELS.items():
+        People(size, study.seed + 2, study.variants).write(study.panel, study.panel_of(name))
     table = study.out / "release_accuracy.csv"
     if not table.exists():
         table.write_text(",".join(field.name for field in fields(Row)) + "\n")

@@ -16,18 +16,10 @@ Setting = Mapping[str, float | int | str]
 
 @dataclass(frozen=True)
 class Task:
-    """Part of a figure: some repetitions of one setting.
+    """Part of a figure: some repetitions of one setting."""
 
-    Attributes
-    ----------
-    setting : mapping
-        Values of the setting, which are columns of the result.
-    seeds : range
-        Seeds of the repetitions.
-    """
-
-    setting: Setting
-    seeds: range
+    setting: Setting  # whose values are columns of the result
+    seeds: range  # of the repetitions
 
     @property
     def name(self) -> str:
@@ -38,39 +30,17 @@ class Task:
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """Figure or table of a paper.
+    """Figure or table of a paper."""
 
-    Attributes
-    ----------
-    title : str
-        Paper, number and content.
-    settings : tuple of mapping
-        Settings of the runs.
-    run : callable
-        Function from a task to rows of results.
-    draw : callable
-        Function that draws all rows to an SVG file.
-    repetitions : int
-        Number of repetitions in the paper, or what stands for it.
-    quick_settings : tuple of mapping
-        Settings of a reduced grid of minutes at most; empty for all settings.
-    quick_repetitions : int
-        Number of repetitions of the reduced grid.
-    seeds_per_task : int
-        Number of repetitions that an interruption loses at most.
-    runs : str
-        Name of the folder of the results, which figures of the same runs share; empty for the name
-        of the figure.
-    """
-
-    title: str
-    settings: tuple[Setting, ...]
-    run: Callable[[Task], list[Row]]
-    draw: Callable[[pd.DataFrame, Path], None]
-    repetitions: int
-    quick_settings: tuple[Setting, ...] = ()
-    quick_repetitions: int = 3
-    seeds_per_task: int = 10
+    title: str  # paper, number and content
+    settings: tuple[Setting, ...]  # of the runs
+    run: Callable[[Task], list[Row]]  # function from a task to rows of results
+    draw: Callable[[pd.DataFrame, Path], None]  # function that draws all rows to an SVG file
+    repetitions: int  # number in the paper, or what stands for it
+    quick_settings: tuple[Setting, ...] = ()  # of a grid of minutes at most; empty for all settings
+    quick_repetitions: int = 3  # of that grid
+    seeds_per_task: int = 10  # number of repetitions that an interruption loses at most
+    # Folder of the results, which figures of the same runs share; empty for the figure's name.
     runs: str = ""
 
     def reduced(self) -> PaperFigure:

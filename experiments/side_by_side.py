@@ -36,15 +36,7 @@ _OWN, _FRESH = slice(N_PEOPLE), slice(N_PEOPLE, None)
 _HERITABILITY = 0.3
 _VARIANTS, _OUTCOMES = (5, 25, 200), (1, 10, 100)
 _AXES, _LIMITS = ("log", "log"), (1e-4, 1.0)
-METHODS = (
-    "label DP",
-    "full DP",
-    "feature DP",
-    "DP-SGD",
-    "naive",
-    "RMGM",
-    "diffprivlib",
-)
+METHODS = ("label DP", "full DP", "feature DP", "DP-SGD", "naive", "RMGM", "diffprivlib")
 
 
 def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]:
@@ -61,13 +53,8 @@ def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]
 def fits_here(repetition: Repetition) -> Fits:
     """Return the methods that need no other environment."""
     plain = non_private(repetition, _HERITABILITY)
-    return {
-        **plain,
-        **product(repetition),
-        **naive(repetition),
-        **by_parties(repetition),
-        **by_dp_sgd(repetition),
-    }
+    released = product(repetition) | naive(repetition)
+    return plain | released | by_parties(repetition) | by_dp_sgd(repetition)
 
 
 run = partial(run_fits, cohorts=cohorts, fits_by={"here": fits_here, "diffprivlib": by_diffprivlib})

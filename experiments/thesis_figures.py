@@ -63,21 +63,12 @@ _LINES = {"adaSSPbudget": "-", "SSP": "--", "constSSPfull": ":", "joint analytic
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """Data of an experiment.
+    """Data of an experiment."""
 
-    Attributes
-    ----------
-    rows : ndarray of float64, shape (n, d + 1)
-        Features, of norm 1 by row, and the outcome in the last column.
-    true_weights : ndarray of float64, shape (d,)
-        Weights that the outcome was made from; NaN for a real table.
-    least_eigenvalue : float
-        Public guess of the smallest eigenvalue of X'X: n/d for synthetic data, whose features are
-        independent; 0 for a real table, whose features may be collinear.
-    """
-
-    rows: Float64
-    true_weights: Float64
+    rows: Float64  # features, of norm 1 by row, and the outcome last, shape (n, d + 1)
+    true_weights: Float64  # that the outcome was made from, shape (d,); NaN for a real table
+    # Public guess of the smallest eigenvalue of X'X: n/d for synthetic data, whose features are
+    # independent; 0 for a real table, whose features may be collinear.
     least_eigenvalue: float
 
 

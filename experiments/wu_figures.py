@@ -33,10 +33,7 @@ _TABLE_1 = {
         ((0.9794, 0.0659, 0.067), (1.0075, 0.0707, 0.0704), (0.922, 0.0699, 0.0704)),
     ),
     "gpu": (5, ((0.6953, 0.0137, 0.0158), (0.7843, 0.016, 0.016), (0.7822, 0.0165, 0.016))),
-    "music": (
-        10,
-        ((1.0167, 0.0202, 0.7194), (1.6462, 0.1039, 0.7479), (1.5583, 0.5654, 0.7508)),
-    ),
+    "music": (10, ((1.0167, 0.0202, 0.7194), (1.6462, 0.1039, 0.7479), (1.5583, 0.5654, 0.7508))),
 }
 _TABLES, _FURTHER_TABLES = tuple(_TABLE_1)[:2], tuple(_TABLE_1)[2:]
 
@@ -137,7 +134,6 @@ def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
     """Draw the losses with standard errors, the best k of RMGM, and the paper's numbers."""
 
     def losses(data: str, own_rows: pd.DataFrame, axes: Any) -> None:
-        """Draw the losses on one table."""
         for place, epsilon in enumerate(EPSILONS):
             own = own_rows[own_rows.epsilon == epsilon]
             means = own.groupby("method").loss.agg(["mean", "sem"])

@@ -93,15 +93,13 @@ def _epsilon(right: Counts, wrong: Counts, runs: int, delta: float, level: float
     """Return the lower bound on epsilon from ``P[right] <= e^epsilon P[wrong] + delta``."""
     surplus = rate_at_least(right, runs, level) - delta
     ratio = np.maximum(surplus, 0) / rate_at_most(wrong, runs, level)
-    bound: Floats = np.log(np.maximum(ratio, 1))
-    return bound
+    return np.asarray(np.log(np.maximum(ratio, 1)))
 
 
 def _mu(right: Counts, wrong: Counts, runs: int, level: float) -> Floats:
     """Return the lower bound on mu from ``P[right] <= Phi(Phi^-1(P[wrong]) + mu)``."""
     shift = ndtri(rate_at_least(right, runs, level)) - ndtri(rate_at_most(wrong, runs, level))
-    bound: Floats = np.maximum(shift, 0)
-    return bound
+    return np.asarray(np.maximum(shift, 0))
 
 
 def _judged(scores: Sequence[Scores], bound: _Bound) -> float:
@@ -135,8 +133,7 @@ def _thresholds(scores: Scores) -> Floats:
     from_either_end = np.geomspace(1, gaps, _THRESHOLDS // 3).astype(np.int64) - 1
     even = np.linspace(0, gaps - 1, _THRESHOLDS // 3).astype(np.int64)
     below = np.unique(np.concatenate([from_either_end, gaps - 1 - from_either_end, even]))
-    thresholds: Floats = values[below] + (values[below + 1] - values[below]) / 2
-    return thresholds
+    return np.asarray(values[below] + (values[below + 1] - values[below]) / 2)
 
 
 def _count(scores: Scores, thresholds: Floats) -> _Counted:

@@ -180,8 +180,7 @@ class StatedNoise:
 
     def in_sigmas(self, published: Floats | Integers) -> Floats:
         """Return published numbers, shape (..., numbers), in units of their noise."""
-        relative: Floats = (published - self._origin) / self._scale
-        return relative
+        return np.asarray((published - self._origin) / self._scale)
 
     def log_likelihood_ratio(self, observed: Floats) -> Floats:
         """Return log-likelihood ratios of the cohort after the change, shape (runs,)."""
@@ -194,8 +193,7 @@ class StatedNoise:
         for probability, centre in laws:
             mean = centre[self._once]
             terms.append(math.log(probability) + seen @ mean - mean @ mean / 2)
-        density: Floats = np.logaddexp.reduce(terms, axis=0)
-        return density
+        return np.asarray(np.logaddexp.reduce(terms, axis=0))
 
 
 def _exact_laws(

@@ -129,13 +129,9 @@ def epsilon_for(mu: float, delta: float) -> float:
 def release_mu(epsilon: float, delta: float) -> float:
     """Return the mu that a release with noise on the lattice may use and is charged for.
 
+    An epsilon outside of 1e-3 to 100, or a delta outside of 1e-30 to 1e-3, raises a UsageError: the
+    lattice margin is proved, and the profile is accurate, only in this region.
     Source: docs/maths/calibration.md, Theorem 1; docs/maths/noise.md, Theorem 4.
-
-    Raises
-    ------
-    UsageError
-        Epsilon is not between 1e-3 and 100, or delta is not between 1e-30 and 1e-3: the lattice
-        margin is proved, and the profile is accurate, only in this region.
     """
     _check(epsilon, delta)
     for name, value, low, high, remedy in (

@@ -66,21 +66,10 @@ class KeystreamNoise:
     def draw(self, label: str, count: int, scale: float) -> Integers:
         """Draw ``scale * N(0, 1)`` rounded to the nearest integer, independently; shape (count,).
 
-        The draws are computed on every core that this process may use.
-
-        Parameters
-        ----------
-        label
-            Name of the statistic, block and part that the noise is for, used only once.
-        count
-            Number of draws.
-        scale
-            Standard deviation from 2^32 to 2^58 lattice steps, used exactly as given.
-
-        Raises
-        ------
-        UsageError
-            The label was used before, or the scale is out of range.
+        The draws are computed on every core that this process may use. The label names the
+        statistic, block and part that the noise is for. The scale, from 2^32 to 2^58 lattice steps,
+        is used exactly as given. A label that was used before, and a scale out of range, raise a
+        UsageError.
         """
         if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
             raise UsageError(

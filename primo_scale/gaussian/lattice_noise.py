@@ -48,23 +48,14 @@ def off_diagonal_sigma(sigma: float) -> float:
 
 
 def lattice_noise(
-    size: int,
-    sigma: float,
-    *,
-    bits: int | None = None,
-    source: FineNoise,
-    label: str,
+    size: int, sigma: float, *, bits: int | None = None, source: FineNoise, label: str
 ) -> Integers:
     """Return `size` independent draws whose sum with an integer is the rounded Gaussian mechanism.
 
     `sigma`, in lattice units of the statistic, is used exactly as given. `bits` is the exponent k
     of the lattice ``2^-k Z``, by default `fine_bits(sigma)`. `label` names the statistic; a
-    keystream draws each label once.
-
-    Raises
-    ------
-    UsageError
-        ``sigma`` is not between 2^-20 and 2^58, or the label was used before.
+    keystream draws each label once. A `sigma` that is not between 2^-20 and 2^58, and a label that
+    was used before, raise a UsageError.
     """
     if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
         raise UsageError(

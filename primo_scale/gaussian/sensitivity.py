@@ -153,7 +153,7 @@ def block_gram_factor_add_remove(block_norm: int, row_norm: int) -> float:
     return _root(min(block_norm, row_norm) * row_norm)
 
 
-def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> float:
+def block_gram_factor(block_norm: int, row_norm: int, *, split: float) -> float:
     """Return sigma_b of ``X_b'X_b`` (svec) in a joint release of blocks, X'Z and Z'Z: replace-one.
 
     The same integer row, with ``||x_b||^2 <= beta_b`` in every block and ``||x||^2 <= N_x`` in
@@ -168,7 +168,7 @@ def block_gram_factor(block_norm: int, row_norm: int, *, split: float = 2.0) -> 
     return _root(total * min(block_norm, row_norm) * row_norm)
 
 
-def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float = 2.0) -> float:
+def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float) -> float:
     """Return sigma of X'Z beside `block_gram_factor` at the same split: replace-one.
 
     Source: docs/maths/blocks.md, Theorem 2.
@@ -177,7 +177,7 @@ def cross_factor_by_block(row_norm: int, outcome_norm: int, *, split: float = 2.
     return _root(total / (tilt * (3 + tilt**2)) * row_norm * outcome_norm)
 
 
-def outcome_gram_factor_by_block(outcome_norm: int, *, split: float = 2.0) -> float:
+def outcome_gram_factor_by_block(outcome_norm: int, *, split: float) -> float:
     """Return sigma of Z'Z (svec) beside `block_gram_factor`, free at every split: replace-one.
 
     Source: docs/maths/blocks.md, Theorem 2.

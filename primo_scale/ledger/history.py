@@ -109,9 +109,7 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
 def _request_from(body: Mapping[str, Any]) -> ChargeRequest:
     # Format version 1 had no approximate costs: every charge was Gaussian.
     cost = Cost(
-        body["mu_squared"],
-        body.get("approximate_epsilon", 0.0),
-        body.get("approximate_delta", 0.0),
+        body["mu_squared"], body.get("approximate_epsilon", 0.0), body.get("approximate_delta", 0.0)
     )
     return ChargeRequest(
         _account_from(body), body["request"], body["epsilon"], body["delta"], cost, body["people"]

@@ -22,21 +22,10 @@ from primo_scale.storage.files import canonical_json
 class LedgerReader:
     """Open ledger without the operations that spend; a context manager.
 
-    Parameters
-    ----------
-    path
-        SQLite file.
-    create
-        Whether to create an empty ledger with new keys if there is no file.
-    read_only
-        Whether to leave the file unchanged, so that only `ask` and the queries work.
-
-    Raises
-    ------
-    InputError
-        The ledger does not exist and is not created, is of another kind, or is not accessible.
-    ResourceError
-        The disk is full.
+    With `create`, an empty ledger with new keys is created if there is no SQLite file at `path`.
+    With `read_only`, the file stays unchanged, so that only `ask` and the queries work. An
+    InputError is raised if the ledger does not exist and is not created, is of another kind, or is
+    not accessible, and a ResourceError if the disk is full.
     """
 
     def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
@@ -104,12 +93,7 @@ class LedgerReader:
 
         The digest of the request is ignored, so the answer is available before the statistics. It
         is None if one of the charges in `stored_noise`, those whose noise is in the work directory,
-        may be for this request and would then pay.
-
-        Raises
-        ------
-        UsageError, BudgetRefused, InputError, ValueError
-            As for `Ledger.reserve`.
+        may be for this request and would then pay. Errors are those of `Ledger.reserve`.
         """
         history = self._checked_history()
         for charge in history.charges.values():

@@ -14,42 +14,21 @@ from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, Estimator
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
 
-_EVERY_UNIT = (PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE)
 _GENOTYPES_PRIVATE = (PrivacyUnit.FULL, PrivacyUnit.FEATURE)
 
 
 @dataclass(frozen=True)
 class Method:
-    """Method of private regression.
+    """Method of private regression."""
 
-    Attributes
-    ----------
-    name : str
-        Name on the command line.
-    privacy : tuple of PrivacyUnit
-        Privacy units that the method supports.
-    estimator : Estimator
-        Default estimator of the weights. Some methods let the user choose another one.
-    summary : str
-        Description in one line.
-    eigenvalue_share : float
-        Share of mu^2 spent on measuring the smallest eigenvalue of X'X.
-    gram_per_phenotype : bool
-        Whether a separate noisy X'X is measured for every phenotype.
-    subsamples : bool
-        Whether X'X is summed over a secret subsample.
-    projects_phenotypes : bool
-        Whether X'Y is projected by the public Y'Y before it is solved.
-    """
-
-    name: str
-    privacy: tuple[PrivacyUnit, ...]
-    estimator: Estimator
-    summary: str
-    eigenvalue_share: float = 0.0
-    gram_per_phenotype: bool = False
-    subsamples: bool = False
-    projects_phenotypes: bool = False
+    name: str  # on the command line
+    privacy: tuple[PrivacyUnit, ...]  # units that the method supports
+    estimator: Estimator  # of the weights by default; some methods let the user choose another one
+    summary: str  # in one line
+    eigenvalue_share: float = 0.0  # of mu^2, spent on measuring the smallest eigenvalue of X'X
+    gram_per_phenotype: bool = False  # whether every phenotype has a noisy X'X of its own
+    subsamples: bool = False  # whether X'X is summed over a secret subsample
+    projects_phenotypes: bool = False  # whether the public Y'Y projects X'Y before it is solved
 
     @property
     def takes_public_scores(self) -> bool:
@@ -83,28 +62,26 @@ class Method:
 GAMMA_METHOD = "ada-ssp-budget"
 """Method whose share of mu^2 for the smallest eigenvalue is a public parameter."""
 
-_REUSE_COV_GAUSS = Method(
-    name="reuse-cov-gauss",
-    privacy=_EVERY_UNIT,
-    estimator=ESTIMATORS["effect-variances"],
-    summary="one noisy X'X for all phenotypes, weights for known noise",
-)
-_REUSE_COV_PROJ_Y = Method(
-    name="reuse-cov-proj-y",
-    privacy=(PrivacyUnit.FEATURE,),
-    estimator=ESTIMATORS["effect-variances"],
-    summary="X'Y projected onto what bounded genotype rows and the public phenotypes allow",
-    projects_phenotypes=True,
-)
 _TABLE = (
-    _REUSE_COV_GAUSS,
+    Method(
+        name="reuse-cov-gauss",
+        privacy=tuple(PrivacyUnit),
+        estimator=ESTIMATORS["effect-variances"],
+        summary="one noisy X'X for all phenotypes, weights for known noise",
+    ),
     Method(
         name="reuse-cov-proj-x",
         privacy=(PrivacyUnit.LABEL,),
         estimator=ESTIMATORS["projection"],
         summary="X'Y projected onto what bounded phenotype rows and the public genotypes allow",
     ),
-    _REUSE_COV_PROJ_Y,
+    Method(
+        name="reuse-cov-proj-y",
+        privacy=(PrivacyUnit.FEATURE,),
+        estimator=ESTIMATORS["effect-variances"],
+        summary="X'Y projected onto what bounded genotype rows and the public phenotypes allow",
+        projects_phenotypes=True,
+    ),
     Method(
         name="reuse-cov-proj",
         privacy=(PrivacyUnit.FULL,),
@@ -190,7 +167,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"
-        return _REUSE_COV_GAUSS, (
+        return METHODS["reuse-cov-gauss"], (
             f"if {what} are private, weights for known noise were the most accurate"
         )
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
@@ -198,10 +175,10 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     filled = sizes.variant_variance * sizes.n_variants / sizes.row_norm
     crossover = max(1, math.ceil(at_bounds * math.sqrt(min(1.0, filled))))
     if sizes.n_phenotypes < crossover:
-        method, verdict = _REUSE_COV_GAUSS, "fewer than"
+        name, verdict = "reuse-cov-gauss", "fewer than"
     else:
-        method, verdict = _REUSE_COV_PROJ_Y, "not fewer than"
-    return method, (
+        name, verdict = "reuse-cov-proj-y", "not fewer than"
+    return METHODS[name], (
         f"{sizes.n_phenotypes} phenotypes are {verdict} the {crossover} from which on a projection "
         "by the public phenotypes removes noise from X'Y: n mu / (2 sqrt d) times the square root "
         "of the share of N_x that an average row reaches"

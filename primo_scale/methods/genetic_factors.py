@@ -104,7 +104,9 @@ def fit_effects(
             squares[fold_of == fold], noise[fold_of == fold] = found
         # Factors that are noise are many: together they weigh the prior as one phenotype does.
         even, weight = np.ones_like(prior), 1 / len(prior)
-        scales = _decreasing(_scales(exposures, squares, noise, even, weight))
+        unordered = _scales(exposures, squares, noise, even, weight)
+        # The nearest decreasing sequence, because noise in a variance does not order it.
+        scales = scipy.optimize.isotonic_regression(unordered, increasing=False).x
         if not scales.any():
             return own  # nothing that the phenotypes could share
         strength = float((scales**2).sum() / scales.sum())
@@ -190,11 +192,6 @@ def _scales(
             if abs(scales[column] - before) <= _PRECISION * max(before, _PRECISION):
                 break
     return scales
-
-
-def _decreasing(scales: Float64) -> Float64:
-    """Return the nearest decreasing sequence, because noise in a variance does not order it."""
-    return np.asarray(scipy.optimize.isotonic_regression(scales, increasing=False).x)
 
 
 def _losses(exposures: Float64, squares: Float64, noise: Float64, scales: Float64) -> Float64:

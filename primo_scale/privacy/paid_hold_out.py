@@ -47,15 +47,9 @@ def measure_once(
     """Return the noisy sums over the people held out, and record the charge as drawn.
 
     They are measured and drawn once, with the key of the charge, and stored durably. A retry finds
-    them, or continues with the same key. `score` may be interrupted. The weights are
-    recognised by the length of each phenotype's.
-
-    Raises
-    ------
-    InputError
-        The noisy sums of a charge that was drawn are missing, or are of other weights.
-    InterruptedRun
-        The run stopped; the same command continues it.
+    them, or continues with the same key. `score` may be interrupted; the same command continues.
+    The weights are recognised by the length of each phenotype's. An InputError is raised if the
+    noisy sums of a charge that was drawn are missing, or are of other weights.
     """
     charge = paid.receipt.charge
     path = noise_store.hold_out_path(charge.id)
@@ -85,9 +79,7 @@ def measure_once(
 def _read(path: Path, weight_norms: tuple[float, ...]) -> _Stored:
     """Return the stored measurement, unless it is of other weights."""
     stored = read_document(
-        path,
-        lambda value: msgspec.convert(value, _Stored),
-        remedy="Restore the file from a backup",
+        path, lambda value: msgspec.convert(value, _Stored), remedy="Restore the file from a backup"
     )
     pairs = zip(stored.weight_norms, weight_norms, strict=False)
     if len(stored.weight_norms) != len(weight_norms) or not all(

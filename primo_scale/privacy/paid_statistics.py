@@ -47,19 +47,13 @@ def pay_and_draw(
     therefore continues with the same noise and the same charge. If the key or the private
     statistics are lost from the work directory, the request pays again.
 
-    `on_block` receives the number of finished blocks and the total number.
-
-    With a hold-out, the charge is not yet recorded as drawn, and its key remains, until
+    `on_block` receives the number of finished blocks and the total number. With a hold-out, the
+    charge is not yet recorded as drawn, and its key remains, until
     `primo_scale.privacy.paid_hold_out.measure_once`.
 
-    Raises
-    ------
-    BudgetRefused
-        The budget does not cover the release; no noise was drawn.
-    ResourceError
-        The disk has no space for the private statistics.
-    InputError
-        The stored noise is not the one that the ledger recorded, or the ledger does not know it.
+    If the budget does not cover the release, a BudgetRefused is raised and no noise was drawn. A
+    ResourceError is raised if the disk has no space for the private statistics, and an InputError
+    if the stored noise is not the one that the ledger recorded, or the ledger does not know it.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     request = _request(raw, mechanism, ledger, paying_cohort)

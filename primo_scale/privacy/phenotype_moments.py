@@ -58,15 +58,10 @@ def pay_for_moments(
     """Store a key, reserve a charge, draw the noise once, and store the noisy moments.
 
     While the key or the moments are stored, the same request returns the same moments at no further
-    cost. The promise is that of the whole release.
-
-    Raises
-    ------
-    BudgetRefused
-        The budget does not cover the moments and the rest of the release; no noise was drawn.
-    InputError
-        The stored moments belong to another request, in which case nothing is paid and they remain;
-        or the ledger does not know the charge of stored noise.
+    cost. The promise is that of the whole release. If the budget does not cover the moments and the
+    rest of the release, a BudgetRefused is raised and no noise was drawn. If the stored moments
+    belong to another request, or the ledger does not know the charge of stored noise, an InputError
+    is raised, nothing is paid and the moments remain.
     """
     ledger.refuse_unknown_charges(noise_store.used_charges())
     sigma = moments_sigma(raw.sums.shape[1], promise)

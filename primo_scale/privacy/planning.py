@@ -120,11 +120,7 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 
 
 def split_for(
-    sizes: PublicSizes,
-    *,
-    outcome_norm: int,
-    adjacency: Adjacency,
-    block_norm: int | None,
+    sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
 ) -> float:
     """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
 

@@ -48,13 +48,9 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
     Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
-    and X'Z share the shift.
-
-    Raises
-    ------
-    UsageError
-        A parameter is out of range, a bound is not positive, the recipe has no proof for the
-        promise, or the sums plus noise do not fit in 64-bit integers.
+    and X'Z share the shift. A UsageError is raised if a parameter is out of range, a bound is not
+    positive, the recipe has no proof for the promise, or the sums plus noise do not fit in 64-bit
+    integers.
     """
     _check_bounds(bounds)
     check_recipe(promise, recipe, bounds)

@@ -37,16 +37,9 @@ def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
     Missing values count as the public centre, and a phenotype with n_j values is multiplied by
     ``n / max(n_j, n/10)``. The constant and the covariates are projected out and not penalised. The
     weights are linear in the phenotypes, so that errors of at most one step, ``sd / unit``, change
-    them by at most the absolute row sums of the matrix.
-
-    Parameters
-    ----------
-    cohort
-        Cohort whose covariates, if any, are on the lattice.
-    ridge
-        Penalty for genotypes in copies.
-    unit
-        Lattice steps per standard deviation of a phenotype.
+    them by at most the absolute row sums of the matrix. The cohort's covariates are on the lattice,
+    `ridge` penalises genotypes in copies, and `unit` are the lattice steps per standard deviation
+    of a phenotype.
     """
     x, fixed = cohort.codes(), fixed_columns(cohort)
     y, steps = zip(*(_filled(column, unit) for column in cohort.phenotypes.values()), strict=True)

@@ -136,11 +136,7 @@ def at_raw_units(
 
 
 def truncation_error(
-    release: Release,
-    raw: Regression,
-    lattice: Regression,
-    block: slice,
-    weights: Float64,
+    release: Release, raw: Regression, lattice: Regression, block: slice, weights: Float64
 ) -> Float64:
     """Return a bound on the change of a block's weights by truncation, in sds, shape (l,).
 

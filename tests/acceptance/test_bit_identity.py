@@ -100,13 +100,7 @@ def test_workers_chunks_and_order_of_the_phenotypes(
 
 @pytest.mark.parametrize(
     ("row_group", "stripe", "rows_per_read", "tile", "kernel"),
-    thinned(
-        [
-            (5_120, 5_120, 5_120, 19, "auto"),
-            (1_024, 512, 256, 32, "float32"),
-        ],
-        every=4,
-    ),
+    thinned([(5_120, 5_120, 5_120, 19, "auto"), (1_024, 512, 256, 32, "float32")], every=4),
 )
 def test_plan_kernel_and_order_of_tasks(
     row_group, stripe, rows_per_read, tile, kernel, simulated, undisturbed, digest, tmp_path
@@ -135,8 +129,7 @@ def half_done(simulated: Simulated, undisturbed: Path, tmp_path_factory) -> Part
 
 
 @pytest.mark.parametrize(
-    ("array", "harm"),
-    thinned(zip(PARTIAL_ARRAYS, HARMS, strict=True), every=2),
+    ("array", "harm"), thinned(zip(PARTIAL_ARRAYS, HARMS, strict=True), every=2)
 )
 def test_a_damaged_partial_is_computed_again(
     array, harm, half_done, simulated, undisturbed, digest, tmp_path

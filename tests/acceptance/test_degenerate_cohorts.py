@@ -19,13 +19,7 @@ import zarr
 from acceptance_inputs import Published, texts
 from edge_answers import exact_statistics, moment_sums, noise_scales, right_answer, stored
 from edge_cohorts import COHORTS, EdgeCohort, write_cohort
-from edge_releases import (
-    Recorder,
-    Released,
-    assert_same_but_for_noise,
-    sent_tasks,
-    weights_in,
-)
+from edge_releases import Recorder, Released, assert_same_but_for_noise, sent_tasks, weights_in
 from tiers import thinned
 
 from primo_scale.cluster import connect

@@ -13,12 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from acceptance_inputs import (
-    GENOTYPE_UNIT,
-    RAREST_IN_PANEL,
-    Published,
-    RealSet,
-)
+from acceptance_inputs import GENOTYPE_UNIT, RAREST_IN_PANEL, Published, RealSet
 from readme_scores import PRINTED_BY_PLINK2, own_scores, readme_scores
 from ridge_oracle import (
     RELATIVE_TOLERANCE,

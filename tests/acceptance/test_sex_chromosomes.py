@@ -29,8 +29,7 @@ class Scored:
 
 
 @pytest.fixture(
-    scope="module",
-    params=thinned(["sexchr_PAR_codes", "sexchr_numeric_unknown_sex"], every=2),
+    scope="module", params=thinned(["sexchr_PAR_codes", "sexchr_numeric_unknown_sex"], every=2)
 )
 def released(request, reference: Path, run, tmp_path_factory) -> Scored:
     folder = tmp_path_factory.mktemp(request.param)

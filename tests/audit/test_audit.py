@@ -23,13 +23,7 @@ from primo_scale.audit import audited_release
 from primo_scale.audit import mechanism_audit as auditing
 from primo_scale.audit.audited_release import pooled_noise, publish
 from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
-from primo_scale.audit.worst_pairs import (
-    SPLIT,
-    SUBSAMPLE,
-    audit_bounds,
-    statistics_of,
-    worst_pairs,
-)
+from primo_scale.audit.worst_pairs import SPLIT, SUBSAMPLE, audit_bounds, statistics_of, worst_pairs
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma

@@ -7,23 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from audited_mechanisms import (
-    ADD,
-    DELTA,
-    EPSILON,
-    FEATURE,
-    FULL,
-    LABEL,
-    REPLACE,
-    mechanism,
-)
+from audited_mechanisms import ADD, DELTA, EPSILON, FEATURE, FULL, LABEL, REPLACE, mechanism
 
 from primo_scale.audit.mechanism_audit import StatedNoise
-from primo_scale.audit.worst_pairs import (
-    N_SAMPLES,
-    statistics_of,
-    worst_pairs,
-)
+from primo_scale.audit.worst_pairs import N_SAMPLES, statistics_of, worst_pairs
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import COUNTS_SHARE, Recipe

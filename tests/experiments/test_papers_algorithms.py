@@ -32,6 +32,9 @@ def test_thesis_vector(problem):
     for name, share in shares.items():
         on_eigenvalue = float(THESIS["ze"])
         found[name] = thesis.ada_ssp_budget(problem, noise, share, on_eigenvalue=on_eigenvalue)
+        if f"out_lam_{share}" in THESIS:
+            ridge = thesis.EigenvalueRidge(problem, share).at(on_eigenvalue)
+            assert ridge == pytest.approx(THESIS[f"out_lam_{share}"][0], rel=1e-9)
     for name, weights in found.items():
         np.testing.assert_allclose(weights[:, 0], THESIS[f"out_{name}"], rtol=1e-9)
 

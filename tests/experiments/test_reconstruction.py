@@ -63,7 +63,6 @@ def test_the_bound_is_that_of_the_total_variation_distance():
     assert recognition_bound(np.inf) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.0, 5.0])
 def test_only_a_release_without_noise_gives_the_target_away(epsilon):
     """The target's 200 genotypes, from releases of 2,000 people by the product."""

@@ -12,13 +12,7 @@ from click.testing import CliRunner
 from experiments import papers_constants as papers
 from experiments.reproduce import FIGURES, main
 from experiments.reproduction import PaperFigure, Task
-from experiments.wu_figures import (
-    draw_table_1,
-    run_synthetic,
-    run_table,
-    table_1,
-    unit_values,
-)
+from experiments.wu_figures import draw_table_1, run_synthetic, run_table, table_1, unit_values
 
 
 @pytest.mark.parametrize(("name", "n_training", "n_attributes"), [("insurance", 1070, 9),
@@ -48,7 +42,6 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.slow  # draws by matplotlib, which the quick tier does not install
 def test_a_table_of_the_user_is_added(folder):
     figure = table_1(folder)
     assert {setting["data"] for setting in figure.settings} == {"insurance", "bike", "gpu"}

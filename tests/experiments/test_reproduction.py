@@ -28,7 +28,6 @@ def draw(rows, path):
 FIGURE = PaperFigure("squares", ({"a": 1}, {"a": 2}), squares, draw, repetitions=25)
 
 
-@pytest.mark.slow  # starts processes
 def test_a_figure_is_continued_and_extended(tmp_path):
     with pytest.raises(ZeroDivisionError):
         reproduce(PaperFigure("x", FIGURE.settings, broken, draw, 25), "f", tmp_path, repetitions=9)

@@ -130,7 +130,6 @@ def test_a_ridge_wins_on_a_real_table_and_lambda_is_never_zero():
     assert of(rows, "constSSPfull", "prediction") < by_gamma(rows, "prediction").min()
 
 
-@pytest.mark.slow  # draws by matplotlib, which the quick tier does not install
 def test_a_table_of_the_user_is_added_and_drawn(tmp_path):
     rng = np.random.default_rng(3)
     table = pd.DataFrame(rng.standard_normal((300, 3)), columns=["a", "b", "c"])

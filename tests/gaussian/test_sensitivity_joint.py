@@ -30,16 +30,12 @@ SHAPES = [(1, 9, 1, 4), (2, 4, 1, 9), (2, 4, 2, 4), (3, 4, 1, 4), (2, 0, 2, 4), 
 def pairs_of(shape):
     """Return every (x, z) of a shape."""
     n_columns, row_norm, n_outcomes, outcome_norm = shape
-    return paired_rows(
-        rows_within(n_columns, row_norm),
-        rows_within(n_outcomes, outcome_norm),
-    )
+    return paired_rows(rows_within(n_columns, row_norm), rows_within(n_outcomes, outcome_norm))
 
 
-def circle(radius, n_angles):
-    """Integer rows of two columns within a norm of ``radius^2``, in all directions."""
-    angles = np.linspace(0, 2 * np.pi, n_angles)
-    return np.trunc(radius * np.column_stack([np.cos(angles), np.sin(angles)]))
+# Integer rows of two columns within a norm of 1000^2, in all directions.
+ANGLES = np.linspace(0, 2 * np.pi, 241)
+CIRCLE = np.trunc(1000 * np.column_stack([np.cos(ANGLES), np.sin(ANGLES)]))
 
 
 def dense(x, z, sigmas):
@@ -63,7 +59,7 @@ def test_pair_is_not_exceeded(adjacency, off_diagonal, shape, ratio):
 @pytest.mark.parametrize("off_diagonal", [1, 2])
 @pytest.mark.parametrize("split", [0.05, 0.3, 1.0, 1.7, 2.0, 3.0])
 def test_pair_is_attained(off_diagonal, split):
-    x, z = paired_rows(circle(1000, 241), np.array([[500.0], [-500.0]]))
+    x, z = paired_rows(CIRCLE, np.array([[500.0], [-500.0]]))
     row_norm, outcome_norm = 1000**2, 500**2
     sigmas = (float(row_norm), math.sqrt(row_norm * outcome_norm / split), None)
     bound = pair(1.0, split, REPLACE)
@@ -130,7 +126,7 @@ def test_all_three_statistics_stay_within_the_stacked_sensitivity(shape, split):
 
 
 def test_outcome_gram_beside_the_stacked_rows_cannot_have_less_noise():
-    x, z = paired_rows(np.array([[9.0], [-9.0]]), circle(1000, 241))
+    x, z = paired_rows(np.array([[9.0], [-9.0]]), CIRCLE)
     gram, cross, outcome = stacked_sigmas(9**2, 1000**2, 2.0)
     assert 0.99 <= largest_shift(dense(x, z, (gram, cross, outcome)), REPLACE) <= 1 + 1e-12
     assert largest_shift(dense(x, z, (gram, cross, 0.9 * outcome)), REPLACE) > 1.01
@@ -208,8 +204,7 @@ def test_label_privacy_is_the_pair_with_roles_exchanged(adjacency, outcome_sigma
 
 
 def test_label_privacy_phenotype_gram_cannot_have_less_noise():
-    phenotypes = circle(1000, 241)
     cross = sensitivity.cross(4, 10**6, REPLACE)
     outcome = sensitivity.label_phenotype_gram_factor(10**6)
-    assert 0.99 <= label_shift([2.0], phenotypes, (cross, outcome), REPLACE) <= 1
-    assert label_shift([2.0], phenotypes, (cross, 0.9 * outcome), REPLACE) > 1.01
+    assert 0.99 <= label_shift([2.0], CIRCLE, (cross, outcome), REPLACE) <= 1
+    assert label_shift([2.0], CIRCLE, (cross, 0.9 * outcome), REPLACE) > 1.01

@@ -30,11 +30,7 @@ KAPPA = 37
 
 def rows(n, d, l):  # noqa: E741
     """Genotype codes, the constant, phenotypes."""
-    return (
-        RNG.integers(-1, 2, (n, d)),
-        np.full((n, 1), KAPPA),
-        RNG.integers(-900, 900, (n, l)),
-    )
+    return (RNG.integers(-1, 2, (n, d)), np.full((n, 1), KAPPA), RNG.integers(-900, 900, (n, l)))
 
 
 X, C, Y = rows(30, 4, 3)

@@ -113,11 +113,7 @@ def test_shared_factors_are_found_and_predict_nearly_as_well_as_the_true_ones():
     values, vectors = np.linalg.eigh(omega)
     losses = [
         loss(blocks, signal, effects, np.eye(40))
-        for effects in (
-            EffectCovariance(values.clip(0), vectors),
-            found,
-            alone(np.ones(40)),
-        )
+        for effects in (EffectCovariance(values.clip(0), vectors), found, alone(np.ones(40)))
     ]
     assert losses[1] < 1.25 * losses[0]
     assert losses[1] < 0.5 * losses[2]
@@ -148,8 +144,7 @@ def test_rotation_is_inverted_and_keeps_covariances():
     expected = (basis.T @ covariance @ basis).diagonal()
     np.testing.assert_allclose(effects.variances(covariance), expected)
     np.testing.assert_allclose(
-        effects.variances(np.diag(covariance)),
-        effects.variances(np.diag(np.diag(covariance))),
+        effects.variances(np.diag(covariance)), effects.variances(np.diag(np.diag(covariance)))
     )
     assert effects.n_factors == pytest.approx(1)
     assert alone(np.ones(4)).n_factors == 0

@@ -16,9 +16,9 @@ LAMBDA = np.geomspace(0.05, 20, SIZE) / np.geomspace(0.05, 20, SIZE).mean()
 NOISE = BlockNoise(SIZE, 600.0, 5_000.0, 2_000.0, 100.0, 4e4)
 
 
-def simulated(noise: BlockNoise, *, draws: int = 8, effects: int = 400) -> float:
+def simulated(noise: BlockNoise) -> float:
     """Return R^2 of weights from a noisy X'X as a share of those from the exact one."""
-    rng = np.random.default_rng(3)
+    rng, effects = np.random.default_rng(3), 400
     rotation, _ = np.linalg.qr(rng.standard_normal((SIZE, SIZE)))
     values = LAMBDA * noise.eigenvalue
     S = (rotation * values) @ rotation.T
@@ -30,22 +30,20 @@ def simulated(noise: BlockNoise, *, draws: int = 8, effects: int = 400) -> float
         noise.gram_sigma,
     )
 
-    def explained(matrix: np.ndarray, target: np.ndarray, true: np.ndarray) -> tuple[float, float]:
+    def explained(matrix, rule, target, true):
         eigenvalues, vectors = np.linalg.eigh(matrix)
         rotated = vectors.T @ target
         weights = vectors @ (rule.factors(np.maximum(eigenvalues, 0), rotated) * rotated)
         return float((weights * (S @ true)).sum()), float((weights * (S @ weights)).sum())
 
     sums = np.zeros((2, 2))
-    for _ in range(draws):
+    for _ in range(8):
         true = rng.normal(0, np.sqrt(noise.effect_variance), (SIZE, effects))
         target = S @ true + root @ rng.normal(0, np.sqrt(noise.residual_variance), true.shape)
         target += rng.normal(0, noise.cross_sigma, true.shape)
         noisy = S + symmetric_noise(SIZE, noise.gram_sigma, rng)
-        sums[0] += explained(noisy, target, true)
-        rule = replace(rule, gram_sigma=0.0)
-        sums[1] += explained(S, target, true)
-        rule = replace(rule, gram_sigma=noise.gram_sigma)
+        sums[0] += explained(noisy, rule, target, true)
+        sums[1] += explained(S, replace(rule, gram_sigma=0.0), target, true)
     squared = sums[:, 0] ** 2 / sums[:, 1]
     return float(squared[0] / squared[1])
 

@@ -9,7 +9,6 @@ from primo_scale.methods.shrinkage import (
     JamesStein,
     KnownNoise,
     Ridge,
-    automatic_penalty,
     floored_at_zero,
     noise_norm,
 )
@@ -36,6 +35,7 @@ def test_reference_vector_01(reference):
 
 def test_ridge_zero_ignores_null_directions():
     values = floored_at_zero(np.array([-3.0, 0.0, 1e-17, 2.0]))
+    np.testing.assert_array_equal(values, [0, 0, 0, 2])
     factors = Ridge(0.0).factors(values, np.ones((4, 1)))
     np.testing.assert_array_equal(factors[:, 0], [0, 0, 0, 0.5])
 
@@ -139,12 +139,3 @@ def test_james_stein_is_ridge_without_noise_or_with_few_phenotypes(sigma):
     H = np.full((3, len(sigma)), 0.01)
     expected = Ridge(0.5).factors(values, H)
     np.testing.assert_array_equal(JamesStein(0.5, sigma, 0.0).factors(values, H), expected)
-
-
-def test_floored_at_zero_keeps_only_positive_eigenvalues():
-    values = np.array([-5.0, -1e-18, 1e-18, 2.0, 7.0])
-    np.testing.assert_array_equal(floored_at_zero(values), [0, 0, 0, 2, 7])
-
-
-def test_automatic_penalty_is_the_ratio_of_residual_to_effect_variance():
-    assert automatic_penalty(100.0, 0.25) == pytest.approx(300.0)

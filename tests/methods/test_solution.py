@@ -115,9 +115,8 @@ def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     assert ours.penalties == (pytest.approx(3 * noise_norm(2.0, D)),)
 
 
-def noisy_targets(sigma, seed=4):
-    sigmas = scales(2, phenotype_cross=sigma)
-    return sigmas, with_noise(EXACT, sigmas, np.random.default_rng(seed))
+SIGMAS = scales(2, phenotype_cross=2e5)
+NOISY = with_noise(EXACT, SIGMAS, np.random.default_rng(4))
 
 
 def adjusted_target(statistics):
@@ -133,9 +132,8 @@ def block_diagonal(matrix):
 
 
 def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
-    sigmas, noisy = noisy_targets(2e5)
-    inputs = inputs_for(noisy, N, scales=sigmas)
-    solution = solved(noisy, inputs, "reuse-cov-proj-x")
+    inputs = inputs_for(NOISY, N, scales=SIGMAS)
+    solution = solved(NOISY, inputs, "reuse-cov-proj-x")
     S = block_diagonal(centred(X).T @ centred(X))
     W = solution.weights.genotypes
     radius = np.sqrt((Y**2).sum())
@@ -144,24 +142,22 @@ def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
     nu = solution.parameters["projection_multiplier"]
     assert nu > 0
     assert solution.penalties == (nu, nu)
-    expected = np.linalg.solve(S + nu * np.eye(D), adjusted_target(noisy))
+    expected = np.linalg.solve(S + nu * np.eye(D), adjusted_target(NOISY))
     np.testing.assert_allclose(W, expected, rtol=1e-8)
 
 
 def test_the_radius_is_the_public_bound_if_that_is_smaller():
-    sigmas, noisy = noisy_targets(2e5)
-    inputs = inputs_for(noisy, N, scales=sigmas)
+    inputs = inputs_for(NOISY, N, scales=SIGMAS)
     inputs = replace(inputs, bounds=replace(inputs.bounds, phenotype_norm=70_000))
-    solution = solved(noisy, inputs, "reuse-cov-proj-x")
+    solution = solved(NOISY, inputs, "reuse-cov-proj-x")
     assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(N * 70_000))
 
 
 def test_the_projection_uses_phenotypes_without_missing_value_correction():
-    sigmas, noisy = noisy_targets(2e5)
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
-    inputs = inputs_for(noisy, N, scales=sigmas)
-    plain = solved(noisy, inputs, "reuse-cov-proj-x")
-    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-x")
+    inputs = inputs_for(NOISY, N, scales=SIGMAS)
+    plain = solved(NOISY, inputs, "reuse-cov-proj-x")
+    stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-x")
     assert stretched.penalties == pytest.approx(plain.penalties)
     np.testing.assert_allclose(
         stretched.weights.genotypes, plain.weights.genotypes * rescale, rtol=1e-9
@@ -181,21 +177,20 @@ def test_with_a_noisy_gram_the_projections_penalty_stays_at_the_noise_norm():
 
 def test_projection_by_phenotypes_then_ridge():
     """Against the optimum in Z, solved as a ridge regression of G' on Y."""
-    sigmas, noisy = noisy_targets(2e5)
-    inputs = inputs_for(noisy, N, scales=sigmas, penalty=33.0)
+    inputs = inputs_for(NOISY, N, scales=SIGMAS, penalty=33.0)
     inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
-    solution = solved(noisy, inputs, "reuse-cov-proj-y", "ridge")
+    solution = solved(NOISY, inputs, "reuse-cov-proj-y", "ridge")
     nu = solution.parameters["projection_multiplier"]
     total = min(N * D, (X**2).sum())
     assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(total))
-    Z = np.linalg.solve(Y.T @ Y + nu * np.eye(L), adjusted_target(noisy).T).T @ Y.T
+    Z = np.linalg.solve(Y.T @ Y + nu * np.eye(L), adjusted_target(NOISY).T).T @ Y.T
     assert np.linalg.norm(Z) == pytest.approx(np.sqrt(total), rel=1e-9)
     S = block_diagonal(centred(X).T @ centred(X))
     expected = np.linalg.solve(S + 33 * np.eye(D), Z @ Y)
     np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-7)
     # Columns are projected without the correction for missing values.
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
-    stretched = solved(noisy, replace(inputs, rescale=rescale), "reuse-cov-proj-y", "ridge")
+    stretched = solved(NOISY, replace(inputs, rescale=rescale), "reuse-cov-proj-y", "ridge")
     np.testing.assert_allclose(
         stretched.weights.genotypes, solution.weights.genotypes * rescale, rtol=1e-9
     )
@@ -203,14 +198,13 @@ def test_projection_by_phenotypes_then_ridge():
 
 def test_known_noise_uses_the_noise_that_the_projection_leaves():
     """Where the projection takes noise away, weights for known noise shrink less."""
-    sigmas, noisy = noisy_targets(2e5)
     prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
-    inputs = inputs_for(noisy, N, scales=sigmas, prior=prior)
+    inputs = inputs_for(NOISY, N, scales=SIGMAS, prior=prior)
     inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
-    solution = solved(noisy, inputs, "reuse-cov-proj-y", "known-noise")
+    solution = solved(NOISY, inputs, "reuse-cov-proj-y", "known-noise")
     nu = solution.parameters["projection_multiplier"]
     P = np.linalg.solve(Y.T @ Y + nu * np.eye(L), Y.T @ Y)
-    target, s = adjusted_target(noisy) @ P, 2e5 * np.sqrt((P**2).sum(axis=0))
+    target, s = adjusted_target(NOISY) @ P, 2e5 * np.sqrt((P**2).sum(axis=0))
     S = block_diagonal(centred(X).T @ centred(X))
     for j in range(L):
         # Posterior mean of effects b ~ N(0, t): G = S b + N(0, v S + s^2).

@@ -51,13 +51,12 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sizes", "n_phenotypes"), [((600, 700), 50)])
-def test_peak_memory_with_public_scores_is_as_predicted(sizes, n_phenotypes, tmp_path):
+def test_peak_memory_with_public_scores_is_as_predicted(tmp_path):
     """The effects of the scores are in memory before."""
-    layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
+    layout = BlockLayout((0, 600, 1300), 2, 50)
     statistics = random_statistics(tmp_path / "statistics", layout, 1)
     effects = np.random.default_rng(1).normal(size=(layout.n_variants, 20))
-    scores = PublicScores(effects, np.ones((20, n_phenotypes), dtype=np.bool_))
+    scores = PublicScores(effects, np.ones((20, 50), dtype=np.bool_))
     inputs = replace(inputs_of(layout, 1), scores=scores)
     peak = least_peak(lambda: solved(statistics, inputs))
     method = METHODS["reuse-cov-gauss"]

@@ -52,10 +52,7 @@ class Fault:
     def applied_to(self, content: str) -> str:
         """Return the content of the product file with the fault in it.
 
-        Raises
-        ------
-        BrokenTableError
-            The old text does not occur exactly once.
+        An old text that does not occur exactly once raises a BrokenTableError.
         """
         count = content.count(self.old)
         if count != 1:
@@ -63,15 +60,12 @@ class Fault:
         return content.replace(self.old, self.new)
 
 
-def read_faults(tables: Path = TABLES) -> list[Fault]:
+def read_faults() -> list[Fault]:
     """Return all faults, table by table.
 
-    Raises
-    ------
-    BrokenTableError
-        Two faults have one name, or a fault has an unknown or missing entry.
+    Two faults of one name, and an unknown or missing entry, raise a BrokenTableError.
     """
-    faults = [fault for path in sorted(tables.glob("*.toml")) for fault in _faults_in(path)]
+    faults = [fault for path in sorted(TABLES.glob("*.toml")) for fault in _faults_in(path)]
     names = [fault.name for fault in faults]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -40,14 +40,8 @@ _PATIENCE, _LEAST_SECONDS = 5, 60.0
 _PASSED, _FAILED, _NOT_COLLECTED = 0, 1, 2
 _PYC_CLOCK_NS = 1_000_000_000
 # The same random examples with and without a fault, so that no fault is killed by chance.
-_ARGUMENTS = [
-    "-q",
-    "-x",
-    "-p",
-    "no:cacheprovider",
-    "--hypothesis-seed=0",
-    "--hypothesis-profile=many",
-]
+_ARGUMENTS = ["-q", "-x", "-p", "no:cacheprovider"]
+_ARGUMENTS += ["--hypothesis-seed=0", "--hypothesis-profile=many"]
 # Imported once, in the server from which every run of tests is forked: three seconds a run.
 _PRELOADED = ["dask", "distributed", "hypothesis", "jsonschema", "mpmath", "numba", "pandas"]
 _PRELOADED += ["pytest", "scipy.optimize", "scipy.stats", "zarr"]
@@ -75,13 +69,7 @@ class Verdict:
 
 
 class Tree:
-    """Temporary copy of the tree, in which one fault is applied at a time.
-
-    Parameters
-    ----------
-    path
-        Directory of the copy, which does not exist yet.
-    """
+    """Temporary copy of the tree in a new directory, in which one fault is applied at a time."""
 
     _clock = itertools.count(1)
 
@@ -168,13 +156,7 @@ class Trees:
             self._free.put(tree)
 
     def seconds_of(self, test: str) -> float:
-        """Return how long a test file takes without a fault.
-
-        Raises
-        ------
-        BrokenTableError
-            It fails.
-        """
+        """Return how long a test file takes without a fault, or raise a BrokenTableError."""
         start = time.monotonic()
         with self.one() as tree:
             code, failed = tree.run_tests([test], limit=1800, quick="::" not in test)
@@ -222,10 +204,7 @@ def table_of(verdicts: Iterable[Verdict]) -> str:
 def run(faults: Sequence[Fault], jobs: int) -> list[Verdict]:
     """Run the tests without a fault, then with each fault; print verdicts as they come.
 
-    Raises
-    ------
-    BrokenTableError
-        A fault does not apply, or a test fails without one.
+    A fault that does not apply, or a test that fails without one, raises a BrokenTableError.
     """
     for fault in faults:
         fault.applied_to((ROOT / fault.path).read_text(encoding="utf-8"))

@@ -152,14 +152,16 @@ def test_a_person_in_two_rows_is_refused_before_any_payment(tmp_path: Path) -> N
     assert not (tmp_path / "ledger-two").exists()
 
 
+def fit_of(releases: list[Path], out: Path, method: str):
+    return party_fit(PartyFitRequest(releases=releases, outcome="y", out=out, method=method))
+
+
 def test_joint_model_finds_the_effects_and_states_the_persons_promise(
     released, tmp_path: Path
 ) -> None:
     _, _, releases = released
     places = [release.directory for release in releases]
-    model = party_fit(
-        PartyFitRequest(releases=places, outcome="y", out=tmp_path / "model", method="bgm")
-    )
+    model = fit_of(places, tmp_path / "model", "bgm")
     assert set(model.weights) == {"a", "b", "c"}
     # Three parties, each epsilon 5: together far more, at most their sum.
     assert 8 < model.epsilon < 15
@@ -177,10 +179,7 @@ def test_joint_model_finds_the_effects_and_states_the_persons_promise(
 def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: Path) -> None:
     directory, parties, releases = released
     with pytest.raises(UsageError, match="rows of people"):
-        party_fit(PartyFitRequest(
-            releases=[r.directory for r in releases], outcome="y", out=tmp_path / "m",
-            method="rmgm",
-        ))  # fmt: skip
+        fit_of([release.directory for release in releases], tmp_path / "m", "rmgm")
     people = write_table(
         tmp_path / "few.tsv", [f"P{i:04d}" for i in range(500)], {"q": np.zeros(500)}
     )
@@ -188,10 +187,7 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
     changes = {"roster": tmp_path / "roster", "out": tmp_path / "r", "ledger": tmp_path / "l"}
     other = party_release(request_of(parties[2], directory, **changes))
     with pytest.raises(InputError, match="do not belong together"):
-        party_fit(PartyFitRequest(
-            releases=[releases[0].directory, other.directory], outcome="y", out=tmp_path / "m",
-            method="dgm",
-        ))  # fmt: skip
+        fit_of([releases[0].directory, other.directory], tmp_path / "m", "dgm")
 
 
 def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:

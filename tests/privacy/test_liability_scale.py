@@ -34,33 +34,35 @@ def test_the_area_is_close_to_the_approximation_of_wray_and_others(r2, prevalenc
     assert area_under_curve(r2, prevalence) == pytest.approx(approximate, abs=0.005)
 
 
-@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.01, 0.3)])
-def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
-    rng = np.random.default_rng(7)
-    people, explained = 1_500_000, 0.3
-    score = np.sqrt(explained) * rng.normal(size=people)
-    liability = score + np.sqrt(1 - explained) * rng.normal(size=people)
+EXPLAINED = 0.3
+
+
+def simulated(seed, prevalence, case_share):
+    """Return the scores of cases and controls, which explain the liability, and who is a case."""
+    rng, people = np.random.default_rng(seed), 2_000_000
+    score = rng.normal(size=people)
+    liability = np.sqrt(EXPLAINED) * score + np.sqrt(1 - EXPLAINED) * rng.normal(size=people)
     is_case = liability > stats.norm.isf(prevalence)
     n_controls = int(is_case.sum() * (1 - case_share) / case_share)
     chosen = np.concatenate([np.flatnonzero(is_case), np.flatnonzero(~is_case)[:n_controls]])
-    r2 = np.corrcoef(is_case[chosen], score[chosen])[0, 1] ** 2
-    assert liability_r2(r2, case_share, prevalence) == pytest.approx(explained, abs=0.01)
-    assert liability_r2(r2 / 2, case_share, prevalence) < explained
+    return score[chosen], is_case[chosen]
+
+
+@pytest.mark.parametrize(("prevalence", "case_share"), [(0.2, 0.2), (0.01, 0.3)])
+def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
+    score, is_case = simulated(7, prevalence, case_share)
+    r2 = np.corrcoef(is_case, score)[0, 1] ** 2
+    assert liability_r2(r2, case_share, prevalence) == pytest.approx(EXPLAINED, abs=0.01)
+    assert liability_r2(r2 / 2, case_share, prevalence) < EXPLAINED
     # Without the correction for ascertainment it would differ.
     uncorrected = liability_r2(r2, prevalence, prevalence)
-    assert (abs(uncorrected - explained) > 0.03) == (case_share != prevalence)
+    assert (abs(uncorrected - EXPLAINED) > 0.03) == (case_share != prevalence)
 
 
 @pytest.mark.parametrize(("prevalence", "case_share"), [(0.05, 0.05), (0.5, 0.5), (0.1, 0.4)])
 def test_the_spread_of_residuals_is_that_of_simulated_cases(prevalence, case_share):
-    rng = np.random.default_rng(8)
-    people, explained = 2_000_000, 0.3
-    u = rng.normal(size=people)
-    liability = np.sqrt(explained) * u + np.sqrt(1 - explained) * rng.normal(size=people)
-    is_case = liability > stats.norm.isf(prevalence)
-    n_controls = int(is_case.sum() * (1 - case_share) / case_share)
-    chosen = np.concatenate([np.flatnonzero(is_case), np.flatnonzero(~is_case)[:n_controls]])
-    x, y = u[chosen] - u[chosen].mean(), is_case[chosen] - is_case[chosen].mean()
+    score, is_case = simulated(8, prevalence, case_share)
+    x, y = score - score.mean(), is_case - is_case.mean()
     e = y - (x @ y) / (x @ x) * x
     expected = (x**2 @ e**2) / len(x) / (x.var() * e.var())
-    assert residual_spread(explained, case_share, prevalence) == pytest.approx(expected, rel=0.01)
+    assert residual_spread(EXPLAINED, case_share, prevalence) == pytest.approx(expected, rel=0.01)

@@ -48,7 +48,6 @@ UNLINKED = np.ones(1)
 UNBOUNDED = replace(SIZES, row_norm=100 * SIZES.row_norm)
 ROUNDED = 1 + 1e-12
 FIXED_NORM = 1024**2
-REPLACE, ADD = Adjacency
 TRAIT = Trait()
 
 
@@ -72,15 +71,16 @@ def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
     assert attenuation(clip, 1) == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
 
 
-def cross_sigma(sizes, norm, *, epsilon=5.0, adjacency=REPLACE):
+def cross_sigma(sizes, norm):
     """Noise on X'Y at a bound on phenotype rows, through the calibrated mechanism itself."""
     bounds = PublicBounds(
         sizes.row_norm, None, FIXED_NORM, norm, (sizes.n_variants,), sizes.n_samples,
         sizes.n_phenotypes,
     )  # fmt: skip
-    split = split_for(sizes, outcome_norm=bounds.outcome_norm, adjacency=adjacency, block_norm=None)
-    promise = Promise(epsilon, 1e-10, adjacency=adjacency)
-    return calibrate(bounds, promise, Recipe(), split=split).scales.phenotype_cross
+    split = split_for(
+        sizes, outcome_norm=bounds.outcome_norm, adjacency=Adjacency.REPLACE_ONE, block_norm=None
+    )
+    return calibrate(bounds, Promise(5.0, 1e-10), Recipe(), split=split).scales.phenotype_cross
 
 
 def planned(sizes, clip):

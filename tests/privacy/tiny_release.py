@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from whole_matrices import zero_statistics
 
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.moments import RawMoments
@@ -23,11 +22,11 @@ SUBSAMPLE = Recipe(subsample=100)
 NO_MOMENTS = RawMoments(np.zeros((3, 5), dtype=np.int64))
 
 
-def mechanism(epsilon=1.0, *, layout=LAYOUT, privacy=PrivacyUnit.FULL, recipe=None, norms=None):
+def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None):
     """Calibrate a release of 1,000 people; `norms` are the bounds of the blocks."""
     sizes, n_phenotypes = layout.sizes, layout.n_phenotypes
     bounds = PublicBounds(10_000, norms, 1_000_000, 2_000_000, sizes, 1000, n_phenotypes)
-    return calibrate(bounds, Promise(epsilon, 1e-6, privacy), recipe or Recipe(), split=1.3)
+    return calibrate(bounds, Promise(epsilon, 1e-6), recipe or Recipe(), split=1.3)
 
 
 MECHANISM = mechanism()

@@ -75,24 +75,45 @@ def _eigenvalue(inputs: EstimatorInputs) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimator of the weights from eigenvalues and targets."""
+    """Estimator of the weights from eigenvalues and targets.
 
-    name: str  # in ``--shrinkage`` and release.json
-    # ``module:function`` from a `Spectrum` and `EstimatorInputs` to the `Shrinkage` of one block.
+    Attributes
+    ----------
+    name : str
+        Name in ``--shrinkage`` and release.json.
+    rule : str
+        ``module:function`` that takes a `Spectrum` and `EstimatorInputs` and returns the
+        `Shrinkage` of one block.
+    description : str
+        Description of the rule.
+    numbers : callable
+        Function that returns the parameters that a release states, by name. The verifier expects
+        these names (`primo_scale.publication.recompute_method`).
+    floor : str
+        Description of the treatment of small and negative eigenvalues.
+    is_choice : bool
+        Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
+    fits_variances : bool
+        Whether it estimates the variances of the effects of variants.
+    fits_effects : bool
+        Whether it estimates the variances and factors of the effects, for which it needs LD
+        components. Its `rule` takes their coordinates instead of a spectrum.
+    samples_effects : bool
+        Whether it also samples point-normal effects.
+    needs_every_spectrum : bool
+        Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
+        decompositions then stay in memory.
+    """
+
+    name: str
     rule: str
-    description: str  # of the rule
-    # Function that returns the parameters that a release states, by name. The verifier expects
-    # these names (`primo_scale.publication.recompute_method`).
+    description: str
     numbers: Callable[[EstimatorInputs], dict[str, float]] = _none
-    floor: str = _FLOOR  # description of the treatment of small and negative eigenvalues
-    is_choice: bool = False  # of ``--shrinkage``; others are set by ``--ridge`` or by a method
-    fits_variances: bool = False  # whether it estimates the variances of the effects of variants
-    # Whether it estimates the variances and factors of the effects, for which it needs LD
-    # components. Its `rule` takes their coordinates instead of a spectrum.
+    floor: str = _FLOOR
+    is_choice: bool = False
+    fits_variances: bool = False
     fits_effects: bool = False
-    samples_effects: bool = False  # whether it also samples point-normal effects
-    # Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
-    # decompositions then stay in memory.
+    samples_effects: bool = False
     needs_every_spectrum: bool = False
 
     def __str__(self) -> str:

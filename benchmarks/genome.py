@@ -54,7 +54,7 @@ WHOLE_ARRAY = Size(500_000, 800_000, (1_000,))
 """Size to which the measured costs are extrapolated."""
 
 
-@click.option("--full", is_flag=True, help="Larger sizes, which take 40 GB of disk.")
+@click.option("--full", is_flag=True, help="Larger sizes, which take 65 GB of disk.")
 @click.option("--samples", type=int, help="Another cohort, with --variants.")
 @click.option("--variants", type=int)
 @click.option("--phenotypes", default="10,100", show_default=True, help="Of that cohort.")

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.tables import OutcomeTable
+from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 
 _EXAMPLES = 3
 _NOT_GENOTYPED = -1
@@ -53,16 +53,11 @@ def match_people(
             (position.get(person, _NOT_GENOTYPED) for person in people), np.int64, len(people)
         )
         genotyped = np.flatnonzero(found != _NOT_GENOTYPED)
-        for row in genotyped:
-            if line_of_sample[found[row]]:
-                raise InputError(
-                    f"one person in two rows: {people[row]} is also on line "
-                    f"{line_of_sample[found[row]]}",
-                    where=f"{table.path}:{group.lines[row]}",
-                    remedy="Keep one row for each person",
-                )
-            line_of_sample[found[row]] = group.lines[row]
-        yield MatchedRows(found[genotyped], group.values[genotyped])
+        rows = found[genotyped]
+        if line_of_sample[rows].any() or len(np.unique(rows)) < len(rows):
+            _refuse_second_row(table, group, found, line_of_sample)
+        line_of_sample[rows] = np.array(group.lines, np.int64)[genotyped]
+        yield MatchedRows(rows, group.values[genotyped])
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
@@ -87,6 +82,24 @@ def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
         if first != position:
             raise _same_person_twice(table, person, (first + 1, position + 1))
     return positions
+
+
+def _refuse_second_row(
+    table: OutcomeTable,
+    group: RowGroup,
+    found: npt.NDArray[np.int64],
+    line_of_sample: npt.NDArray[np.int64],
+) -> None:
+    """Refuse the first row of a group whose person has an earlier row."""
+    lines = line_of_sample.copy()
+    for row in np.flatnonzero(found != _NOT_GENOTYPED):
+        if lines[found[row]]:
+            raise InputError(
+                f"one person in two rows: {group.people[row]} is also on line {lines[found[row]]}",
+                where=f"{table.path}:{group.lines[row]}",
+                remedy="Keep one row for each person",
+            )
+        lines[found[row]] = group.lines[row]
 
 
 def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) -> InputError:

@@ -198,7 +198,8 @@ def read_identifiers(path: Path) -> frozenset[str]:
 
 def _read_lines(path: Path) -> Iterator[str]:
     for line, content, _ in numbered_lines(path):
-        yield utf8_text(content, f"{path}:{line}")
+        # Lines of older programs end in a carriage return alone.
+        yield from utf8_text(content, f"{path}:{line}").splitlines()
 
 
 def _find_people(

@@ -59,11 +59,12 @@ UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 _READ_BYTES = 1 << 20
 _CELLS_AT_ONCE = 1 << 17  # 10 MB of text
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
-# Possessive quantifiers never go back, which takes a quarter of the time.
-_FIXED = r"0(?:\.0{0,3}+[1-9]\d{0,8}+(?<!0))?+"
-_SCIENTIFIC = r"[1-9](?:\.\d{1,8}+(?<!0))?+(?:e-(?:0[5-9]|[1-9]\d))?+"
+# Atomic groups and possessive digits never go back, which takes a third of the time. Python before
+# 3.11.5 matches possessive groups wrongly.
+_FIXED = r"0(?>(?:\.0{0,3}+[1-9]\d{0,8}+(?<!0))?)"
+_SCIENTIFIC = r"[1-9](?>(?:\.\d{1,8}+(?<!0))?)(?>(?:e-(?:0[5-9]|[1-9]\d))?)"
 _USUAL = f"-?+(?:{_FIXED}|{_SCIENTIFIC})"
-_USUAL_WEIGHTS = re.compile(rf"{_USUAL}(?:\t{_USUAL})*+", re.ASCII)
+_USUAL_WEIGHTS = re.compile(rf"{_USUAL}(?:\t{_USUAL})*", re.ASCII)
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
 _LOWERED, _RAISED = 1.75, 0.75

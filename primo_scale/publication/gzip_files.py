@@ -21,7 +21,7 @@ except ImportError:
     _gzip, _zlib = gzip, zlib
 
 _damaged: type[Exception] = _zlib.error
-GZIP_ERRORS = (OSError, EOFError, _damaged)
+GZIP_ERRORS = (OSError, EOFError, zlib.error, _damaged)
 """Errors that the content of a malformed gzip file can raise."""
 
 _COMPRESSION = 1  # the digits of noisy weights are incompressible

@@ -15,7 +15,13 @@ from ingest_runs import variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
-from primo_scale.genotypes.filters import Ranking, Selection, select_samples, select_variants
+from primo_scale.genotypes.filters import (
+    Ranking,
+    Selection,
+    read_people,
+    select_samples,
+    select_variants,
+)
 from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
 
 
@@ -48,6 +54,11 @@ VARIANT_LISTS = {
     "several in a line": "rs331635 rs7538364\n\nabsent   rs9628692\r\n",
     "twice the same": "rs331635\nrs331635\n",
 }
+
+
+def test_lines_of_a_list_may_end_in_carriage_returns(tmp_path):
+    people = read_people(listed(tmp_path / "people.txt", "#FID IID\rF1 I1\rF2 I2\r"))
+    assert people == {("F1", "I1"), ("F2", "I2")}
 
 
 CHROMOSOMES = ["x", "23", "chrX", "par1,PAR2", "25", "X,XY", "1-4,22,X,PAR1", "0-9"]

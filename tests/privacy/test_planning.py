@@ -102,8 +102,13 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
     scale = 1024**2
     sizes = replace(SIZES, n_phenotypes=10)
     assert phenotype_norm(sizes, clip=0.5) == math.floor(scale * 2.5)
-    assert phenotype_norm(sizes, clip=9.0) == pytest.approx(scale * chi2.ppf(0.99, 10), rel=0.01)
     assert phenotype_norm(sizes, clip=9.0, largest_norm=3.0) == 3 * scale
+
+
+@pytest.mark.parametrize("l", [1, 2, 10, 1000])
+def test_phenotype_norm_leaves_99_percent_of_normal_rows(l):  # noqa: E741
+    norm = phenotype_norm(replace(SIZES, n_phenotypes=l), clip=9.0)
+    assert norm == pytest.approx(1024**2 * chi2.ppf(0.99, l), rel=0.01)
 
 
 def test_phenotype_bounds_that_round_to_zero_are_refused():

@@ -100,7 +100,7 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
     It is the smallest of three bounds, in squared standard deviations: ``b^2 l`` for the `clip` b,
     the norm of 99% of normal rows, and `largest_norm`, which the phenotypes' public bounds allow.
     The second is the quantile of Wilson and Hilferty (PNAS 1931), which is within 1% of the exact
-    one and, unlike it, needs no SciPy, whose import takes a sixth of a small `accumulate`.
+    one and, unlike it, needs no SciPy, which takes long to import.
     A bound below one squared lattice unit raises a UsageError.
     Source: docs/maths/planner.md, Theorem 2.
     """

@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
-# Largest and smallest allowed share of the predicted memory. A command beside workers uses half:
-# its prediction is of as many sums at a time as a large accumulation has under way.
+# Largest and smallest allowed share of the predicted memory. The command beside workers was
+# measured at 0.49 to 0.52 of its prediction.
 MOST_BEYOND, LEAST_USED = 1.15, 0.45
 COHORTS = {"dense": (40_000, 2_304, 195), "LD blocks": (70_000, 1_500, 20)}
 # The smallest peak of several runs counts, because the allocator keeps 40 MB more in some of them.

@@ -1,8 +1,8 @@
 """Emission of LLVM instructions into kernels.
 
-The module serves what Numba does not offer: `product_avx512` and `product_amx` use instructions of
-one kind of processor, and `genotypes.bed` calls libc. Addresses are integers, since Numba has no
-pointers.
+The module serves what Numba does not offer: `product_avx2`, `product_avx512` and `product_amx` use
+instructions of one kind of processor, and `genotypes.bed` calls libc. Addresses are integers, since
+Numba has no pointers.
 """
 
 from __future__ import annotations
@@ -50,10 +50,13 @@ def loop(
     step_bytes: int,
     zeros: list[Value],
     step: Callable[[Value, list[Value]], list[Value]],
+    *,
+    unrolled: bool = True,
 ) -> list[Value]:
     """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals.
 
-    `zeros` are the totals before the first iteration, and the last totals are returned.
+    `zeros` are the totals before the first iteration, and the last totals are returned. LLVM may
+    unroll the loop, which slows a loop of few iterations, if it is `unrolled`.
     """
     before, again, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
@@ -66,13 +69,23 @@ def loop(
     for total, zero in zip(totals, zeros, strict=True):
         total.add_incoming(zero, before)
     advanced = step(builder.mul(count, word(step_bytes)), totals)
-    done = builder.add(count, word(1))
-    count.add_incoming(done, again)
+    done, last = builder.add(count, word(1)), builder.block  # another one after an inner loop
+    count.add_incoming(done, last)
     for total, value in zip(totals, advanced, strict=True):
-        total.add_incoming(value, again)
-    builder.cbranch(builder.icmp_signed("<", done, steps), again, after)
+        total.add_incoming(value, last)
+    branch = builder.cbranch(builder.icmp_signed("<", done, steps), again, after)
+    if not unrolled:
+        branch.set_metadata("llvm.loop", _not_unrolled(builder))
     builder.position_at_end(after)
     return advanced
+
+
+def _not_unrolled(builder: Builder) -> Value:
+    """Return the metadata of a loop that is not unrolled, whose first operand is itself."""
+    name = ir.MetaDataString(builder.module, "llvm.loop.unroll.disable")
+    node = builder.module.add_metadata([builder.module.add_metadata([name])])
+    node.operands = (node, *node.operands)
+    return node
 
 
 def load(

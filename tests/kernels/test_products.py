@@ -105,6 +105,17 @@ def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
 
 
 @kernels
+def test_rows_of_every_range(name: str) -> None:
+    """`avx2` adds as many products in int16 as the ranges of both rows permit."""
+    ends = np.array([(-width // 2, width // 2) for width in (1, 2, 5, 22, 63, 126, 127, 255)])
+    rows = np.repeat(np.concatenate([ends, ends[:, ::-1]]), [8, 4092], axis=1).astype(np.int8)
+    rows = np.repeat(rows, 4, axis=0)  # tiles of rows of one range
+    kernel = available(name, LARGEST_BYTE)
+    assert_exact(kernel, rows, rows)
+    assert_exact(kernel, rows, -rows[:, ::-1])
+
+
+@kernels
 @pytest.mark.parametrize("pattern", ["lowest", "highest"])
 def test_sums_wrap_modulo_2_to_the_32(name: str, pattern: str) -> None:
     """9 x 16,385 products of 127^2 or 128^2 leave int32, and come back into it."""

@@ -73,7 +73,7 @@ class Columns:
             multiplier = multiplier[people.sampled]
         codes = self.unclipped(packed, len(multiplier))
         if (multiplier != UNCLIPPED).any():
-            scale_columns(codes, np.array(multiplier))  # in the layout that is compiled
+            scale_columns(codes, multiplier)
         return codes
 
     def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:

@@ -49,9 +49,7 @@ def match_people(
         people = group.people
         first_people = first_people or people[:_EXAMPLES]
         n_rows += len(people)
-        found = np.fromiter(
-            (position.get(person, _NOT_GENOTYPED) for person in people), np.int64, len(people)
-        )
+        found = np.array([position.get(person, _NOT_GENOTYPED) for person in people], np.int64)
         genotyped = np.flatnonzero(found != _NOT_GENOTYPED)
         rows = found[genotyped]
         if line_of_sample[rows].any() or len(np.unique(rows)) < len(rows):
@@ -76,11 +74,10 @@ def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
         people = [f"{family} {individual}" for family, individual in pairs]
     else:
         people = list(samples.individual)
-    positions: dict[str, int] = {}
-    for position, person in enumerate(people):
-        first = positions.setdefault(person, position)
-        if first != position:
-            raise _same_person_twice(table, person, (first + 1, position + 1))
+    positions = dict(zip(people, range(len(people)), strict=True))
+    if len(positions) < len(people):
+        again = next(k for k, person in enumerate(people) if positions[person] != k)
+        raise _same_person_twice(table, people[again], (again + 1, positions[people[again]] + 1))
     return positions
 
 

@@ -31,7 +31,7 @@ from primo_scale.genotypes.text_lines import (
     cells_of,
     examples,
     numbered_lines,
-    table_lines,
+    open_lines,
     utf8_text,
 )
 from primo_scale.kernels.decimal_text import read_decimals
@@ -62,6 +62,7 @@ class OutcomeTable:
     path: Path
     names: tuple[str, ...]  # of the phenotypes or covariates, in file order
     has_family: bool  # whether people are identified by FID and IID; otherwise by IID alone
+    _is_csv: bool
     _header_line: int
     _identity_columns: int
 
@@ -75,17 +76,19 @@ class OutcomeTable:
         places = np.full(self._width, -1)
         places[positions] = np.arange(len(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
-        lines = (line for line in numbered_lines(self.path) if line[0] > self._header_line)
-        while group := list(islice(lines, limit)):
-            values, is_plain = np.empty((len(group), len(names))), np.zeros(len(group), np.bool_)
-            if not group[0][2]:
-                text = np.frombuffer(b"".join([content for _, content, _ in group]), np.uint8)
-                read_decimals(text, places, values, is_plain)
-            yield self._group(group, names, values, is_plain)
+        with open_lines(self.path) as lines:
+            rows = islice(lines, self._header_line, None)
+            while group := list(islice(rows, limit)):
+                values = np.empty((len(group), len(names)))
+                is_plain = np.zeros(len(group), dtype=np.bool_)
+                if not self._is_csv:
+                    text = np.frombuffer(b"".join([content for _, content in group]), np.uint8)
+                    read_decimals(text, places, values, is_plain)
+                yield self._group(group, names, values, is_plain)
 
     def _group(
         self,
-        group: list[tuple[int, bytes, bool]],
+        group: list[tuple[int, bytes]],
         names: Sequence[str],
         values: npt.NDArray[np.float64],
         is_plain: npt.NDArray[np.bool_],
@@ -96,11 +99,11 @@ class OutcomeTable:
         """
         choose, identity = _chooser(self._positions(names)), 2 if self.has_family else 1
         kept, people, numbers = [], [], []
-        for row, (line, content, is_csv) in enumerate(group):
-            if is_plain[row]:
+        for row, ((line, content), plain) in enumerate(zip(group, is_plain.tolist(), strict=True)):
+            if plain:
                 tokens = content.split(None, identity)
             else:
-                tokens = cells_of(content, comma_separated=is_csv)
+                tokens = cells_of(content, comma_separated=self._is_csv)
                 if not tokens:
                     continue
                 self._check_width(tokens, line)
@@ -108,8 +111,16 @@ class OutcomeTable:
             kept.append(row)
             numbers.append(line)
             # IDs contain no blanks, so that the joined text is unique for each pair.
-            people.append(utf8_text(b" ".join(tokens[:identity]), f"{self.path}:{line}"))
-        return RowGroup(people, numbers, values[kept])
+            people.append(b" ".join(tokens[:identity]))
+        return RowGroup(self._decoded(people, numbers), numbers, values[kept])
+
+    def _decoded(self, people: list[bytes], lines: list[int]) -> list[str]:
+        """Return the IDs of people as text, decoded together unless one of them is not UTF-8."""
+        try:
+            return b"\n".join(people).decode().split("\n") if people else []
+        except UnicodeDecodeError:
+            places = [f"{self.path}:{line}" for line in lines]
+            return list(map(utf8_text, people, places))
 
     @property
     def _width(self) -> int:
@@ -195,8 +206,9 @@ class OutcomeTable:
 def open_outcome_table(path: Path) -> OutcomeTable:
     """Read the header of a phenotype or covariate file, which has a column after the IDs."""
     first = None
-    for line, tokens in table_lines(path):
-        if tokens[0].startswith(b"##"):
+    for line, content, is_csv in numbered_lines(path):
+        tokens = cells_of(content, comma_separated=is_csv)
+        if not tokens or tokens[0].startswith(b"##"):
             continue
         first = b" ".join(tokens)[:_SHOWN].decode(errors="replace")
         header = [utf8_text(token, f"{path}:{line}") for token in tokens]
@@ -206,7 +218,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
         has_family = header[0].endswith("FID")
         if len(header) == identity:
             raise InputError("the header has no column after the IDs", where=f"{path}:{line}")
-        return OutcomeTable(path, tuple(header[identity:]), has_family, line, identity)
+        return OutcomeTable(path, tuple(header[identity:]), has_family, is_csv, line, identity)
     raise InputError(
         "does not begin with a header",
         where=path,

@@ -119,7 +119,7 @@ def clipped_rows(limit, add_norms=add_squared_norms):
     rule = ClippingRule(LongRecords.RECORD, limit, None, 1, 1)
     codes, multipliers = decode(dosages, coding), rule.shrink(norms)[0][:, 0]
     assert (multipliers != UNCLIPPED).sum() > 10_000
-    scale_columns(codes, np.array(multipliers))
+    scale_columns(codes, multipliers)
     return np.unique(codes.T.astype(np.int64), axis=0)
 
 

@@ -43,8 +43,9 @@ def commit_zeros(partials, task):
             partials.commit_read(samples, multipliers, np.zeros((2 * q, people), np.int8))
         partials.commit_rows(task, np.zeros((q, q), np.int64))
         return
-    parts = (plan.inside(task.block, tile) for tile in (task.row_tile, task.column_tile))
-    height, width = (part.stop - part.start for part in parts)
-    if task.on_diagonal:
-        partials.commit_cross(task, np.zeros((height, q), np.int64))
-    partials.commit_tile(task, np.zeros((height, width), np.int32))
+    for tile in task.tiles:
+        parts = (plan.inside(tile.block, side) for side in (tile.row_tile, tile.column_tile))
+        height, width = (part.stop - part.start for part in parts)
+        if tile.on_diagonal:
+            partials.commit_cross(tile, np.zeros((height, q), np.int64))
+        partials.commit_tile(tile, np.zeros((height, width), np.int32))

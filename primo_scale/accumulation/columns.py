@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.partials import Partials
+from primo_scale.accumulation.plan import TileTask
 from primo_scale.accumulation.read_ahead import read_ahead
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.genotypes.store import GenotypeStore
@@ -24,72 +26,80 @@ from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, spread_rows
 class PeopleOfRead:
     """Multipliers of the people in one read, and positions of those in the subsample."""
 
-    multiplier: Int64  # in units of 2^-31
+    multipliers: list[Int64]  # in units of 2^-31, of each LD block
     sampled: npt.NDArray[np.intp] | None  # None means all
 
     @classmethod
-    def read(cls, partials: Partials, block: int, samples: slice) -> PeopleOfRead:
-        """Read the multipliers of one block."""
-        return cls(partials.block_multipliers(block, samples), partials.sampled(samples))
+    def read(cls, partials: Partials, blocks: range, samples: slice) -> PeopleOfRead:
+        """Read the multipliers of some blocks."""
+        multipliers = [partials.block_multipliers(block, samples) for block in blocks]
+        return cls(multipliers, partials.sampled(samples))
 
     @property
     def everybody(self) -> PeopleOfRead:
         """All people of the read, in the subsample or not."""
-        return PeopleOfRead(self.multiplier, None)
+        return PeopleOfRead(self.multipliers, None)
 
 
 class Columns:
-    """Columns of one tile for one read at a time, in reused memory."""
+    """Columns of one tile of each of some consecutive LD blocks, for one read at a time.
+
+    The memory is reused: every call of a method overwrites the columns of the call before.
+    """
 
     def __init__(
-        self,
-        partials: Partials,
-        genotypes: GenotypeStore,
-        variants: slice,
-        components: LinearMap | None = None,
+        self, partials: Partials, genotypes: GenotypeStore, tiles: Sequence[TileTask]
     ) -> None:
-        self._store, self._packing, self._variants = genotypes, genotypes.packing, variants
-        self._table = partials.code_table[variants]
-        self._components, rows = components, partials.plan.rows_per_read
-        self._memory = spread_rows(variants.stop - variants.start, rows)
-        self.height = len(self._memory)
-        if components is not None:
-            self.height = len(components.matrix)
-            self._outputs = spread_rows(self.height, rows)
-            self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+        plan, components = partials.plan, partials.components
+        self._store, self._packing, self._table = genotypes, genotypes.packing, partials.code_table
+        heights = [_length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
+        self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
+        self._memory = spread_rows(sum(heights), plan.rows_per_read)
+        self._maps: list[LinearMap] = []
+        if components is None:
+            self._variants = [plan.variants(tile.block, tile.row_tile) for tile in tiles]
+            return
+        self._variants = [components.variants(tile.block) for tile in tiles]  # a block is one tile
+        self._maps = [components.map_of(tile.block) for tile in tiles]
+        self._decoded = spread_rows(max(map(_length, self._variants)), plan.rows_per_read)
+        self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+
+    @property
+    def height(self) -> int:
+        """Number of columns of X in all."""
+        return len(self._memory)
 
     def read(self, samples: slice) -> PackedBytes:
         """Return the packed genotypes of one read."""
-        return self._store.read_packed(self._variants, samples)
+        variants = slice(self._variants[0].start, self._variants[-1].stop)
+        return self._store.read_packed(variants, samples)
 
     def decode(self, packed: PackedBytes, people: PeopleOfRead) -> Int8:
-        """Return the clipped columns of the people, shape (height, people).
-
-        The next call overwrites them.
-        """
-        multiplier = people.multiplier
-        if people.sampled is not None:
-            packed = self._packing.select(packed, people.sampled)
-            multiplier = multiplier[people.sampled]
-        codes = self.unclipped(packed, len(multiplier))
-        if (multiplier != UNCLIPPED).any():
-            scale_columns(codes, multiplier)
+        """Return the clipped columns of the people, shape (height, people)."""
+        sampled, multipliers = people.sampled, people.multipliers
+        if sampled is not None:
+            packed = self._packing.select(packed, sampled)
+            multipliers = [multiplier[sampled] for multiplier in multipliers]
+        codes = self.unclipped(packed, len(multipliers[0]))
+        for part, multiplier in zip(self.parts, multipliers, strict=True):
+            if (multiplier != UNCLIPPED).any():
+                scale_columns(codes[part], multiplier)
         return codes
 
     def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:
         """Return the columns of the people before clipping, shape (height, people)."""
-        codes = self._packing.decode_into(self._memory, packed, self._table)[:, :n_people]
-        if self._components is None:
-            return codes
-        return self._components.apply_into(self._outputs, codes, self._kernel)
+        first = self._variants[0].start
+        for number, (variants, part) in enumerate(zip(self._variants, self.parts, strict=True)):
+            here = packed[variants.start - first : variants.stop - first]
+            target, table = self._decoded if self._maps else self._memory[part], self._table
+            codes = self._packing.decode_into(target, here, table[variants])[:, :n_people]
+            if self._maps:
+                self._maps[number].apply_into(self._memory[part], codes, self._kernel)
+        return self._memory[:, :n_people]
 
 
-def open_columns(partials: Partials, genotypes: GenotypeStore, block: int, tile: int) -> Columns:
-    """Return the columns of one tile of an LD block; the components of a block are one tile."""
-    components = partials.components
-    if components is None:
-        return Columns(partials, genotypes, partials.plan.variants(block, tile))
-    return Columns(partials, genotypes, components.variants(block), components.map_of(block))
+def _length(part: slice) -> int:
+    return int(part.stop - part.start)
 
 
 def row_norms(partials: Partials) -> Callable[[slice], Int64]:
@@ -128,7 +138,7 @@ def _norms_of_components(partials: Partials, genotypes: GenotypeStore, samples: 
     n_blocks, n_people = partials.plan.layout.n_blocks, samples.stop - samples.start
     norms = np.zeros((n_blocks, n_people), dtype=np.int64)
     for block in range(n_blocks):
-        columns = open_columns(partials, genotypes, block, 0)
+        columns = Columns(partials, genotypes, [TileTask(0, block, 0, 0)])
         outputs = columns.unclipped(columns.read(samples), n_people)
         add_squared_outputs(norms[block], outputs)
     return norms.T

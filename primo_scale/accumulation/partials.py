@@ -249,12 +249,12 @@ class Partials:
         commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
 
     def commit_cross(self, task: TileTask, cross: npt.NDArray[np.int64]) -> None:
-        """Commit the rows of X'Z of a tile task on the diagonal; this precedes `commit_tile`."""
+        """Commit the rows of X'Z of one tile on the diagonal; this precedes `commit_tile`."""
         index = (task.row_group, task.row_tile, 0)
         commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
 
     def commit_tile(self, task: TileTask, gram: npt.NDArray[np.signedinteger[Any]]) -> None:
-        """Commit the tile of a tile task, as its last result."""
+        """Commit one tile of X'X."""
         index = (task.row_group, task.row_tile, task.column_tile)
         commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
 
@@ -299,11 +299,12 @@ class Partials:
                 ),
                 *(("outcome_planes", (0, read)) for read in reads),
             ]
-        results: list[tuple[str, tuple[int, ...]]] = [
-            (f"gram/{task.block}", (task.row_group, task.row_tile, task.column_tile))
-        ]
-        if task.on_diagonal:
-            results.append((f"cross/{task.block}", (task.row_group, task.row_tile, 0)))
+        results: list[tuple[str, tuple[int, ...]]] = []
+        for tile in task.tiles:
+            index = tile.row_group, tile.row_tile, tile.column_tile
+            results.append((f"gram/{tile.block}", index))
+            if tile.on_diagonal:
+                results.append((f"cross/{tile.block}", (tile.row_group, tile.row_tile, 0)))
         return results
 
 

@@ -3,15 +3,16 @@
 Work is split in two ways. A **row task** covers one stripe (a run of people): it computes row
 norms, clips rows, and sums Z'Z. A **tile task** covers one row group (a longer run of people) and
 one pair of column tiles inside an LD block: it sums this tile of X'X and, on the diagonal, the
-matching rows of X'Z. Every task commits its result under its own key, so that the remaining tasks
-after an interruption are a set difference.
+matching rows of X'Z. Narrow LD blocks that follow each other share a task, which reads the outcomes
+once for all of them. Every result is committed under its own key, so that the remaining tasks after
+an interruption are a set difference.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import msgspec
@@ -29,12 +30,14 @@ _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
 _FEWEST_STRIPES = 2
-# A tile task has at least this number of multiplications and additions, and less than twice as
+# A tile of a task has at least this number of multiplications and additions, and less than twice as
 # many: seconds on a core, which is long compared with Dask's milliseconds and with writing the
 # result, and short compared with an interruption. Operations on outcomes do not count, because
 # every additional row group stores another copy of X'Z.
 _TASK_OPERATIONS = 10**12
 _FEWEST_TILE_TASKS = 4
+# Narrow blocks are summed together only if at least this number of tasks is left for the workers.
+_FEWEST_TASKS_OF_NARROW_BLOCKS = 8
 
 
 @dataclass(frozen=True, order=True)
@@ -51,17 +54,31 @@ class RowTask:
 
 @dataclass(frozen=True, order=True)
 class TileTask:
-    """One tile of X_b'X_b over one row group; on the diagonal, also the matching rows of X_b'Z."""
+    """One tile of X_b'X_b over one row group; on the diagonal, also the matching rows of X_b'Z.
+
+    If `n_blocks` is greater than 1, the task has the only tiles of so many consecutive blocks.
+    """
 
     row_group: int
     block: int
     row_tile: int
     column_tile: int
+    n_blocks: int = 1
 
     @property
     def on_diagonal(self) -> bool:
         """Whether the tile lies on the diagonal of the matrix."""
         return self.row_tile == self.column_tile
+
+    @property
+    def blocks(self) -> range:
+        """LD blocks of the task."""
+        return range(self.block, self.block + self.n_blocks)
+
+    @property
+    def tiles(self) -> list[TileTask]:
+        """Tiles of the task, each as a task of its own."""
+        return [replace(self, block=block, n_blocks=1) for block in self.blocks]
 
     @property
     def key(self) -> str:
@@ -95,6 +112,7 @@ class Plan:
     stripe: int  # people in a row task
     rows_per_read: int  # people in memory at a time, a multiple of 4
     tile: int = DEFAULT_TILE  # variants along a side of a tile
+    together: int = 0  # variants of several blocks that share tasks, at most; 0: no block does
 
     def __post_init__(self) -> None:
         parts = (self.row_group, self.stripe)
@@ -156,10 +174,14 @@ class Plan:
     def tile_tasks(self) -> Iterator[TileTask]:
         """Yield all tile tasks: the upper triangle of every block, for every row group."""
         for group in range(self.n_row_groups):
-            for block in range(self.layout.n_blocks):
-                tiles = range(self.n_tiles(block))
+            for blocks in self.shared_blocks():
+                tiles = range(self.n_tiles(blocks.start))
                 for row, column in itertools.combinations_with_replacement(tiles, 2):
-                    yield TileTask(group, block, row, column)
+                    yield TileTask(group, blocks.start, row, column, len(blocks))
+
+    def shared_blocks(self) -> Iterator[range]:
+        """Yield all LD blocks in order, in ranges that share tasks."""
+        return _shared(self.layout, min(self.together, self.tile))
 
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the content of a committed partial sum."""
@@ -174,16 +196,29 @@ class Plan:
 
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     """Plan an accumulation from its public shapes alone, so that every retry has the same plan."""
-    widest = min(DEFAULT_TILE, max(layout.sizes))
+    together = min(DEFAULT_TILE, layout.n_variants // _FEWEST_TASKS_OF_NARROW_BLOCKS)
+    widths = (sum(map(layout.size, blocks)) for blocks in _shared(layout, together))
+    widest = min(DEFAULT_TILE, max(widths))
     chunks = min(_MOST_CHUNKS_PER_READ, max(1, DEFAULT_TILE // widest))
     rows = chunks * _ROWS_PER_CHUNK
     reads = -(-n_samples // rows)
     tiles_a_side = [-(-size // DEFAULT_TILE) for size in layout.sizes]
     n_tiles = sum(side * (side + 1) // 2 for side in tiles_a_side)
-    operations = 2 * widest * widest * n_samples
+    operations = 2 * min(DEFAULT_TILE, max(layout.sizes)) ** 2 * n_samples
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // n_tiles, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
-    return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows)
+    return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows, together=together)
+
+
+def _shared(layout: BlockLayout, most: int) -> Iterator[range]:
+    """Yield all blocks in order, consecutive ones together if they have at most `most` variants."""
+    first, width = 0, layout.size(0)
+    for block in range(1, layout.n_blocks):
+        if width + layout.size(block) > most:
+            yield range(first, block)
+            first, width = block, 0
+        width += layout.size(block)
+    yield range(first, layout.n_blocks)
 
 
 def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ The client thus sums and writes while workers compute, and little work remains a
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -97,16 +98,18 @@ class Reduction:
         largest = plan.n_samples * self._partials.max_code**2
         return BlockMatricesWriter(self._path, KIND, plan.layout, largest_gram=largest)
 
-    def _touched(self, task: TileTask) -> list[_Region]:
-        """Return the regions that the tile of a task overlaps: one, except for odd tile sizes."""
-        rows, columns = (
-            range(part.start // self._side, (part.stop - 1) // self._side + 1)
-            for part in (
-                self._partials.plan.inside(task.block, task.row_tile),
-                self._partials.plan.inside(task.block, task.column_tile),
+    def _touched(self, task: TileTask) -> Iterator[_Region]:
+        """Yield the regions that tiles of a task overlap: one each, except for odd tile sizes."""
+        plan = self._partials.plan
+        for tile in task.tiles:
+            rows, columns = (
+                range(part.start // self._side, (part.stop - 1) // self._side + 1)
+                for part in (
+                    plan.inside(tile.block, tile.row_tile),
+                    plan.inside(tile.block, tile.column_tile),
+                )
             )
-        )
-        return [(task.block, row, column) for row in rows for column in columns if row <= column]
+            yield from ((tile.block, row, col) for row in rows for col in columns if row <= col)
 
     def _is_summed(self, key: _Region) -> bool:
         """Return whether a region is summed, after waiting if it is in progress."""

@@ -69,7 +69,7 @@ class Needs:
 def needs_of(work: Workload) -> Needs:
     """Predict the resources of `work`. The memory does not grow with the number of people."""
     plan = work.plan
-    tiles = sum(work.upper_tiles(block) for block in range(plan.layout.n_blocks))
+    tiles = sum(work.upper_tiles(blocks.start) for blocks in work.shared_blocks)
     tasks = plan.n_stripes + plan.n_row_groups * tiles
     return Needs(
         tasks=tasks,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from primo_scale.accumulation.plan import Plan, RowTask, Task
+from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
 
 if TYPE_CHECKING:
@@ -86,14 +86,17 @@ class TaskCosts:
         planes = 2 * layout.n_outcomes + 1
         if isinstance(task, RowTask):
             return planes**2 * rates.outcome_gram + (self._norms(rates) if self.norms else 0)
-        # A tile is decoded once for every tile that it is multiplied with.
-        tiles = {task.row_tile, task.column_tile}
-        heights = [_length(self.plan.inside(task.block, tile)) for tile in tiles]
-        decoding = sum(heights) * rates.decoding + self._mapping(task.block, rates)
         if task.on_diagonal:
-            (height,) = heights
-            return decoding + height**2 * rates.diagonal + height * planes * rates.outcomes
-        return decoding + math.prod(heights) * rates.beside
+            return sum(self._on_diagonal(tile, planes, rates) for tile in task.tiles)
+        # A tile is decoded once for every tile that it is multiplied with.
+        tiles = (task.row_tile, task.column_tile)
+        heights = [_length(self.plan.inside(task.block, tile)) for tile in tiles]
+        return sum(heights) * rates.decoding + math.prod(heights) * rates.beside
+
+    def _on_diagonal(self, tile: TileTask, planes: int, rates: Rates) -> float:
+        height = _length(self.plan.inside(tile.block, tile.row_tile))
+        decoding = height * rates.decoding + self._mapping(tile.block, rates)
+        return decoding + height**2 * rates.diagonal + height * planes * rates.outcomes
 
     def _norms(self, rates: Rates) -> float:
         layout = self.plan.layout
@@ -111,17 +114,29 @@ class TaskCosts:
         """Return the number of variants in the chunks that a task reads."""
         if isinstance(task, RowTask) and not self.norms:
             return 0
-        height, layout = self.chunk_height, self.plan.layout
-        if self.variants is not None:
-            blocks = range(layout.n_blocks) if isinstance(task, RowTask) else [task.block]
-            return height * sum(-(-self.variants[block] // height) + 1 for block in blocks)
-        if isinstance(task, RowTask):
-            parts = [slice(0, layout.n_variants)]
-        else:
-            tiles = {task.row_tile, task.column_tile}
-            parts = [self.plan.variants(task.block, tile) for tile in tiles]
-        touched = ((part.stop - 1) // height - part.start // height + 1 for part in parts)
-        return height * sum(touched)
+        if isinstance(task, TileTask):
+            return sum(map(self._in_chunks, self._parts(task)))
+        if self.variants is None:
+            return self._in_chunks(slice(0, self.plan.layout.n_variants))
+        blocks = range(self.plan.layout.n_blocks)
+        return sum(self._in_chunks(self._of_blocks(range(b, b + 1))) for b in blocks)
+
+    def _parts(self, task: TileTask) -> list[slice]:
+        """Return the variants that a tile task reads."""
+        if self.variants is not None or task.n_blocks > 1:
+            return [self._of_blocks(task.blocks)]
+        return [self.plan.variants(task.block, tile) for tile in {task.row_tile, task.column_tile}]
+
+    def _of_blocks(self, blocks: range) -> slice:
+        """Return the variants of consecutive LD blocks."""
+        sizes = self.plan.layout.sizes if self.variants is None else self.variants
+        return slice(sum(sizes[: blocks.start]), sum(sizes[: blocks.stop]))
+
+    def _in_chunks(self, part: slice) -> int:
+        """Return the number of variants in the chunks that contain some variants."""
+        height = self.chunk_height
+        first, last = part.start // height, (part.stop - 1) // height
+        return height * int(last - first + 1)
 
 
 def _length(part: slice) -> int:

@@ -8,6 +8,7 @@ width of sums: 8 bytes more per entry if a sum over a row group can exceed int32
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulation.plan import Plan
@@ -61,6 +62,33 @@ class Workload:
     def height(self) -> int:
         """Number of variants that the largest tile is computed from."""
         return self.side if self.variants is None else max(self.variants)
+
+    @property
+    def read_height(self) -> int:
+        """Number of variants that the largest task on the diagonal reads together."""
+        if self.variants is None:
+            return self.width
+        return max(sum(self.variants[block] for block in blocks) for blocks in self.shared_blocks)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of X of the largest task on the diagonal, in all its blocks."""
+        return max(sum(map(self._side_of, blocks)) for blocks in self.shared_blocks)
+
+    @property
+    def squares(self) -> int:
+        """Largest number of entries of the tiles of X'X of a task on the diagonal."""
+        return max(
+            sum(self._side_of(block) ** 2 for block in blocks) for blocks in self.shared_blocks
+        )
+
+    @cached_property
+    def shared_blocks(self) -> list[range]:
+        """LD blocks in ranges that share tasks."""
+        return list(self.plan.shared_blocks())
+
+    def _side_of(self, block: int) -> int:
+        return min(self.plan.tile, self.plan.layout.size(block))
 
     @property
     def rows(self) -> int:
@@ -122,7 +150,7 @@ def _row_task(work: Workload) -> int:
     if work.variants is None:
         measuring = 2 * read_bytes(work, work.packing.chunk_shape[0]) + work.rows * _INT32
     else:
-        measuring = read_bytes(work, work.height) + _codes(work) + work.rows * _INT32
+        measuring = read_bytes(work, work.height) + _codes(work, work.side) + work.rows * _INT32
     # For every block: its norm, its multiplier before and after stacking, the remaining norm, and
     # the product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
@@ -179,10 +207,10 @@ def _diagonal_task(work: Workload) -> int:
     """Return the peak memory of a tile task on the diagonal, in bytes."""
     q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
     fits = work.plan.fits_int32(work.largest_code * LARGEST_BYTE)
-    cross = work.side * work.planes * (_INT32 if fits else _INT32 + _INT64)
+    cross = work.width * work.planes * (_INT32 if fits else _INT32 + _INT64)
     # Planes in use, with the ones; planes being read: as stored, as read, and with the ones.
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
-    oblong = _temporary_bytes(work, work.planes, work.side, largest=LARGEST_BYTE, same=False)
+    oblong = _temporary_bytes(work, work.planes, work.width, largest=LARGEST_BYTE, same=False)
     square = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True)
     steps = (
         people + max(oblong, square),
@@ -191,50 +219,58 @@ def _diagonal_task(work: Workload) -> int:
         2 * work.side * q * _INT64,
         committed_bytes(work),
     )
-    return _codes(work) + _gram(work) + cross + max(steps)
+    return _codes(work, work.width) + _grams(work, work.squares) + cross + max(steps)
 
 
 def _task_beside_the_diagonal(work: Workload) -> int:
     """Return the peak memory of an off-diagonal tile task, in bytes."""
     products = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=False)
     people = _in_use(work, 2) + _reading(work, 2)
-    return 2 * _codes(work) + _gram(work) + max(people + products, committed_bytes(work))
+    largest = max(people + products, committed_bytes(work))
+    return 2 * _codes(work, work.side) + _grams(work, work.side**2) + largest
 
 
-def _codes(work: Workload) -> int:
-    """Return the bytes of a tile's decoded codes, and of those gathered of a subsample.
+def _codes(work: Workload, columns: int) -> int:
+    """Return the bytes of some columns of X, and of those gathered of a subsample.
 
     Components are computed for 1,024 people at a time from transposed codes.
     """
-    columns = work.side * (2 if work.subsampled else 1)
+    columns *= 2 if work.subsampled else 1
     if work.variants is None:
         return columns * row_stride(work.rows)
     people, kernel = min(work.rows, PEOPLE_MAPPED), kernel_named(work.kernel, LARGEST_BYTE)
     mapping = people * row_stride(work.height) + work.side * (people * _INT32 + work.height)
     mapping += kernel.temporary_bytes(work.side, people, work.height, same=False)
-    return (columns + work.height) * row_stride(work.rows) + mapping
+    maps = work.width * work.height  # of the components of all blocks
+    return (columns + work.height) * row_stride(work.rows) + mapping + maps
 
 
-def _gram(work: Workload) -> int:
-    """Return the bytes of the int32 sum, and of the int64 sum if int32 could overflow."""
+def _grams(work: Workload, entries: int) -> int:
+    """Return the bytes of int32 sums, and of the int64 sums if int32 could overflow."""
     fits = work.plan.fits_int32(work.largest_code**2)
-    return work.side**2 * (_INT32 if fits else _INT32 + _INT64)
+    return entries * (_INT32 if fits else _INT32 + _INT64)
 
 
 def _in_use(work: Workload, tiles: int) -> int:
     """Return the bytes of packed genotypes, of their subsample, and of the row multipliers."""
-    again = work.side * work.packing.width(work.rows) if work.subsampled else 0
-    return tiles * _held(work) + again + 4 * work.rows * _INT64
+    again = work.width * work.packing.width(work.rows) if work.subsampled else 0
+    return tiles * _held(work) + again + _multipliers(work)
 
 
 def _held(work: Workload) -> int:
     """Return the bytes of a tile's packed genotypes; a view keeps its whole chunk in memory."""
     height, width = work.chunk_shape
-    return max(work.height * work.packing.width(work.rows), height * work.packing.width(width))
+    variants = work.read_height
+    return max(variants * work.packing.width(work.rows), height * work.packing.width(width))
+
+
+def _multipliers(work: Workload) -> int:
+    """Return the bytes of the multipliers of a read for every block of a task, and of copies."""
+    return (3 + max(map(len, work.shared_blocks))) * work.rows * _INT64
 
 
 def _reading(work: Workload, tiles: int) -> int:
     """Return the bytes of the packed genotypes of the next people, and of their multipliers."""
     chunk = min(work.multiplier_columns, MULTIPLIER_COLUMNS) * _INT32
-    packed = (tiles - 1) * _held(work) + read_bytes(work, work.height)
-    return packed + work.rows * (chunk + 4 * _INT64)
+    packed = (tiles - 1) * _held(work) + read_bytes(work, work.read_height)
+    return packed + work.rows * chunk + _multipliers(work)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 
-from primo_scale.accumulation.columns import Columns, PeopleOfRead, open_columns, row_norms
+from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask
 from primo_scale.accumulation.read_ahead import read_ahead
@@ -91,52 +92,55 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
 
 
 def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
-    """Sum one tile of X'X on the diagonal, and the matching rows of X'Z."""
-    plan, largest = partials.plan, partials.max_code
-    tile = open_columns(partials, partials.inputs.open_genotypes(), task.block, task.row_tile)
-    gram = _gram_sum(partials, tile, tile)
+    """Sum the tiles of X'X of a task on the diagonal, and the matching rows of X'Z."""
+    plan, tiles = partials.plan, task.tiles
+    columns = Columns(partials, partials.inputs.open_genotypes(), tiles)
+    grams = [_gram_sum(partials, (part.stop - part.start,) * 2) for part in columns.parts]
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
-    # A kernel may have to copy its left operand; the planes are the smaller one.
-    cross = ProductSum(kernel, (planes, tile.height), largest * LARGEST_BYTE)
+    # A kernel may have to copy its left operand; the planes are often the smaller one.
+    cross = ProductSum(kernel, (planes, columns.height), partials.max_code * LARGEST_BYTE)
 
     def read(samples: slice) -> tuple[PackedBytes, Int8, PeopleOfRead]:
         planes = with_ones(partials.outcome_planes(samples))
-        return tile.read(samples), planes, PeopleOfRead.read(partials, task.block, samples)
+        return columns.read(samples), planes, PeopleOfRead.read(partials, task.blocks, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
         check()
-        codes = tile.decode(packed, people.everybody)
+        codes = columns.decode(packed, people.everybody)
         cross.add(outcomes, codes)
         if people.sampled is not None:
-            codes = tile.decode(packed, people)
-        gram.add(codes, codes)
-    partials.commit_cross(task, from_byte_planes(cross.total().T))
-    partials.commit_tile(task, mirrored(gram.total()))
+            codes = columns.decode(packed, people)
+        for gram, part in zip(grams, columns.parts, strict=True):
+            of_block = codes[part]
+            gram.add(of_block, of_block)
+    summed = cross.total().T
+    for tile, gram, part in zip(tiles, grams, columns.parts, strict=True):
+        partials.commit_cross(tile, from_byte_planes(summed[part]))
+        partials.commit_tile(tile, mirrored(gram.total()))
 
 
 def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
     """Sum one tile of X'X off the diagonal."""
-    plan = partials.plan
     genotypes = partials.inputs.open_genotypes()
-    left = open_columns(partials, genotypes, task.block, task.row_tile)
-    right = open_columns(partials, genotypes, task.block, task.column_tile)
-    gram = _gram_sum(partials, left, right)
+    left = Columns(partials, genotypes, [replace(task, column_tile=task.row_tile)])
+    right = Columns(partials, genotypes, [replace(task, row_tile=task.column_tile)])
+    gram = _gram_sum(partials, (left.height, right.height))
 
     def read(samples: slice) -> tuple[PackedBytes, PackedBytes, PeopleOfRead]:
-        people = PeopleOfRead.read(partials, task.block, samples)
+        people = PeopleOfRead.read(partials, task.blocks, samples)
         return left.read(samples), right.read(samples), people
 
-    for left_packed, right_packed, people in read_ahead(read, plan.reads(task)):
+    for left_packed, right_packed, people in read_ahead(read, partials.plan.reads(task)):
         check()
         gram.add(left.decode(left_packed, people), right.decode(right_packed, people))
     partials.commit_tile(task, gram.total())
 
 
-def _gram_sum(partials: Partials, left: Columns, right: Columns) -> ProductSum | GatheredSum:
+def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | GatheredSum:
     largest = partials.max_code
     kernel = choose_kernel(partials.kernel, largest)
-    total = ProductSum(kernel, (left.height, right.height), largest**2)
+    total = ProductSum(kernel, shape, largest**2)
     return total if partials.subsample is None else GatheredSum(total, partials.plan.rows_per_read)
 
 

@@ -99,13 +99,15 @@ def test_workers_chunks_and_order_of_the_phenotypes(
 
 
 @pytest.mark.parametrize(
-    ("row_group", "stripe", "rows_per_read", "tile", "kernel"),
-    thinned([(5_120, 5_120, 5_120, 19, "auto"), (1_024, 512, 256, 32, "float32")], every=4),
+    ("row_group", "stripe", "rows_per_read", "tile", "together", "kernel"),
+    thinned([(5_120, 5_120, 5_120, 19, 0, "auto"), (1_024, 512, 256, 32, 32, "float32")], every=4),
 )
 def test_plan_kernel_and_order_of_tasks(
-    row_group, stripe, rows_per_read, tile, kernel, simulated, undisturbed, digest, tmp_path
-) -> None:
-    cut = {"row_group": row_group, "stripe": stripe, "rows_per_read": rows_per_read, "tile": tile}
+    row_group, stripe, rows_per_read, tile, together, kernel, simulated, undisturbed, digest,
+    tmp_path,
+) -> None:  # fmt: skip
+    sides = {"tile": tile, "together": together}
+    cut = {"row_group": row_group, "stripe": stripe, "rows_per_read": rows_per_read, **sides}
     partials = partials_at(tmp_path / "partials.zarr", simulated, undisturbed, **cut)
     partials = replace(partials, kernel=kernel)
     shuffle = random.Random(row_group).shuffle

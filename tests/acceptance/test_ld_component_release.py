@@ -10,10 +10,14 @@ import pytest
 import zarr
 from acceptance_inputs import clipped_blocks, norms
 from command_io import PANEL
+from design_partials import inputs_of, partials_of_design
 from filesets import copy_fileset
 from small_cohort import command, refused, succeeded
 from tiers import thinned
 
+from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli import accumulate, release, simulate, verify
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
@@ -100,6 +104,23 @@ def check_sums(work, rows):
         upper = np.triu(part.T @ part)
         np.testing.assert_array_equal(np.triu(statistics[f"gram/{block}"][:]), upper)
         np.testing.assert_array_equal(statistics[f"cross/{block}"][:], part.T @ z.astype(np.int64))
+
+
+def test_sums_of_blocks_that_share_tasks_are_the_same(work, tmp_path):
+    design, path = load_design(work / "design.json"), work / "ld_components.zarr"
+    inputs = inputs_of(work / "genotypes.zarr", work / "outcomes.zarr")
+    digests = {**inputs.digests, "components": open_components(path).digest}
+    changes = {"components": path, "digests": digests, "holds_out": design.held_out > 0}
+    partials = partials_of_design(
+        tmp_path / "partials.zarr", work, work / "genotypes.zarr", changes=changes, together=2048
+    )
+    assert next(task.n_blocks for task in partials.plan.tile_tasks()) > 1
+    for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
+        run_task(partials.address, task)
+    with Reduction(partials, tmp_path / "statistics.zarr") as reduction:
+        found = reduction.finish()
+    there = open_raw_statistics(work / "statistics.zarr", design.layout, design.n_samples)
+    assert found.sha256 == there.sha256
 
 
 def test_no_row_exceeds_a_bound_and_products_lose_little(work, rows):

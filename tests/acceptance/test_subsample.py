@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from acceptance_inputs import RealSet
 from design_partials import partials_of_design
-from tiers import thinned
 
 from primo_scale.accumulation.checkpoint import _draw_subsample
 from primo_scale.accumulation.partials import KIND
@@ -37,24 +36,30 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     return work
 
 
-def subsampled(work: Path, path: Path, *, share_of_norms: int = 1):
+def subsampled(work: Path, path: Path, *, share_of_norms: int = 1, tile: int = 128):
     """Create an empty store of partial sums of a subsample, with small row groups, reads and tiles.
 
-    The bounds on norms are divided by `share_of_norms`.
+    The bounds on norms are divided by `share_of_norms`. Blocks share a task if a tile has room.
     """
     rule = load_design(work / "design.json").clipping_rule
     norms = rule.block_norms and tuple(norm // share_of_norms for norm in rule.block_norms)
     rule = replace(rule, row_norm=rule.row_norm // share_of_norms, block_norms=norms)
     changes = {"clipping_rule": rule, "subsample": SIZE}
-    return partials_of_design(
-        path, work, changes=changes, row_group=200, stripe=300, rows_per_read=100, tile=128
-    )
+    sides = {"tile": tile, "together": tile}
+    people = {"row_group": 200, "stripe": 300, "rows_per_read": 100}
+    return partials_of_design(path, work, changes=changes, **people, **sides)
 
 
-@pytest.mark.parametrize("share_of_norms", thinned([1, 2], every=2))
-def test_only_the_gram_matrix_is_of_the_subsample(everybody, tmp_path, share_of_norms) -> None:
+@pytest.mark.parametrize(("share_of_norms", "tile"), [(1, 128), (2, 640)])
+def test_only_the_gram_matrix_is_of_the_subsample(
+    everybody, tmp_path, share_of_norms, tile
+) -> None:
+    """The four blocks of 300 and 100 variants have several tiles each, or share two tasks."""
     design = load_design(everybody / "design.json")
-    partials = subsampled(everybody, tmp_path / "partials.zarr", share_of_norms=share_of_norms)
+    partials = subsampled(
+        everybody, tmp_path / "partials.zarr", share_of_norms=share_of_norms, tile=tile
+    )
+    assert {task.n_blocks for task in partials.plan.tile_tasks()} == {1 if tile < 300 else 2}
     chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
     assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
     for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:

@@ -14,26 +14,39 @@ from primo_scale.storage.block_matrices import BlockLayout
 sizes = st.lists(st.integers(1, 30), min_size=1, max_size=5)
 
 
-def plan_of(block_sizes, n_samples=50, tile=7):
+def plan_of(block_sizes, n_samples=50, tile=7, together=0):
     boundaries = (0, *np.cumsum(block_sizes).tolist())
     layout = BlockLayout(boundaries, n_fixed=1, n_phenotypes=2)
-    return Plan(layout, n_samples, row_group=16, stripe=24, rows_per_read=8, tile=tile)
+    return Plan(layout, n_samples, 16, 24, rows_per_read=8, tile=tile, together=together)
 
 
-@given(sizes, st.integers(1, 100), st.integers(1, 40))
+@given(sizes, st.integers(1, 100), st.integers(1, 40), st.integers(0, 60))
 def test_tiles_cover_the_upper_triangle_of_each_block_once_for_each_person(
-    block_sizes, n_samples, tile
+    block_sizes, n_samples, tile, together
 ):
-    plan = plan_of(block_sizes, n_samples, tile)
+    plan = plan_of(block_sizes, n_samples, tile, together)
     for block, size in enumerate(block_sizes):
         people = np.zeros((size, size), dtype=int)
-        for task in plan.tile_tasks():
-            if task.block == block:
-                rows = plan.inside(block, task.row_tile)
-                columns = plan.inside(block, task.column_tile)
-                samples = plan.people(task)
+        for part in [part for task in plan.tile_tasks() for part in task.tiles]:
+            if part.block == block:
+                rows = plan.inside(block, part.row_tile)
+                columns = plan.inside(block, part.column_tile)
+                samples = plan.people(part)
                 people[rows, columns] += samples.stop - samples.start
         np.testing.assert_array_equal(np.triu(people), np.triu(np.full_like(people, n_samples)))
+
+
+@given(sizes, st.integers(1, 40), st.integers(0, 60))
+def test_narrow_blocks_share_a_task_up_to_the_limit(block_sizes, tile, together):
+    plan = plan_of(block_sizes, tile=tile, together=together)
+    shared = list(plan.shared_blocks())
+    assert [block for blocks in shared for block in blocks] == list(range(len(block_sizes)))
+    widths = [sum(block_sizes[block] for block in blocks) for blocks in shared]
+    limit = min(together, tile)
+    for blocks, width in zip(shared, widths, strict=True):
+        assert width <= limit or len(blocks) == 1
+        if blocks.stop < len(block_sizes):
+            assert width + block_sizes[blocks.stop] > limit
 
 
 @given(st.integers(1, 200))
@@ -68,13 +81,15 @@ def test_a_row_group_that_splits_a_read_is_refused():
 def test_the_default_plan_bounds_memory_and_keeps_workers_busy(n_samples, block_sizes):
     layout = BlockLayout((0, *np.cumsum(block_sizes).tolist()), 1, 1)
     plan = default_plan(layout, n_samples)
-    widest = min(plan.tile, max(block_sizes))
-    assert widest * plan.rows_per_read <= 2048 * 8192  # codes in memory, whatever n and d
+    tasks = list(plan.tile_tasks())
+    sides = [[min(plan.tile, layout.size(block)) for block in task.blocks] for task in tasks]
+    # Codes in memory, whatever n and d.
+    assert max(map(sum, sides)) * plan.rows_per_read <= 2048 * 8192
     assert plan.stripe <= 65_536
-    tiles = sum(1 for _ in plan.tile_tasks())
     reads = -(-n_samples // plan.rows_per_read)
-    assert tiles >= min(3, reads)
+    assert len(tasks) >= min(3, reads)
     whole = plan.people(TileTask(0, 0, 0, 0))
+    widest = max(map(max, sides))
     assert (whole.stop - whole.start) * 2 * widest**2 <= 2 * 10**12 or plan.n_row_groups == reads
 
 

@@ -29,11 +29,11 @@ from primo_scale.storage.groups import (
 MAX_CODE = 3
 
 
-def partials_of(path, X, Z, boundaries, *, row_group, tile, max_code=MAX_CODE):
+def partials_of(path, X, Z, boundaries, *, row_group, tile, together=0, max_code=MAX_CODE):
     """Write partial sums of integer rows as tasks do: only the upper triangle of tiles."""
     n, q = Z.shape
     layout = BlockLayout(tuple(boundaries), 1, q - 1)
-    plan = Plan(layout, n, row_group, row_group, row_group, tile)
+    plan = Plan(layout, n, row_group, row_group, row_group, tile, together)
     outcomes = create_group(path / "outcomes", "outcomes", {})
     create_array(outcomes, "rows", shape=(n, q), chunks=(n, q), dtype=np.int16)
     observed = create_array(outcomes, "observed", shape=(q - 1,), chunks=(q - 1,), dtype=np.int64)
@@ -45,14 +45,14 @@ def partials_of(path, X, Z, boundaries, *, row_group, tile, max_code=MAX_CODE):
         z = Z[plan.people(task)]
         partials.commit_rows(task, z.T @ z)
     kind = plan.gram_type(max_code)
-    for task in plan.tile_tasks():
-        x, z = X[plan.people(task)], Z[plan.people(task)]
+    for tile in [tile for task in plan.tile_tasks() for tile in task.tiles]:
+        x, z = X[plan.people(tile)], Z[plan.people(tile)]
         left, right = (
-            x[:, plan.variants(task.block, t)] for t in (task.row_tile, task.column_tile)
+            x[:, plan.variants(tile.block, t)] for t in (tile.row_tile, tile.column_tile)
         )
-        if task.on_diagonal:
-            partials.commit_cross(task, left.T @ z)
-        partials.commit_tile(task, (left.T @ right).astype(kind))
+        if tile.on_diagonal:
+            partials.commit_cross(tile, left.T @ z)
+        partials.commit_tile(tile, (left.T @ right).astype(kind))
     return partials
 
 
@@ -77,20 +77,23 @@ def one_block(path, row_group=12):
 
 @settings(max_examples=8, deadline=None)
 @given(
-    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=3),
+    sizes=st.lists(st.integers(1, 40), min_size=1, max_size=5),
     tile=st.integers(3, 45),
+    together=st.integers(0, 80),
     side=st.integers(5, 45),
     row_group=st.sampled_from([4, 8, 20]),
     seed=st.integers(0, 99),
     draw=st.data(),
 )
 def test_sums_do_not_depend_on_the_plan_or_the_order_of_tasks(
-    tmp_path_factory, sizes, tile, side, row_group, seed, draw
+    tmp_path_factory, sizes, tile, together, side, row_group, seed, draw
 ):
     folder = tmp_path_factory.mktemp("reduce")
     boundaries = np.cumsum([0, *sizes]).tolist()
     X, Z = cohort(20, boundaries[-1], 4, seed)
-    cut = partials_of(folder / "cut", X, Z, boundaries, row_group=row_group, tile=tile)
+    cut = partials_of(
+        folder / "cut", X, Z, boundaries, row_group=row_group, tile=tile, together=together
+    )
     uncut = partials_of(folder / "uncut", X, Z, boundaries, row_group=20, tile=40)
     tasks = draw.draw(st.permutations([*cut.plan.row_tasks(), *cut.plan.tile_tasks()]))
     noted = tasks[: draw.draw(st.integers(0, len(tasks)))]

@@ -112,7 +112,17 @@ def test_components_are_computed_from_all_variants_of_their_block():
     mapped = 6144 * (1000 * 2 + 1000)
     a_person = 2 * mapped + 1000 * 1000 + 1000**2 + 1000 * 401 * 5 + 401**2 * 100
     assert core_seconds(work, rates) == pytest.approx(40_000 * a_person, rel=1e-3)
-    assert bytes_read(work) == 2 * (6144 + 2048) * 10_240
+    assert bytes_read(work) == 2 * 6144 * 10_240
+
+
+def test_blocks_that_share_tasks_are_read_once():
+    """8,000 variants lie in 4 chunks; every second block of 1000 begins in another chunk."""
+    alone, shared = (replace(workload(8192, sizes=(1000,) * 8), may_clip=False) for _ in range(2))
+    shared = replace(shared, plan=replace(shared.plan, together=2048))
+    assert bytes_read(shared) == (4 + 3) * 2048 * 2048
+    assert bytes_read(alone) == (8 + 3) * 2048 * 2048
+    rates = Rates(diagonal=1, beside=2, outcomes=5, outcome_gram=9, decoding=7, norms=0)
+    assert core_seconds(shared, rates) == core_seconds(alone, rates)
 
 
 def test_a_narrow_block_is_read_in_whole_chunks():

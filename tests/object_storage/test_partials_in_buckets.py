@@ -46,9 +46,9 @@ def commit_all(partials: Partials) -> set[Task]:
         multipliers, planes = np.zeros((n, 1), dtype=np.int64), np.zeros((2 * q, n), dtype=np.int8)
         partials.commit_read(slice(0, n), multipliers, planes)
         partials.commit_rows(task, np.ones((q, q), dtype=np.int64))
-    for task in partials.plan.tile_tasks():
-        partials.commit_cross(task, telling(task, q))
-        partials.commit_tile(task, telling(task, LAYOUT.size(task.block)).astype(np.int32))
+    for tile in [tile for task in partials.plan.tile_tasks() for tile in task.tiles]:
+        partials.commit_cross(tile, telling(tile, q))
+        partials.commit_tile(tile, telling(tile, LAYOUT.size(tile.block)).astype(np.int32))
     return {*partials.plan.row_tasks(), *partials.plan.tile_tasks()}
 
 

@@ -16,9 +16,9 @@ from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.errors import PrimoError
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
-D = 150  # variants, each of which is an LD block and a tile task
-BLOCKS = ["--ld-blocks", "window:1"]
-# Records every task, and dies without a word after it has recorded the twentieth.
+D = 150  # variants, in LD blocks that are too wide to share a task
+BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10
+# Records every task, and dies without a word after it has recorded the fifth.
 _DIES = """
 import os, sys
 from primo_scale.cli import accumulate
@@ -28,7 +28,7 @@ from primo_scale.run.progress_file import ProgressFile
 class Dying(ProgressFile):
     def emit(self, record):
         super().emit(record)
-        if getattr(record, "fields", {}).get("done", 0) >= 20:
+        if getattr(record, "fields", {}).get("done", 0) >= 5:
             os._exit(9)
 
 progress._RECORD_GAP_SECONDS = 0

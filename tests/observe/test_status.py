@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import pytest
-from observed_runs import D, accumulate_and_die, committed_tiles, start
+from observed_runs import TILES, D, accumulate_and_die, committed_tiles, start
 from processes import ROOT, wait_until
 from small_cohort import Cohort, command, refused, write_cohort
 
@@ -43,7 +43,7 @@ def test_a_killed_run_is_stopped_at_what_it_recorded(killed) -> None:
     assert (run["command"], run["stage"]) == ("accumulate", "accumulate")
     assert (run["host"], run["outcome"], run["of_what"]) == (socket.gethostname(), None, "tasks")
     assert 0 < run["done"] <= committed_tiles(killed) + 1  # and the row task
-    assert run["total"] == D + 1
+    assert run["total"] == TILES + 1
     assert 0 < run["work_done"] < 1
     assert stat.S_IMODE((killed.work / PROGRESS_FILE).stat().st_mode) == 0o600
 
@@ -68,7 +68,7 @@ def test_people_read_the_same(killed) -> None:
     assert lines[0].startswith(
         f"{killed.work}: accumulate, stopped; the same command continues it (accumulate, process"
     )
-    assert f"{run.done} of {D + 1} tasks, {D + 1 - run.done} left" in lines[1]
+    assert f"{run.done} of {TILES + 1} tasks, {TILES + 1 - run.done} left" in lines[1]
     assert "ago" in lines[1]
     assert "used (" in lines[2] and "free" in lines[2]
 
@@ -135,7 +135,7 @@ def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -
 
     said = answer(cohort.work, 0)
     assert (said["state"], said["run"]["done"], said["run"]["outcome"]) == (
-        "finished", D + 1, "finished",
+        "finished", TILES + 1, "finished",
     )  # fmt: skip
     assert cohort.finalize().exit_code == 0
     said = answer(cohort.work, 0)
@@ -149,7 +149,7 @@ def test_an_encrypted_run_is_read_without_its_key(tmp_path) -> None:
     cohort.ingest()
     make_key_file(tmp_path / "user.key")
     accumulate_and_die(cohort, "--encryption-key", str(tmp_path / "user.key"))
-    assert answer(cohort.work, 5)["run"]["total"] == D + 1
+    assert answer(cohort.work, 5)["run"]["total"] == TILES + 1
 
 
 class Recorder:

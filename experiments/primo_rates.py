@@ -132,6 +132,7 @@ def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
     """Draw the excess against each size, with lines of the printed slopes."""
 
     def panel(number: int, axes: Any) -> None:
+        """Draw one row of the table."""
         for place, (axis, printed) in enumerate(TABLE[number].exponents.items()):
             own = rows[(rows.row == number) & (rows.axis == axis)]
             mean, error = (

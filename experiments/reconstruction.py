@@ -218,6 +218,7 @@ def draw_attack(rows: pd.DataFrame, path: Path) -> None:
         """Return the function that draws one column of the rows."""
 
         def drawn(axes: Any) -> None:
+            """Draw the column for both sources of LD."""
             for number, source in enumerate((_ITSELF, _PUBLIC)):
                 values = rows[source == rows.LD].groupby("epsilon")[column]
                 mean, error = (found.loc[levels] for found in (values.mean(), values.sem()))

@@ -134,6 +134,7 @@ def draw_table_1(rows: pd.DataFrame, path: Path) -> None:
     """Draw the losses with standard errors, the best k of RMGM, and the paper's numbers."""
 
     def losses(data: str, own_rows: pd.DataFrame, axes: Any) -> None:
+        """Draw the losses on one dataset."""
         for place, epsilon in enumerate(EPSILONS):
             own = own_rows[own_rows.epsilon == epsilon]
             means = own.groupby("method").loss.agg(["mean", "sem"])

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.partials import Partials
-from primo_scale.accumulation.plan import TileTask
+from primo_scale.accumulation.plan import TileTask, length
 from primo_scale.accumulation.read_ahead import read_ahead
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.genotypes.store import GenotypeStore
@@ -52,7 +52,7 @@ class Columns:
     ) -> None:
         plan, components = partials.plan, partials.components
         self._store, self._packing, self._table = genotypes, genotypes.packing, partials.code_table
-        heights = [_length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
+        heights = [length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
         self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
         self._memory = spread_rows(sum(heights), plan.rows_per_read)
         self._maps: list[LinearMap] = []
@@ -61,7 +61,7 @@ class Columns:
             return
         self._variants = [components.variants(tile.block) for tile in tiles]  # a block is one tile
         self._maps = [components.map_of(tile.block) for tile in tiles]
-        self._decoded = spread_rows(max(map(_length, self._variants)), plan.rows_per_read)
+        self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
         self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
 
     @property
@@ -96,10 +96,6 @@ class Columns:
             if self._maps:
                 self._maps[number].apply_into(self._memory[part], codes, self._kernel)
         return self._memory[:, :n_people]
-
-
-def _length(part: slice) -> int:
-    return int(part.stop - part.start)
 
 
 def row_norms(partials: Partials) -> Callable[[slice], Int64]:

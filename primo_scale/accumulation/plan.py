@@ -25,15 +25,15 @@ from primo_scale.storage.files import sha256_of_json
 
 # A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of the time of multiplying.
 DEFAULT_TILE = 2048
-# People in a chunk of the genotype store. Blocks narrower than a tile are read for several chunks.
+# People in a chunk of the genotype store. Tasks narrower than a tile read several chunks.
 _ROWS_PER_CHUNK = 8192
 _MOST_CHUNKS_PER_READ = 4
 _LARGEST_STRIPE = 65_536
 _FEWEST_STRIPES = 2
-# A tile of a task has at least this number of multiplications and additions, and less than twice as
-# many: seconds on a core, which is long compared with Dask's milliseconds and with writing the
-# result, and short compared with an interruption. Operations on outcomes do not count, because
-# every additional row group stores another copy of X'Z.
+# People are divided into row groups of which the widest tile has at least this number of
+# multiplications and additions: seconds on a core, which is long compared with Dask's milliseconds
+# and with writing the result, and short compared with an interruption. Operations on outcomes do
+# not count, because every additional row group stores another copy of X'Z.
 _TASK_OPERATIONS = 10**12
 _FEWEST_TILE_TASKS = 4
 # Narrow blocks are summed together only if at least this number of tasks is left for the workers.
@@ -219,6 +219,11 @@ def _shared(layout: BlockLayout, most: int) -> Iterator[range]:
             first, width = block, 0
         width += layout.size(block)
     yield range(first, layout.n_blocks)
+
+
+def length(part: slice) -> int:
+    """Return the number of variants, columns or people in a slice."""
+    return int(part.stop - part.start)
 
 
 def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:

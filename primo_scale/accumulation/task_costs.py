@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
+from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class TaskCosts:
         """Return the weight of a task."""
         read = self.rows_read(task) * self.packing.width(4) / 4
         a_person = self.of_a_person(task, _TYPICAL) + _READING * read
-        return _length(self.plan.people(task)) * round(a_person)
+        return length(self.plan.people(task)) * round(a_person)
 
     def of_a_person(self, task: Task, rates: Rates) -> float:
         """Return the cost of a task's operations for each person."""
@@ -90,11 +90,11 @@ class TaskCosts:
             return sum(self._on_diagonal(tile, planes, rates) for tile in task.tiles)
         # A tile is decoded once for every tile that it is multiplied with.
         tiles = (task.row_tile, task.column_tile)
-        heights = [_length(self.plan.inside(task.block, tile)) for tile in tiles]
+        heights = [length(self.plan.inside(task.block, tile)) for tile in tiles]
         return sum(heights) * rates.decoding + math.prod(heights) * rates.beside
 
     def _on_diagonal(self, tile: TileTask, planes: int, rates: Rates) -> float:
-        height = _length(self.plan.inside(tile.block, tile.row_tile))
+        height = length(self.plan.inside(tile.block, tile.row_tile))
         decoding = height * rates.decoding + self._mapping(tile.block, rates)
         return decoding + height**2 * rates.diagonal + height * planes * rates.outcomes
 
@@ -137,7 +137,3 @@ class TaskCosts:
         height = self.chunk_height
         first, last = part.start // height, (part.stop - 1) // height
         return height * int(last - first + 1)
-
-
-def _length(part: slice) -> int:
-    return int(part.stop - part.start)

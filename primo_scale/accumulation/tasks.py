@@ -21,7 +21,7 @@ import numpy as np
 
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
-from primo_scale.accumulation.plan import RowTask, Task, TileTask
+from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.accumulation.read_ahead import read_ahead
 from primo_scale.errors import PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
@@ -95,7 +95,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     """Sum the tiles of X'X of a task on the diagonal, and the matching rows of X'Z."""
     plan, tiles = partials.plan, task.tiles
     columns = Columns(partials, partials.inputs.open_genotypes(), tiles)
-    grams = [_gram_sum(partials, (part.stop - part.start,) * 2) for part in columns.parts]
+    grams = [_gram_sum(partials, (length(part),) * 2) for part in columns.parts]
     planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     # A kernel may have to copy its left operand; the planes are often the smaller one.

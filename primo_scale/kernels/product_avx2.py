@@ -2,10 +2,11 @@
 
 ``vpmaddubsw`` multiplies 32 unsigned bytes by 32 signed bytes, and adds each two products to an
 int16. A *tile* is the product of a few left rows with a few right rows along one run of people. Its
-int16 sums are moved to int32 after as many steps as cannot overflow. This number depends on the
-range of the rows, so the operands are moved first: every left row to begin at 0, and every right
-row to be centred at 0. Codes of genotypes have small ranges, and most tiles add several products
-before they are moved. Rows of too large a range are widened, and multiplied by ``vpmaddwd``.
+int16 sums are added to int32 sums before they can overflow. How many steps that takes depends on
+the largest values of the rows, so a constant is subtracted from each row first: the least code of a
+left row, and the middle code of a right row. Codes of genotypes have small ranges, and most tiles
+add the products of several steps in int16. Rows of too large a range are widened to int16, and
+multiplied by ``vpmaddwd``.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _RUN = 4096  # people
 _STRIDE = row_stride(_RUN)
 _PANEL_ROWS = 48
 _LARGEST_PRODUCT = (2**15 - 1) // 2  # an int16 holds the sum of two
-_BASE, _SUM, _LARGEST = range(3)  # what is known of a row
+_BASE, _SUM, _LARGEST = range(3)  # columns of the table of rows
 
 
 class Avx2(ArraySums):
@@ -59,13 +60,13 @@ class Avx2(ArraySums):
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
-        moved = [spread_rows(_whole_tiles(len(side)), _RUN) for side in (left, right)]
-        rows = [np.zeros((len(side), 3), dtype=np.int32) for side in moved]
+        shifted = [spread_rows(_whole_tiles(len(side)), _RUN) for side in (left, right)]
+        rows = [np.zeros((len(side), 3), dtype=np.int32) for side in shifted]
         sums = np.empty(_TILE_SUMS, dtype=np.int32)
-        _add_products(total, left, right, (*moved, *rows, sums), left is right)
+        _add_products(total, left, right, (*shifted, *rows, sums), left is right)
 
     def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
-        """Return the memory of one run of both operands, moved."""
+        """Return the memory of one run of both operands, and of the tables of their rows."""
         rows = _whole_tiles(left) + _whole_tiles(right)
         return rows * (_STRIDE + 3 * np.dtype(np.int32).itemsize)
 
@@ -77,19 +78,20 @@ def _whole_tiles(rows: int) -> int:
 
 @compiled
 def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> None:
-    """Add ``left @ right.T``. `memory` is for moved operands, what is known of them, and sums.
+    """Add ``left @ right.T``, with memory for both operands, tables of their rows, and sums.
 
-    With ``left = l + b`` and ``right = r + c``, for the bases b and c of the rows,
-    ``left @ right.T = l @ r.T + b sum(right) + c sum(l)``.
+    With ``left = l + b`` and ``right = r + c``, for the subtracted constants b and c of the rows,
+    ``left @ right.T = l @ r.T + b sum(right) + c sum(l)``. The sums of rows after the last are not
+    used.
     """
-    moved_left, moved_right, left_rows, right_rows, sums = memory
+    lowered, centred, left_rows, right_rows, sums = memory
     for first in range(0, left.shape[1], _RUN):
         last = min(first + _RUN, left.shape[1])
         steps = (last - first + _STEP - 1) // _STEP
         for i in range(left.shape[0]):
-            _move_left(left[i, first:last], moved_left[i], left_rows[i])
+            _lower(left[i, first:last], lowered[i], left_rows[i])
         for j in range(right.shape[0]):
-            _move_right(right[j, first:last], moved_right[j], right_rows[j])
+            _centre(right[j, first:last], centred[j], right_rows[j])
         for panel in range(0, total.shape[1], _PANEL_ROWS):
             stop = min(panel + _PANEL_ROWS, total.shape[1])
             for i in range(0, total.shape[0], _LEFT_ROWS):
@@ -98,8 +100,8 @@ def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> 
                 for j in range(start, stop, _RIGHT_ROWS):
                     largest = _largest(left_rows, i, _LEFT_ROWS)
                     most = _LARGEST_PRODUCT // (largest * _largest(right_rows, j, _RIGHT_ROWS))
-                    a = moved_left.ctypes.data + i * _STRIDE
-                    b = moved_right.ctypes.data + j * _STRIDE
+                    a = lowered.ctypes.data + i * _STRIDE
+                    b = centred.ctypes.data + j * _STRIDE
                     if most:
                         _narrow_tile(a, b, steps, most, sums.ctypes.data)
                     else:
@@ -113,27 +115,27 @@ def _add_products(total: Any, left: Any, right: Any, memory: Any, same: Any) -> 
 
 
 @inlined
-def _move_left(codes: Any, moved: Any, row: Any) -> None:
-    """Subtract the least code, and record it, the sum of the results, and the largest result."""
+def _lower(codes: Any, shifted: Any, row: Any) -> None:
+    """Subtract the least code; record it, the sum of the differences, and the largest of them."""
     least, largest = _range(codes)
     total = np.int32(0)
     for i in range(codes.shape[0]):
-        moved[i] = np.int8(codes[i] - least)
+        shifted[i] = np.int8(codes[i] - least)
         total = np.int32(total + np.int32(codes[i] - least))
-    moved[codes.shape[0] :] = 0
+    shifted[codes.shape[0] :] = 0
     row[_BASE], row[_SUM], row[_LARGEST] = least, total, largest - least
 
 
 @inlined
-def _move_right(codes: Any, moved: Any, row: Any) -> None:
-    """Subtract the middle, and record it, the sum of the codes, and the largest magnitude left."""
+def _centre(codes: Any, shifted: Any, row: Any) -> None:
+    """Subtract the middle code; record it, the sum of the codes, and the largest difference."""
     least, largest = _range(codes)
     middle = np.int32(least + largest + 1) >> 1
     total = np.int32(0)
     for i in range(codes.shape[0]):
-        moved[i] = np.int8(codes[i] - middle)
+        shifted[i] = np.int8(codes[i] - middle)
         total = np.int32(total + np.int32(codes[i]))
-    moved[codes.shape[0] :] = 0
+    shifted[codes.shape[0] :] = 0
     row[_BASE], row[_SUM], row[_LARGEST] = middle, total, middle - least
 
 

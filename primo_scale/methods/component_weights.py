@@ -298,6 +298,7 @@ def _score_sums(
     layout = adjustment.statistics.layout
 
     def sums(number: int) -> ScoreSums:
+        """Return the sums of one LD block."""
         block = _block(adjustment, panel, None, number)
         rows = slice(panel.boundaries[number], panel.boundaries[number + 1])
         effects = _on_components(block.real, block.squared_norms, public.effects[rows])

@@ -100,6 +100,7 @@ def write_pgs_files(directory: Path, weights: ScoringWeights, document: Document
     shares = case_shares(document)
 
     def write(number: int) -> None:
+        """Write the file of one phenotype."""
         header = pgs_header(weights.phenotypes[number], stems[number], shares[number], document)
         column, share = weights.per_allele[:, [number]], shares[number]
         if share is not None:

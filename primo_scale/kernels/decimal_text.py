@@ -84,22 +84,41 @@ def _read_line(text: Any, at: Any, stop: Any, places: Any, row: Any) -> Any:
         column += 1
 
 
+@inlined
+def _copy_cells(text: Any, at: Any, count: Any, copy: Any, end: Any) -> Any:
+    """Copy the first cells of a line to `copy`, from `end` on, and return its new end."""
+    for cell in range(count):
+        while _is_blank(text[at]):
+            at += 1
+        while at < len(text) and not _is_blank(text[at]):
+            copy[end] = text[at]
+            at, end = at + 1, end + 1
+        copy[end] = _SPACE if cell < count - 1 else _NEWLINE
+        end += 1
+    return end
+
+
 @compiled
-def read_decimals(text: Any, places: Any, rows: Any, is_plain: Any) -> None:
+def read_decimals(text: Any, places: Any, rows: Any, is_plain: Any, count: Any, people: Any) -> Any:
     """Write cells of lines, separated by blanks, to rows of float64; nan where a cell is NA.
 
     `text` has the bytes of the lines, in ASCII or UTF-8, and `places` the place in its row of each
     column of the table, or -1 if it is not read. `is_plain` becomes false for a line with another
     number of columns, or with a cell that is read and is neither NA nor a plain decimal number; its
-    row then means nothing.
+    row then means nothing. The first `count` cells of all other lines go to `people`, with blanks
+    between the cells and line ends between the lines. It is one byte longer than `text`, and its
+    used size is returned.
     """
-    start = 0
+    start = size = 0
     for line in range(len(rows)):
         stop = start
         while stop < len(text) and text[stop] != _NEWLINE:
             stop += 1
         is_plain[line] = _read_line(text, start, stop, places, rows[line])
+        if is_plain[line]:
+            size = _copy_cells(text, start, count, people, size)
         start = stop + 1
+    return size
 
 
 @inlined

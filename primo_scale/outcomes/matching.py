@@ -54,7 +54,7 @@ def match_people(
         rows = found[genotyped]
         if line_of_sample[rows].any() or len(np.unique(rows)) < len(rows):
             _refuse_second_row(table, group, found, line_of_sample)
-        line_of_sample[rows] = np.array(group.lines, np.int64)[genotyped]
+        line_of_sample[rows] = group.lines[genotyped]
         yield MatchedRows(rows, group.values[genotyped])
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:

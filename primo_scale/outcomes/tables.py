@@ -51,7 +51,7 @@ class RowGroup:
     """Consecutive people of a table."""
 
     people: list[str]  # "FID IID" of each person, or IID if the table has no FID
-    lines: list[int]  # line numbers in the file; the first line has number 1
+    lines: npt.NDArray[np.int64]  # line numbers in the file; the first line has number 1
     values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
 
 
@@ -72,49 +72,45 @@ class OutcomeTable:
         Memory does not depend on the number of rows. A name that the header lacks or repeats, a row
         shorter or longer than the header, and a cell neither a number nor missing are refused.
         """
-        positions = self._positions(names)
         places = np.full(self._width, -1)
-        places[positions] = np.arange(len(names))
+        places[self._positions(names)] = np.arange(len(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
         with open_lines(self.path) as lines:
-            rows = islice(lines, self._header_line, None)
+            rows = map(itemgetter(1), islice(lines, self._header_line, None))
+            first = self._header_line + 1
             while group := list(islice(rows, limit)):
-                values = np.empty((len(group), len(names)))
-                is_plain = np.zeros(len(group), dtype=np.bool_)
-                if not self._is_csv:
-                    text = np.frombuffer(b"".join([content for _, content in group]), np.uint8)
-                    read_decimals(text, places, values, is_plain)
-                yield self._group(group, names, values, is_plain)
+                yield self._group(group, first, names, places)
+                first += len(group)
 
     def _group(
-        self,
-        group: list[tuple[int, bytes]],
-        names: Sequence[str],
-        values: npt.NDArray[np.float64],
-        is_plain: npt.NDArray[np.bool_],
+        self, group: list[bytes], first: int, names: Sequence[str], places: npt.NDArray[np.int64]
     ) -> RowGroup:
-        """Return the rows of the lines in `group` that are not blank.
+        """Return the rows of the lines in `group` that are not blank; the first has number `first`.
 
-        `values` are those of the lines that are plain.
+        `places` are those of the columns for `read_decimals`.
         """
-        choose, identity = _chooser(self._positions(names)), 2 if self.has_family else 1
-        kept, people, numbers = [], [], []
-        for row, ((line, content), plain) in enumerate(zip(group, is_plain.tolist(), strict=True)):
-            if plain:
-                tokens = content.split(None, identity)
-            else:
-                tokens = cells_of(content, comma_separated=self._is_csv)
-                if not tokens:
-                    continue
-                self._check_width(tokens, line)
-                values[row] = self._numbers(choose(tokens), names, line)
-            kept.append(row)
-            numbers.append(line)
+        identity = 2 if self.has_family else 1
+        values = np.empty((len(group), len(names)))
+        kept, people = np.zeros(len(group), np.bool_), np.empty(len(group), np.object_)
+        if not self._is_csv:
+            text = np.frombuffer(b"".join(group), np.uint8)
+            plain = np.empty(len(text) + 1, np.uint8)
+            size = read_decimals(text, places, values, kept, identity, plain)
+            people[kept] = plain[:size].tobytes().split(b"\n")[:-1]
+        choose = _chooser(self._positions(names))
+        for row in np.flatnonzero(~kept).tolist():
+            tokens = cells_of(group[row], comma_separated=self._is_csv)
+            if not tokens:
+                continue
+            self._check_width(tokens, first + row)
+            values[row] = self._numbers(choose(tokens), names, first + row)
             # IDs contain no blanks, so that the joined text is unique for each pair.
-            people.append(b" ".join(tokens[:identity]))
-        return RowGroup(self._decoded(people, numbers), numbers, values[kept])
+            people[row] = b" ".join(tokens[:identity])
+            kept[row] = True
+        lines = first + np.flatnonzero(kept)
+        return RowGroup(self._decoded(people[kept].tolist(), lines), lines, values[kept])
 
-    def _decoded(self, people: list[bytes], lines: list[int]) -> list[str]:
+    def _decoded(self, people: list[bytes], lines: npt.NDArray[np.int64]) -> list[str]:
         """Return the IDs of people as text, decoded together unless one of them is not UTF-8."""
         try:
             return b"\n".join(people).decode().split("\n") if people else []

@@ -17,6 +17,12 @@ from primo_scale.ledger.spending import total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement as said
+from primo_scale.publication.stated_files import (
+    ReferenceFrequencies,
+    StatedLdPanel,
+    StatedScore,
+    StatedSlope,
+)
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee, state_mechanism
 from primo_scale.run.design import OF_PANEL, Design
@@ -122,7 +128,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInpu
         reference_frequencies=(
             "uninformative"
             if design.reference is None
-            else said.ReferenceFrequencies(**design.reference)
+            else ReferenceFrequencies(**design.reference)
         ),
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
@@ -135,7 +141,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInpu
         ld_panel=(
             None
             if design.panel is None
-            else said.StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
+            else StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
         pc_loadings=design.loadings,
     )
@@ -210,7 +216,7 @@ def _estimation(design: Design, solved: Solved) -> said.Estimation:
     )
 
 
-def _public_scores(design: Design, solved: Solved) -> Iterator[said.StatedScore]:
+def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
     """Yield the public scores that the weights build on, with their slopes in phenotype units."""
     priors, fitted = solved.chosen.priors, solved.solution.scores
     if priors is None or fitted is None:
@@ -220,7 +226,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[said.StatedScore]
     for row, source in enumerate(priors.sources):
         slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
         used = np.flatnonzero(priors.scores.used[row]).tolist()
-        stated = tuple(said.StatedSlope(names[j], float(slopes[j]), float(errors[j])) for j in used)
+        stated = tuple(StatedSlope(names[j], float(slopes[j]), float(errors[j])) for j in used)
         yield replace(source, slopes=stated)
 
 

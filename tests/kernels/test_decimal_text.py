@@ -18,7 +18,8 @@ DECIMALS = st.tuples(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["
 def read(lines: bytes, places=(0,), count: int = 1) -> list[list[float] | None]:
     """Return the numbers of each line, and None for a line that is left to the caller."""
     rows, is_plain = np.full((count, max(places, default=0) + 1), 7.0), np.zeros(count, np.bool_)
-    read_decimals(np.frombuffer(lines, np.uint8), np.array(places, np.int64), rows, is_plain)
+    text, people = np.frombuffer(lines, np.uint8), np.empty(len(lines) + 1, np.uint8)
+    read_decimals(text, np.array(places, np.int64), rows, is_plain, 0, people)
     return [row.tolist() if plain else None for row, plain in zip(rows, is_plain, strict=True)]
 
 
@@ -71,6 +72,16 @@ def test_each_line_has_its_row(ending):
     one, blank, short, long, missing, word, last = read(lines, (-1, 0, 1), 7)
     assert (one, blank, short, long, word, last) == ([1, 2], None, None, None, None, [9, 10])
     assert np.isnan(missing[0]) and missing[1] == -7
+
+
+@pytest.mark.parametrize("ending", [b"", b"\n", b"\r\n"])
+def test_the_first_cells_of_read_lines_are_copied(ending):
+    lines = "f i 1\n\n a\té  2 \nx y z\n1 2 NA".encode() + ending
+    text, people = np.frombuffer(lines, np.uint8), np.zeros(len(lines) + 1, np.uint8)
+    rows, is_plain = np.empty((5, 1)), np.zeros(5, np.bool_)
+    size = read_decimals(text, np.array([-1, -1, 0]), rows, is_plain, 2, people)
+    assert people[:size].tobytes().decode() == "f i\na é\n1 2\n"
+    assert is_plain.tolist() == [True, False, True, False, True]
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)

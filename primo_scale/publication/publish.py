@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -75,8 +76,9 @@ def publish_release(
     document["scoring"] = scoring_of(weights.variants.chromosome)
     repeated = on_one_line(options)
     with directory_published_at_end(directory) as staging:
-        for name, file in weights_files_of(document).items():
-            file.write(staging / name, weights, document)
+        files = weights_files_of(document)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda name: files[name].write(staging / name, weights, document), files))
         key = None if signer is None else signer.public_key
         try:
             pictures = draw_pictures(staging, document)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.genotypes.coding import (
+    SMALLEST_FREQUENCY,
     GenotypeCoding,
     default_row_norm,
     largest_block_norms,
@@ -92,6 +93,8 @@ def test_codes_are_centred_and_have_the_stated_variance(reference):
 def test_row_norm_is_at_most_the_largest_possible_norm():
     one = coding_of(0.5)  # 2 V is the square of the largest code
     assert default_row_norm(one) == one.max_squared_norm == one.max_code**2
+    for p in np.linspace(SMALLEST_FREQUENCY, 1 - SMALLEST_FREQUENCY, 5000):
+        assert default_row_norm(coding_of(p)) <= coding_of(p).max_squared_norm
 
 
 def test_digests_of_different_codings_differ():

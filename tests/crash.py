@@ -33,8 +33,6 @@ STEPS = (
 )
 # Steps of buying phenotype moments, in order.
 MOMENTS_STEPS = (*STEPS[:4], PaymentStep.MOMENTS_STORED, *STEPS[6:9])
-# Steps of opening a ledger of format version 1, in order.
-UPGRADE_STEPS = (PaymentStep.UPGRADE_WRITTEN, PaymentStep.UPGRADE_COMMITTED)
 
 KILLED = 9
 _FORK = multiprocessing.get_context("fork")

@@ -1,17 +1,9 @@
-"""Helpers for tests of the ledger: requests, concurrent processes, and a ledger of version 1.
-
-The ledger of version 1 is written with that version's SQL, independently of the code under test.
-"""
+"""Helpers for tests of the ledger: requests and concurrent processes."""
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import json
 import multiprocessing
 import shlex
-import sqlite3
-from pathlib import Path
 
 import pytest
 
@@ -25,57 +17,6 @@ ACCOUNT = Account("eur343")
 # Children start from a process that has only imported the ledger: fast, and no state is inherited.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(["primo_scale.ledger.ledger"])
-
-VERSION_1_KEY = bytes(range(32))
-VERSION_1_CHARGE = "00112233aabbccdd"
-# Cost in version 1 of epsilon 5 at delta 1e-8.
-VERSION_1_MU_SQUARED = 0.7708005542572585
-_SCHEMA = """
-CREATE TABLE secret (key BLOB NOT NULL);
-CREATE TABLE events (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    time TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL, digest TEXT NOT NULL);
-CREATE TRIGGER events_stay BEFORE DELETE ON events
-    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-CREATE TRIGGER events_are_final BEFORE UPDATE ON events
-    BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END;
-"""
-_ACCOUNT = {"cohort": "eur343", "unit": "full", "adjacency": "replace-one"}
-_EVENTS = (
-    ("created", {"format_version": 1}),
-    ("budget", {**_ACCOUNT, "epsilon": 8.0, "delta": 1e-8}),
-    (
-        "reserved",
-        {
-            **_ACCOUNT, "charge": VERSION_1_CHARGE, "request": "first", "epsilon": 5.0,
-            "delta": 1e-8, "mu_squared": VERSION_1_MU_SQUARED, "people": "everybody",
-        },
-    ),
-    ("drawn", {"charge": VERSION_1_CHARGE, "digest": "noised"}),
-    ("published", {"charge": VERSION_1_CHARGE, "digest": "release"}),
-)  # fmt: skip
-
-
-def write_version_1(path: Path) -> None:
-    """Write a ledger whose cohort ``eur343`` has spent epsilon 5 of 8 at delta 1e-8."""
-    database = sqlite3.connect(path)
-    database.executescript(_SCHEMA)
-    database.execute("INSERT INTO secret VALUES (?)", (VERSION_1_KEY,))
-    previous = ""
-    for kind, body in _EVENTS:
-        time, text = "2026-11-20T12:00:00+00:00", _json(body)
-        message = b"event\0" + _json([previous, time, kind, text]).encode()
-        previous = hmac.new(VERSION_1_KEY, message, hashlib.sha256).hexdigest()
-        database.execute(
-            "INSERT INTO events (time, kind, body, digest) VALUES (?, ?, ?, ?)",
-            (time, kind, text, previous),
-        )
-    database.commit()
-    database.close()
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def gaussian(epsilon, delta=DELTA, share=1.0):

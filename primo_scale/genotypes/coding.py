@@ -158,9 +158,8 @@ def default_row_norm(coding: GenotypeCoding) -> int:
 
     Without frequencies it is the largest possible norm, so that no row is clipped. With frequencies
     it is ``(1 + 1 / sqrt(d)) V``, near the mean norm: a looser bound needs more noise than it saves
-    clipping (``python -m experiments.row_norm``; docs/maths/clipping-and-integers.md). It is at most
-    2 V, and so at most the largest possible norm. The constant and the covariates are outcome
-    columns and not part of the row.
+    clipping (docs/maths/clipping-and-integers.md). It is at most 2 V, and so at most the largest
+    possible norm. The constant and the covariates are outcome columns and not part of the row.
     """
     if coding.unit == 1:
         return coding.max_squared_norm

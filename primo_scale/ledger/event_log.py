@@ -23,25 +23,20 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.storage.files import canonical_json, disk_errors_explained, sync_directory
 
 FORMAT_VERSION = 2
 _KEY_BYTES = 32
 _LOCK_SECONDS = 60.0
 _NO_EVENT = ""
-# Version 1 had no signing key. An event of kind "upgraded" records the key that was added.
-_WITHOUT_SIGNING_KEY = 1
-_UPGRADED = "upgraded"
-_SIGNING_TABLE = "CREATE TABLE signing (key BLOB NOT NULL)"
 _ATTACHMENT = "attachment"
-# Created with the first attachment, so that a ledger of an earlier version needs no upgrade.
+# Created with the first attachment, which a ledger of version 0.1 may lack.
 _ATTACHMENTS_TABLE = (
     "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
 )
 _SCHEMA = (
     "CREATE TABLE secret (key BLOB NOT NULL)",
-    _SIGNING_TABLE,
+    "CREATE TABLE signing (key BLOB NOT NULL)",
     # AUTOINCREMENT remembers the largest number ever used, which reveals a removed last event.
     """CREATE TABLE events (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -54,11 +49,7 @@ _SCHEMA = (
 
 
 class EventLog:
-    """Open event log; parameters and errors as for `LedgerReader`.
-
-    A log of format version 1 receives a signing key when it is opened. Opened read-only, it is not
-    upgraded and cannot sign.
-    """
+    """Open event log; parameters and errors as for `LedgerReader`."""
 
     def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
         self.path = path
@@ -77,8 +68,6 @@ class EventLog:
             self._key = self._read_key()
             if read_only:
                 self._database.execute("PRAGMA query_only = ON")
-            elif self._format_version() == _WITHOUT_SIGNING_KEY:
-                self._upgrade()
 
     def close(self) -> None:
         """Close the file."""
@@ -170,20 +159,8 @@ class EventLog:
             previous, last = digest, number
         if self._select("SELECT seq FROM sqlite_sequence WHERE name = 'events'") != [(last,)]:
             problems.append(f"event {last + 1}: missing at the end")
-        if self._format_version() == _WITHOUT_SIGNING_KEY:  # opened read-only
-            return problems
         wrong_key = self._signing_key_problem()
         return [*problems, wrong_key] if wrong_key else problems
-
-    def _upgrade(self) -> None:
-        """Upgrade a log of version 1, unless another process has already done so."""
-        with self.exclusively():
-            if self._format_version() != _WITHOUT_SIGNING_KEY:
-                return
-            self._database.execute(_SIGNING_TABLE)
-            self.append(_UPGRADED, _add_signing_key(self._database))
-            announce_step(PaymentStep.UPGRADE_WRITTEN)
-        announce_step(PaymentStep.UPGRADE_COMMITTED)
 
     def _signing_key(self) -> bytes:
         """Return the private key, or nothing if there is not exactly one."""
@@ -200,13 +177,9 @@ class EventLog:
         return None if recorded else "the signing key is not the one that was recorded"
 
     def _format_event(self) -> Mapping[str, Any]:
-        """Return the body of the event that states the current format version of the file."""
-        query = "SELECT body FROM events WHERE number = 1 OR kind = ? ORDER BY number DESC LIMIT 1"
-        rows = self._select(query, _UPGRADED)
+        """Return the body of the first event, which states the format version and public key."""
+        rows = self._select("SELECT body FROM events WHERE number = 1")
         return _parsed(rows[0][0]) if rows else {}
-
-    def _format_version(self) -> object:
-        return self._format_event().get("format_version")
 
     def _select(self, query: str, *values: str) -> list[Any]:
         """Return the rows of a query, or no rows if the table does not exist."""
@@ -222,8 +195,8 @@ class EventLog:
         keys = self._select("SELECT key FROM secret")
         if not keys and not self._select("SELECT * FROM sqlite_master WHERE name = 'secret'"):
             raise InputError("is not a privacy ledger", where=self.path)
-        version = self._format_version()
-        if len(keys) != 1 or version not in (_WITHOUT_SIGNING_KEY, FORMAT_VERSION):
+        version = self._format_event().get("format_version")
+        if len(keys) != 1 or version != FORMAT_VERSION:
             raise InputError(
                 "the ledger has an unknown format version",
                 where=self.path,

@@ -107,10 +107,7 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
 
 
 def _request_from(body: Mapping[str, Any]) -> ChargeRequest:
-    # Format version 1 had no approximate costs: every charge was Gaussian.
-    cost = Cost(
-        body["mu_squared"], body.get("approximate_epsilon", 0.0), body.get("approximate_delta", 0.0)
-    )
+    cost = Cost(body["mu_squared"], body["approximate_epsilon"], body["approximate_delta"])
     return ChargeRequest(
         _account_from(body), body["request"], body["epsilon"], body["delta"], cost, body["people"]
     )
@@ -122,7 +119,7 @@ def _account_from(body: Mapping[str, Any]) -> Account:
 
 def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> str | None:
     """Apply one event and return its problem, if it has one."""
-    if kind in ("created", "upgraded"):
+    if kind == "created":
         return None
     if kind == "budget":
         return _apply_budget(history, body)
@@ -145,7 +142,7 @@ def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
 def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
     request = _request_from(body)
     account = request.account
-    # Earlier versions recorded no rosters.
+    # Version 0.1 recorded no rosters.
     charge = Charge(body["charge"], request, reserved_at=time, roster=body.get("roster", ""))
     budget = history.budgets.get(account)
     known = charge.id in history.charges

@@ -37,8 +37,6 @@ class PaymentStep(StrEnum):
     RELEASE_PUBLISHED = "release published"
     PUBLICATION_RECORD_WRITTEN = "publication record written"
     PUBLICATION_RECORD_COMMITTED = "publication record committed"
-    UPGRADE_WRITTEN = "upgrade written"
-    UPGRADE_COMMITTED = "upgrade committed"
 
 
 def announce_step(step: PaymentStep) -> None:

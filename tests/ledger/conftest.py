@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from ledger_examples import write_version_1
 
 from primo_scale.ledger.ledger import Ledger
 
@@ -20,11 +19,3 @@ def ledger(path):
     with Ledger(path) as ledger:
         yield ledger
         assert ledger.verify() == []
-
-
-@pytest.fixture
-def version_1(tmp_path):
-    """Path of a ledger of format version 1."""
-    path = tmp_path / "ledger.sqlite"
-    write_version_1(path)
-    return path

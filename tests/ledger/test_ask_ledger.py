@@ -79,10 +79,6 @@ def test_ask_returns_none_if_stored_noise_of_the_request_may_pay(path: Path) -> 
         ask(path, replace(request("x", 2.5), people_digest="everybody"), [charge.id])
 
 
-def test_asking_does_not_upgrade_a_ledger_of_version_1(version_1) -> None:
-    assert ask(version_1, replace(request("new", 1.0), people_digest="everybody")) is not None
-
-
 def test_a_read_only_ledger_reserves_nothing(path: Path) -> None:
     with (
         Ledger(path, read_only=True) as ledger,

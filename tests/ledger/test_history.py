@@ -19,7 +19,11 @@ PUBLISHED = ("published", {"charge": "first", "digest": "release"})
 
 
 def reserved(charge="first", *, epsilon=1.0, delta=1e-8):
-    cost = {"mu_squared": release_mu(epsilon, delta) ** 2}
+    cost = {
+        "mu_squared": release_mu(epsilon, delta) ** 2,
+        "approximate_epsilon": 0.0,
+        "approximate_delta": 0.0,
+    }
     asked = {"request": f"request of {charge}", "epsilon": epsilon, "delta": delta}
     return "reserved", {**ACCOUNT, "charge": charge, **asked, **cost, "people": ""}
 

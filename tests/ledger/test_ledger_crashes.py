@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import sys
 
 import pytest
-from crash import KILLED, STEPS, UPGRADE_STEPS, killed_at, steps_passed
-from ledger_examples import VERSION_1_CHARGE, request
+from crash import KILLED, STEPS, killed_at, steps_passed
+from ledger_examples import request
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.interruption import deferred, signals_noted
@@ -68,20 +67,3 @@ def test_a_signal_before_the_charge_is_durable_spends_nothing(path, monkeypatch)
     with signals_noted(lambda: None), pytest.raises(InterruptedRun), deferred():
         release(path)
     assert kinds_of_events(path) == ["created"]
-
-
-@pytest.mark.parametrize("label", UPGRADE_STEPS)
-def test_an_upgrade_is_one_transaction(version_1, label):
-    assert killed_at(label, Ledger, version_1) == KILLED
-    with sqlite3.connect(version_1) as database:
-        kinds = [kind for (kind,) in database.execute("SELECT kind FROM events ORDER BY number")]
-        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
-    assert (
-        ("upgraded" in kinds) == ("signing" in tables) == (label is PaymentStep.UPGRADE_COMMITTED)
-    )
-    assert steps_passed(Ledger, version_1) == list(
-        UPGRADE_STEPS if label is PaymentStep.UPGRADE_WRITTEN else ()
-    )
-    with Ledger(version_1) as ledger:
-        assert [charge.id for charge in ledger.balances()[0].charges] == [VERSION_1_CHARGE]
-    assert kinds_of_events(version_1).count("upgraded") == 1

@@ -13,18 +13,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from ledger_examples import (
     ACCOUNT,
     DELTA,
-    VERSION_1_CHARGE,
-    VERSION_1_MU_SQUARED,
     request,
-    write_version_1,
 )
 from tiers import thinned
 
 from primo_scale.errors import InputError, PrimoError, ResourceError
-from primo_scale.gaussian.calibration import Cost
-from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, Balance, ChargeRequest, ChargeState
+from primo_scale.ledger.spending import Account, Balance
 
 # --- damage -----------------------------------------------------------------------------------
 
@@ -170,60 +165,6 @@ def test_a_ledger_signs_with_one_key_of_its_own(path, tmp_path):
     with Ledger(path, create=False) as again:
         assert again.public_key == key
         assert again.sign(b"release") == signature
-
-
-@pytest.mark.parametrize("create", [True, False])
-def test_version_1_is_upgraded_on_opening(version_1, create):
-    with Ledger(version_1, create=create) as ledger:
-        assert ledger.verify() == []
-        kinds = [kind for _, kind, _ in ledger._log.events()]
-        assert kinds == ["created", "budget", "reserved", "drawn", "published", "upgraded"]
-        upgrade = ledger._log.events()[-1][2]
-        assert upgrade == {"format_version": 2, "public_key": ledger.public_key}
-        checked(ledger.public_key, ledger.sign(b"release"), b"release")
-        (charge,) = ledger.balance(ACCOUNT).charges
-        assert (charge.id, charge.cost) == (VERSION_1_CHARGE, Cost(VERSION_1_MU_SQUARED))
-        assert charge.state is ChargeState.PUBLISHED
-        asked = ChargeRequest(ACCOUNT, "first", 5.0, DELTA, charge.cost, "everybody")
-        assert ledger.reserve(asked).charge.id == VERSION_1_CHARGE
-        ledger.reserve(request("second", epsilon=ledger.balance(ACCOUNT).epsilon_left))
-        key, head = ledger.public_key, ledger.head()
-    with Ledger(version_1, create=create) as again:
-        assert (again.public_key, again.head()) == (key, head)
-        assert again.verify() == []
-
-
-def test_a_concurrent_upgrade_happens_once(tmp_path, monkeypatch):
-    """Both processes have read version 1, and the other one upgrades first."""
-    path, upgrade = tmp_path / "ledger.sqlite", EventLog._upgrade
-    write_version_1(path)
-
-    def upgrade_second(log):
-        monkeypatch.setattr(EventLog, "_upgrade", upgrade)
-        Ledger(path).__exit__(None, None, None)
-        upgrade(log)
-
-    monkeypatch.setattr(EventLog, "_upgrade", upgrade_second)
-    with Ledger(path) as ledger:
-        assert ledger.verify() == []
-        assert [kind for _, kind, _ in ledger._log.events()].count("upgraded") == 1
-
-
-@pytest.mark.parametrize(
-    ("statement", "problem"),
-    [
-        ("DELETE FROM events WHERE kind = 'published'", "event 5: missing"),
-        ("UPDATE events SET body = replace(body, '8.0', '9.0') WHERE kind = 'budget'",
-         "event 2 (budget): changed"),
-        ("UPDATE secret SET key = x'00'", "event 5 (published): changed"),
-    ],
-)  # fmt: skip
-def test_an_upgrade_hides_no_damage(version_1, statement, problem):
-    tamper(version_1, statement)
-    with Ledger(version_1) as ledger:
-        assert any(problem in line for line in ledger.verify())
-        with pytest.raises(InputError, match="the ledger is damaged"):
-            ledger.reserve(request())
 
 
 @pytest.mark.parametrize("key", ["NULL", "7", "'text'"])

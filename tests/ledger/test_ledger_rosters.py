@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ledger_examples import DELTA, VERSION_1_CHARGE, gaussian, refused_command
+from ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -148,14 +148,18 @@ def test_a_missing_or_changed_roster_is_detected(path, change):
 # --- ledgers of versions without rosters ----------------------------------------------------------
 
 
-def test_a_charge_without_a_roster_is_matched_by_its_sample_list(ledger):
-    """From the first charge of this version on, the people are known."""
-    asked = of(ledger, EVERYBODY, "first", digest="old")
+def charge_without_roster(ledger, asked):
+    """Record a charge as version 0.1 did, which knew the sample list and not the people."""
     with ledger._log.exclusively():
         ledger._append_budget(asked.account, 5.0, DELTA)
         body = dict(reservation_as_json(Charge("0", asked)))
         del body["roster"]
         ledger._log.append("reserved", body)
+
+
+def test_a_charge_without_a_roster_is_matched_by_its_sample_list(ledger):
+    """From the first charge of this version on, the people are known."""
+    charge_without_roster(ledger, of(ledger, EVERYBODY, "first", digest="old"))
     line, _ = refused_command(ledger, of(ledger, EVERYBODY, "second"))
     assert "these people have a budget under another name (got second; limit first)" in line
     assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, (
@@ -165,22 +169,15 @@ def test_a_charge_without_a_roster_is_matched_by_its_sample_list(ledger):
     refused_command(ledger, of(ledger, range(60, 100), "another part"))
 
 
-def test_a_ledger_of_version_1_stores_rosters(version_1):
-    with Ledger(version_1) as ledger:
-        ledger.reserve(of(ledger, EVERYBODY, "new"))
-        refused_command(ledger, of(ledger, range(5), "second"))
-        assert ledger.verify() == []
-        assert ledger.balances()[0].charges[0].id == VERSION_1_CHARGE
-
-
-def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(version_1):
-    """Nobody knows the people of a charge of version 1, but for a request with the same list."""
-    with Ledger(version_1) as ledger:
-        ledger.reserve(of(ledger, range(30), "second"))
-        asked = of(ledger, range(29, 60), "eur343")
-        line, _ = refused_command(ledger, asked)
-        assert "some of these people" in line
-        ledger.reserve(replace(asked, people_digest="everybody"))
+def test_a_charge_without_roster_vouches_for_its_own_sample_list_alone(ledger):
+    """Nobody knows the people of such a charge, but for a request with the same list."""
+    old = of(ledger, EVERYBODY, "first")
+    charge_without_roster(ledger, old)
+    ledger.reserve(of(ledger, range(30), "second"))
+    asked = of(ledger, range(29, 60), "first")
+    line, _ = refused_command(ledger, asked)
+    assert "some of these people" in line
+    ledger.reserve(replace(asked, people_digest=old.people_digest))
 
 
 # --- any sequence of budgets and releases ---------------------------------------------------------

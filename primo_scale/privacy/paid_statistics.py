@@ -112,6 +112,8 @@ def _request(
     promise, parameters = mechanism.promise, asdict(mechanism)
     if mechanism.hold_out is None:
         del parameters["hold_out"]  # as in requests of earlier versions, whose noise stays valid
+    else:  # the sums do not depend on the people held out, but their measurement does
+        parameters["inputs"] = raw.inputs
     parameters["boundaries"] = list(raw.matrices.layout.boundaries)
     digest = ledger.request_digest(raw.sha256, parameters)
     return paying_cohort.request(digest, promise.epsilon, promise.delta, mechanism.cost)

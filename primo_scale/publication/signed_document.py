@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from primo_scale.publication.bounded_text import bounded_bytes
@@ -105,15 +105,19 @@ def directory_findings(
 
 
 def check_files(directory: Path, document: Document, kind: DocumentKind = RELEASE) -> Finding:
-    """Check that a directory holds the listed files, unchanged, and no others."""
+    """Check that a directory holds the listed files, unchanged, and nothing else."""
     listed = {entry["name"]: entry for entry in document["files"]}
+    folders = {parent.as_posix() for name in listed for parent in PurePosixPath(name).parents}
+    found = {path.relative_to(directory).as_posix(): path for path in directory.rglob("*")}
     found = {
-        path.relative_to(directory).as_posix(): path
-        for path in directory.rglob("*")
-        if path.is_symlink() or not path.is_dir()
+        name: path
+        for name, path in found.items()
+        if path.is_symlink() or not (path.is_dir() and name in folders)
     }
-    found.pop(kind.name, None)
-    problems = [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
+    problems = []
+    if found.pop(kind.name).is_symlink():
+        problems.append(f"{kind.name} is not a plain file")
+    problems += [f"{name} is missing" for name in sorted(listed.keys() - found.keys())]
     problems += [f"{name} does not belong here" for name in sorted(found.keys() - listed.keys())]
     if len(listed) != len(document["files"]):
         problems.append("a file is listed twice")
@@ -126,7 +130,7 @@ def check_files(directory: Path, document: Document, kind: DocumentKind = RELEAS
         elif sha256_of_file(path) != listed[name]["sha256"]:
             problems.append(f"{name} was changed: its SHA-256 is not the stated one")
     return finding_of(
-        "files", problems, f"{len(listed)} files with the stated SHA-256, and no others"
+        "files", problems, f"{len(listed)} files with the stated SHA-256, and nothing else"
     )
 
 

@@ -83,7 +83,17 @@ def test_a_wrong_list_of_files_is_found(change, problem, release):
 
 def test_a_file_that_does_not_belong_is_found(release):
     (release / "pgs" / "raw_statistics.npz").write_bytes(b"")
-    assert problems(release) == ["files: pgs/raw_statistics.npz does not belong here"]
+    (release / "a message").mkdir()
+    assert problems(release) == [
+        "files: a message does not belong here; pgs/raw_statistics.npz does not belong here"
+    ]
+
+
+def test_the_document_is_a_plain_file(release):
+    path = release / "release.json"
+    path.rename(release.parent / "elsewhere")
+    path.symlink_to(release.parent / "elsewhere")
+    assert problems(release) == ["files: release.json is not a plain file"]
 
 
 # ------------------------------------------------------------------------------ signature

@@ -19,6 +19,7 @@ from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 import primo_scale as ps
+from primo_scale.accumulation.statistics import KIND
 from primo_scale.cli import finalize, release, simulate, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.payment_steps import PaymentStep
@@ -29,6 +30,7 @@ from primo_scale.publication.verify import document_findings
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import load_design
 from primo_scale.run.hold_out_stage import score_held_out
+from primo_scale.storage.groups import attributes_of, open_group
 
 N, HELD = 4000, 1000
 BUDGET = ("--epsilon", 20, "--delta", 1e-8)
@@ -283,6 +285,31 @@ def test_other_weights_of_a_charge_are_not_measured(tiny):
     stored["weight_norms"] = [1.5 * norm for norm in stored["weight_norms"]]
     noisy_sums(tiny).write_text(json.dumps(stored))
     refused(tiny_release(tiny), 3, "other weights were measured")
+
+
+@pytest.mark.parametrize("changed", ["phenotype", "genotype"])
+def test_other_values_of_people_held_out_are_another_request(tiny, changed):
+    """The exact sums are the same, but the measurement would show the change without noise."""
+    assert tiny_release(tiny).exit_code == 0
+    sums = tiny.folder / "release.work" / "statistics.zarr"
+    before = attributes_of(open_group(sums, KIND))["sha256"]
+    held = open_outcome_store(sums.with_name("outcomes.zarr")).held_out(slice(0, 400))
+    person = int(np.flatnonzero(held)[0])
+    if changed == "phenotype":
+        path = tiny.folder / "pheno.tsv"
+        lines = path.read_text().splitlines()
+        lines[1 + person] = lines[1 + person].rsplit("\t", 1)[0] + "\tNA"
+        path.write_text("\n".join(lines) + "\n")
+    else:
+        content = bytearray((tiny.folder / "cohort.bed").read_bytes())
+        content[3 + person // 4] ^= 3 << 2 * (person % 4)
+        (tiny.folder / "cohort.bed").write_bytes(content)
+    for name in ("statistics.zarr", "genotypes.zarr"):
+        shutil.rmtree(sums.with_name(name), ignore_errors=True)
+    shutil.rmtree(tiny.out)
+    refused(tiny_release(tiny), 6)
+    assert attributes_of(open_group(sums, KIND))["sha256"] == before
+    assert len(tiny.charges()) == 1
 
 
 @pytest.mark.slow

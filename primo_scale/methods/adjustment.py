@@ -113,15 +113,15 @@ def adjust(
     )
 
 
-def missing_rescale(observed: Float64, n_samples: float) -> Float64:
-    """Return the factor n / max(n_j, n/10), which corrects for zero-filled missing phenotypes.
+def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) -> Float64:
+    """Return the factor n / n_j, at most 1 / `least`, for zero-filled missing phenotypes.
 
     The factor is valid if values are missing completely at random
     (docs/maths/counts-and-moments.md). `observed` is the number of people n_j with each phenotype,
     shape (l,): noisy, or exact for a release stamped NOT PRIVATE. `n_samples` is n, noisy where it
-    is private.
+    is private. A larger factor would give weights mostly noise.
     """
-    return n_samples / np.clip(observed, n_samples / 10, n_samples)
+    return n_samples / np.clip(observed, least * n_samples, n_samples)
 
 
 def _signal_share(columns: Float64, sigma: float) -> Float64:

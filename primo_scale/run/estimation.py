@@ -48,7 +48,8 @@ def solve_release(
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
-    rescale = missing_rescale(matrices.observed().astype(float), n_samples)
+    observed = matrices.observed().astype(float)
+    rescale = missing_rescale(observed, n_samples)
     response = design.clip_response(1 / rescale)
     unit = design.genotypes.unit
     if fit.ridge is not None:
@@ -71,6 +72,8 @@ def solve_release(
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     marginal = None
     if sumstats:
+        # Effects of any size are stated, because their errors are stated with them.
+        inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         marginal = marginal_effects(matrices, inputs, design.genotypes.variances)
     return Solved(chosen, solution, response, marginal)
 

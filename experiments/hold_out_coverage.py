@@ -39,6 +39,7 @@ from primo_scale.privacy.held_out_sums import (
     hold_out_noise,
     noisy_hold_out,
     residual_bounds,
+    residual_limits,
 )
 from primo_scale.run.describe_hold_out import state_hold_out
 
@@ -200,7 +201,8 @@ def measure_again(
         phenotypes - means - (age - 55)[:, None] * weights[1],
         np.ones(phenotypes.shape, dtype=bool),
     )
-    scored = ScoredPeople(residual_bounds(coding.phenotypes), lambda: [batch])
+    bounds, limits = residual_bounds(coding.phenotypes), residual_limits(coding.phenotypes)
+    scored = ScoredPeople(bounds, limits, lambda: [batch])
     noise = hold_out_noise(len(names), people, document["guarantee"]["cost"]["mu_squared"], "")
     noisy = noisy_hold_out(scored, noise, KeystreamNoise(os.urandom(KEY_BYTES)))
     stated = state_hold_out(noisy, noise, coding, calibrate=False)

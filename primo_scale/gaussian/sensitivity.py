@@ -98,7 +98,7 @@ def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2*
 
 
 def held_out_counts(n_phenotypes: int) -> float:
-    """Return the sensitivity of counts of people by their score, for every phenotype.
+    """Return the sensitivity of counts of people held out, for every phenotype.
 
     One person moves from one count to another for each phenotype: replace-one.
     Source: docs/maths/hold-out.md, Theorem 2.

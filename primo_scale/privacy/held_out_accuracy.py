@@ -19,11 +19,16 @@ Floats = npt.NDArray[np.float64]
 
 N_EDGES = 32
 """Number of public numbers between which people are counted by their score."""
+N_COUNTS = N_EDGES + 2
+"""Number of counts of people: those between the edges, and last those with too large a residual."""
 _LARGEST_EDGE = 4.0  # in units of the bound on residuals
 _QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
 # A range of scores that cuts more than this share of people is too small.
 _CUT, _SIGNIFICANCE = 0.005, 3.0
 _QUANTILE = 1.959963984540054  # 97.5% of the normal distribution
+# Share of people with too large a residual from which the accuracy is not stated, and errors above
+# it; 0.3% of normal residuals are beyond three standard deviations.
+TOO_LARGE, _ERRORS = 0.01, 2.0
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
 _LEAST_PEOPLE = 30
@@ -45,11 +50,10 @@ def score_ranges(
 ) -> tuple[Floats, Floats]:
     """Return the centre and the half width of the range of scores, each of shape (l,).
 
-    The noisy `counts` of people between the edges, shape (l, bins), have noise of `sigma`.
+    The noisy `counts` of people, shape (l, `N_COUNTS`), have noise of `sigma`.
     """
-    ranges = [
-        _score_range(*each, sigma) for each in zip(counts, score_edges(residual).T, strict=True)
-    ]
+    between, edges = counts[:, :-1], score_edges(residual).T
+    ranges = [_score_range(*each, sigma) for each in zip(between, edges, strict=True)]
     centre, half_width = np.array(ranges).T
     return centre, half_width
 
@@ -73,6 +77,14 @@ def _score_range(counts: npt.NDArray[np.int64], edges: Floats, sigma: float) -> 
             break
         half_width *= math.sqrt(2)
     return float(centre), float(half_width)
+
+
+def fits_its_range(counts: Sequence[int], sigma: float) -> bool:
+    """Return whether few enough residuals of a phenotype are too large to state its accuracy.
+
+    The noisy `counts` of people, of length `N_COUNTS`, have noise of `sigma`.
+    """
+    return counts[-1] <= TOO_LARGE * sum(counts) + _ERRORS * sigma
 
 
 @dataclass(frozen=True)
@@ -101,19 +113,27 @@ class HoldOutScale:
 
     constant: int  # code kappa
     people: int  # number of people held out
+    fits: bool  # whether the range of residuals fits the phenotype (`fits_its_range`)
     unit: float  # residual of one lattice unit, in units of the phenotype
     ratio: float  # bound on the residuals divided by that on the scores
     prevalence: float | None = None  # public share of cases of a binary phenotype
 
 
 def hold_out_scale(
-    phenotype: Mapping[str, Any], stated: Mapping[str, Any], hold_out: Mapping[str, Any]
+    phenotype: Mapping[str, Any],
+    stated: Mapping[str, Any],
+    hold_out: Mapping[str, Any],
+    counts_sigma: float,
 ) -> HoldOutScale:
-    """Return the public numbers of a phenotype, from its entries in release.json."""
+    """Return the public numbers of a phenotype, from its entries in release.json.
+
+    `counts_sigma` is the standard deviation of the noise on the counts of people.
+    """
     bound = stated["residual_bound"]
     return HoldOutScale(
         hold_out["constant"],
         hold_out["people"],
+        fits_its_range(stated["counts"], counts_sigma),
         unit=bound / hold_out["unit"],
         ratio=bound / stated["score_bound"],
         prevalence=public_prevalence(phenotype),
@@ -163,7 +183,7 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
     constant, ratio = scale.constant, scale.ratio
     nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY
     n = min(sums[0] / constant**2, scale.people)
-    if n < _LEAST_PEOPLE:
+    if n < _LEAST_PEOPLE or not scale.fits:
         return nothing
     mean_u, mean_r = sums[3] / constant / n, sums[4] / constant / n
     uu, rr = sums[1] - n * mean_u**2, sums[2] - n * mean_r**2

@@ -3,8 +3,8 @@
 For each phenotype, a person has a score u, from the weights of the variants, and a residual r: the
 phenotype without its public mean and without what the weights of the covariates explain. Both are
 clipped to a range and coded as integers of magnitude up to `UNIT`. Two noisy statistics are
-released: the numbers of people by their score, which choose the range of the scores, and the Gram
-matrix of (kappa, u, r).
+released: the numbers of people by their score, which choose the range of the scores, or with a
+residual too large for its range, and the Gram matrix of (kappa, u, r).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from primo_scale.gaussian.lattice_noise import (
     off_diagonal_sigma,
 )
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.privacy.held_out_accuracy import N_EDGES, Floats, score_edges, score_ranges
+from primo_scale.privacy.held_out_accuracy import N_COUNTS, Floats, score_edges, score_ranges
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.privacy.scales import rounded_up
 
@@ -56,6 +56,15 @@ def residual_bounds(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
             for farthest in [max(p.upper - p.mean, p.mean - p.lower)]
         ]
     )
+
+
+def residual_limits(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
+    """Return the size from which a residual counts as too large, shape (l,).
+
+    It is three standard deviations. No residual of a binary phenotype is too large: covariates
+    alone bring it beyond the farther value.
+    """
+    return np.array([np.inf if p.kind == "binary" else _RESIDUAL_SDS * p.sd for p in phenotypes])
 
 
 def hold_out_noise(n_phenotypes: int, people: int, mu_squared: float, fit: str) -> HoldOut:
@@ -86,15 +95,20 @@ class ScoredPeople:
     """People who are held out. PRIVATE: only `noisy_hold_out` may use them."""
 
     residual: Floats  # bounds R, shape (l,)
+    limit: Floats  # from which a residual counts as too large, shape (l,)
     batches: Callable[[], Iterable[ScoredBatch]]  # all people, again at each call
 
     def counts(self) -> Integers:
-        """Return the number of people between the edges of scores, shape (l, bins)."""
+        """Return the number of people between the edges of scores, shape (l, `N_COUNTS`).
+
+        People with a residual that is too large count in the last number instead.
+        """
         edges = score_edges(self.residual)
-        counts = np.zeros((len(self.residual), N_EDGES + 1), dtype=np.int64)
-        for scores, _, observed in self.batches():
+        counts = np.zeros((len(self.residual), N_COUNTS), dtype=np.int64)
+        for scores, residuals, observed in self.batches():
             bins = (scores > edges[:, None]).sum(axis=0)
-            for bin_ in range(N_EDGES + 1):
+            bins[np.abs(residuals) > self.limit] = N_COUNTS - 1
+            for bin_ in range(N_COUNTS):
                 counts[:, bin_] += (observed & (bins == bin_)).sum(axis=0)
         return counts
 
@@ -121,7 +135,7 @@ class NoisyHoldOut:
     One tuple for each phenotype.
     """
 
-    counts: tuple[tuple[int, ...], ...]  # people between the edges of scores
+    counts: tuple[tuple[int, ...], ...]  # people by their score, and with too large a residual
     # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, in this order.
     sums: tuple[tuple[int, ...], ...]
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import numpy as np
 
 from primo_scale.privacy.held_out_accuracy import (
-    N_EDGES,
+    N_COUNTS,
     held_out_accuracy,
     hold_out_scale,
     score_ranges,
@@ -28,15 +28,16 @@ def hold_out_problems(document: Document) -> Iterator[str]:
         return
     for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
         name, residual = stated["name"], stated["residual_bound"]
-        if len(stated["counts"]) != N_EDGES + 1:
-            yield f"{name}: {len(stated['counts'])} counts, not {N_EDGES + 1}"
+        if len(stated["counts"]) != N_COUNTS:
+            yield f"{name}: {len(stated['counts'])} counts, not {N_COUNTS}"
             continue
         counts = np.array([stated["counts"]])
-        ranges = score_ranges(counts, sigma["held_out_counts"], np.array([residual]))
+        counts_sigma = sigma["held_out_counts"]
+        ranges = score_ranges(counts, counts_sigma, np.array([residual]))
         centre, bound = (float(numbers[0]) for numbers in ranges)
         if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
             yield f"{name}: the range of scores is not the one that the counts choose"
-        scale = hold_out_scale(phenotype, stated, hold_out)
+        scale = hold_out_scale(phenotype, stated, hold_out, counts_sigma)
         accuracy = held_out_accuracy(stated["sums"], sigma["held_out_gram"], scale)
         for number, value in asdict(accuracy).items():
             if not is_about(stated[number], value):

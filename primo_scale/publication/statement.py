@@ -217,11 +217,12 @@ class HeldOutPhenotype:
     # from `counts`.
     score_centre: Number
     score_bound: PositiveAmount
-    # People between the public edges -4 R, ..., -4 R 2^(-k/2), ..., 4 R 2^(-k/2), ..., 4 R.
+    # People between the public edges -4 R, ..., -4 R 2^(-k/2), ..., 4 R 2^(-k/2), ..., 4 R, and
+    # last those whose residual is beyond three public sds, if the phenotype is quantitative.
     counts: Annotated[tuple[_NoisySum, ...], AtLeastOne]
     # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r.
     sums: Annotated[tuple[_NoisySum, ...], Meta(min_length=6, max_length=6)]
-    r2: _UpToOne | None  # squared correlation of score and residual; None if noise hides it
+    r2: _UpToOne | None  # squared correlation of clipped score and residual; None if not measured
     r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
     r2_upper: _UpToOne
     slope: Number | None  # of the residual on the score, 1 for calibrated weights

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from primo_scale.privacy.held_out_accuracy import TOO_LARGE
+
 NOT_PRIVATE = "NOT PRIVATE"
 
 STATISTICS = {
@@ -77,7 +79,7 @@ def accountant_in_words(*, subsampled: bool) -> str:
 def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
     """Return the accuracy of one phenotype's weights in the people held out, on one line."""
     if phenotype["r2"] is None:
-        return f"{phenotype['name']}: R^2 0 to 1, because the noise hides it"
+        return f"{phenotype['name']}: R^2 0 to 1, {_why_hidden(phenotype)}"
     found = [f"{phenotype['name']}: R^2 {_with_interval(phenotype, 'r2')}"]
     if phenotype["slope_lower"] is not None:
         found.append(f"slope {_with_interval(phenotype, 'slope')}")
@@ -87,6 +89,17 @@ def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
     if phenotype["calibration"] != 1:
         found.append("by which the weights were multiplied afterwards")
     return ", ".join(found)
+
+
+def _why_hidden(phenotype: Mapping[str, Any]) -> str:
+    """Return why the accuracy of one phenotype's weights is not stated."""
+    share = phenotype["counts"][-1] / max(sum(phenotype["counts"]), 1)
+    if share < TOO_LARGE:
+        return "because the noise hides it"
+    return (
+        f"because about {share:.0%} of the people held out are beyond three public standard "
+        "deviations, or the noise hides it"
+    )
 
 
 def _with_interval(numbers: Mapping[str, Any], name: str) -> str:

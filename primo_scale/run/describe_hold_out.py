@@ -26,8 +26,9 @@ def state_hold_out(
     for phenotype, (r, centre, u), counted, sums in measured:
         scale = hold_out_scale(
             asdict(phenotype),
-            {"residual_bound": r, "score_bound": u},
+            {"residual_bound": r, "score_bound": u, "counts": counted},
             {"constant": CONSTANT, "people": noise.people, "unit": UNIT},
+            noise.scale_sigma,
         )
         accuracy = held_out_accuracy(sums, noise.gram_sigma, scale)
         above = accuracy.slope is not None and (accuracy.slope_lower or 0.0) > 0

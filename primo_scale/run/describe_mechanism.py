@@ -16,7 +16,7 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.privacy.held_out_accuracy import N_EDGES
+from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ROW_NORM
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import (
@@ -132,9 +132,7 @@ def _statistics(
             scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
         ),
         "phenotype_moments": whole(moments_sigma, (3, l), moments_change),
-        "held_out_counts": whole(
-            apart.scale_sigma, (l, N_EDGES + 1), sensitivity.held_out_counts(l)
-        ),
+        "held_out_counts": whole(apart.scale_sigma, (l, N_COUNTS), sensitivity.held_out_counts(l)),
         "held_out_gram": whole(
             apart.gram_sigma, (3 * l, 3 * l), sensitivity.held_out_gram(l, ROW_NORM)
         ),

@@ -44,7 +44,8 @@ _LOADINGS_SOURCE = "--pc-loadings, a public panel, or --covar-bounds where it ha
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "planner of docs/maths/planner.md, for a trait of heritability "
-    f"{PRIOR_HERITABILITY:g} that everybody in the cohort has, and the linkage disequilibrium expected at the variants' positions; "
+    f"{PRIOR_HERITABILITY:g} that is known of everybody in the cohort, and the linkage "
+    "disequilibrium expected at the variants' positions; "
     "too high rather than too low, since the variants may explain less of the heritability"
 )
 

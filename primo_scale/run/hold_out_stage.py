@@ -15,7 +15,12 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import OutcomeStore
 from primo_scale.privacy.held_out_accuracy import Floats
-from primo_scale.privacy.held_out_sums import ScoredBatch, ScoredPeople, residual_bounds
+from primo_scale.privacy.held_out_sums import (
+    ScoredBatch,
+    ScoredPeople,
+    residual_bounds,
+    residual_limits,
+)
 from primo_scale.run.progress import count_bar
 from primo_scale.storage.files import disk_errors_explained
 
@@ -50,7 +55,9 @@ def score_held_out(
             observed = rows[:, 1 + len(coding.covariates) :] != 0
             people.write(scores, _residuals(rows, coding, weights), observed)
             move(number, len(starts))
-    return ScoredPeople(residual_bounds(coding.phenotypes), people.batches)
+    phenotypes = coding.phenotypes
+    limits = residual_limits(phenotypes)
+    return ScoredPeople(residual_bounds(phenotypes), limits, people.batches)
 
 
 class _ScratchPeople:

@@ -16,7 +16,7 @@ DRAWS, BINARY_DRAWS = 2000, 500
 
 
 def scale(people, *, ratio=1.0, unit=1.0, prevalence=None):
-    return HoldOutScale(KAPPA, people, unit, ratio, prevalence)
+    return HoldOutScale(KAPPA, people, True, unit, ratio, prevalence)
 
 
 def sums(random, rho, people, sigma, *, slope=1.0):

@@ -16,7 +16,15 @@ from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
-from primo_scale.privacy.held_out_accuracy import N_EDGES, score_edges, score_ranges
+from primo_scale.privacy.held_out_accuracy import (
+    N_COUNTS,
+    HeldOutAccuracy,
+    fits_its_range,
+    held_out_accuracy,
+    hold_out_scale,
+    score_edges,
+    score_ranges,
+)
 from primo_scale.privacy.held_out_sums import (
     CONSTANT,
     ROW_NORM,
@@ -25,6 +33,7 @@ from primo_scale.privacy.held_out_sums import (
     hold_out_noise,
     noisy_hold_out,
     residual_bounds,
+    residual_limits,
 )
 
 
@@ -61,7 +70,7 @@ def test_no_pair_of_rows_moves_the_sums_further(constant, scores, residuals):
     assert math.isclose(both, math.sqrt(3) * alone) and both <= sensitivity.held_out_gram(3, norm)
 
 
-BOUNDS = np.array([3.0, 0.5])
+BOUNDS, LIMITS = np.array([3.0, 0.5]), np.array([3.0, np.inf])
 VALUES = (0.0, -0.0, 1e-3, -0.5, 0.5, 3.0, -12.0, 1e300, math.inf, -math.inf, math.nan)
 
 
@@ -74,7 +83,7 @@ def people_with(score, residual, observed=(True, True)):
         (OTHERS, -OTHERS, np.ones((2, 2), dtype=bool)),
         (np.array([score]), np.array([residual]), np.array([observed])),
     ]
-    return ScoredPeople(BOUNDS, lambda: batches)
+    return ScoredPeople(BOUNDS, LIMITS, lambda: batches)
 
 
 @pytest.mark.parametrize(("centre", "half_width"), [(0.0, 3.0), (-1.0, 0.2)])
@@ -130,7 +139,7 @@ def test_the_noise_has_the_stated_law():
     noise = hold_out_noise(l, 1000, 0.7, "fit")
     assert noise.scale_sigma == pytest.approx(math.sqrt(2 * l / 0.07))
     assert noise.gram_sigma == pytest.approx(math.sqrt(2 * l / 0.63) * (2**28 + 2**33))
-    exact = ScoredPeople(np.ones(l), lambda: [])
+    exact = ScoredPeople(np.ones(l), np.ones(l), lambda: [])
     noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
     counts, sums = np.array(noisy.counts), np.array(noisy.sums, dtype=float)
     assert has_scale(counts, noise.scale_sigma) and not has_scale(counts, 1.1 * noise.scale_sigma)
@@ -153,7 +162,8 @@ def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range():
     )
     observed = random.random((5000, 2)) < 0.9
     parts = np.array_split(np.arange(5000), 7)
-    people = ScoredPeople(BOUNDS, lambda: [(scores[p], residuals[p], observed[p]) for p in parts])
+    batches = [(scores[p], residuals[p], observed[p]) for p in parts]
+    people = ScoredPeople(BOUNDS, LIMITS, lambda: batches)
     noise = hold_out_noise(2, 5000, 1e10, "fit")  # so much budget that noise is negligible
     noisy = noisy_hold_out(people, noise, KeystreamNoise(KEY))
     ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, BOUNDS)
@@ -175,12 +185,13 @@ def test_the_bound_on_residuals_is_public():
         PhenotypeBounds("cc", 1, 2, 1.01, 0.1, "binary"),
     )
     np.testing.assert_allclose(residual_bounds(phenotypes), [6, 5, 0.99])
+    np.testing.assert_allclose(residual_limits(phenotypes), [6, 15, np.inf])
 
 
 def binned(scores):
     """Return the counts of scores in units of the bound on residuals."""
     bins = (scores[:, None] > score_edges(np.ones(1))[:, 0]).sum(axis=1)
-    return np.bincount(bins, minlength=N_EDGES + 1)[None]
+    return np.bincount(bins, minlength=N_COUNTS)[None]
 
 
 def range_of(counts, sigma=3.0):
@@ -206,15 +217,70 @@ def test_the_range_covers_an_ancestry_with_other_scores():
 def test_noise_on_the_counts_rarely_changes_the_range():
     random = np.random.default_rng(7)
     exact, sigma = binned(random.normal(0, 0.2, 3000)), 12.0
-    noisy = exact + np.rint(random.normal(0, sigma, (1000, N_EDGES + 1))).astype(int)
+    noisy = exact + np.rint(random.normal(0, sigma, (1000, N_COUNTS))).astype(int)
     right = range_of(exact, sigma)[1]
     found = np.array([range_of(each[None], sigma)[1] for each in noisy])
     assert np.mean(np.abs(np.log2(found / right)) <= 1) > 0.98
 
 
 def test_counts_of_nobody_choose_a_range():
-    nothing = np.zeros((1, N_EDGES + 1), dtype=np.int64)
+    nothing = np.zeros((1, N_COUNTS), dtype=np.int64)
     assert range_of(nothing)[1] > 0
     above = nothing.copy()
-    above[0, -1] = 10**6  # everybody's score is beyond the largest edge
+    above[0, -2] = 10**6  # everybody's score is beyond the largest edge
     assert range_of(above)[1] > 0
+
+
+def measured(residuals, noise, people=5000):
+    """Return what the sums tell of standard normal scores and residuals beside them."""
+    scores = np.random.default_rng(4).normal(size=(people, 1))
+    batches = [(0.3 * scores, residuals(scores)[:people], np.ones((people, 1), dtype=bool))]
+    phenotype = PhenotypeBounds("y", -50, 50, 0, 1, "quantitative")
+    bounds = residual_bounds((phenotype,))
+    exact = ScoredPeople(bounds, residual_limits((phenotype,)), lambda: batches)
+    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    _, (half_width,) = score_ranges(np.array(noisy.counts), noise.scale_sigma, bounds)
+    scale = hold_out_scale(
+        {"kind": "quantitative"},
+        {"residual_bound": bounds[0], "score_bound": half_width, "counts": noisy.counts[0]},
+        {"constant": CONSTANT, "people": people, "unit": UNIT},
+        noise.scale_sigma,
+    )
+    return held_out_accuracy(noisy.sums[0], noise.gram_sigma, scale)
+
+
+def residuals_of(sd=1.0, mean=0.0, *, skewed=False):
+    """Return a function of scores: phenotypes of these moments by the public sd of 1."""
+
+    def residuals(scores):
+        rest = np.random.default_rng(9).normal(size=scores.shape)
+        whole = 0.3 * scores + math.sqrt(1 - 0.3**2) * rest
+        if skewed:
+            whole = (np.exp(whole) - math.exp(0.5)) / math.sqrt(math.exp(2) - math.exp(1))
+        return sd * whole + mean
+
+    return residuals
+
+
+def test_accuracy_is_stated_if_the_public_moments_fit():
+    noise = hold_out_noise(1, 5000, 0.6, "fit")
+    found = measured(residuals_of(), noise)
+    assert found.r2_lower < 0.3**2 < found.r2_upper and found.r2_upper < 0.2
+    assert measured(residuals_of(sd=0.5), noise).r2 is not None
+
+
+@pytest.mark.parametrize(
+    "residuals",
+    [residuals_of(sd=2), residuals_of(mean=2), residuals_of(mean=-3), residuals_of(skewed=True)],
+)
+def test_accuracy_of_clipped_phenotypes_is_not_stated(residuals):
+    """A public sd or mean that is wrong, or a long tail, changes R^2 and the slope."""
+    noise = hold_out_noise(1, 5000, 0.6, "fit")
+    assert measured(residuals, noise) == HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
+
+
+def test_noise_alone_rarely_hides_an_accuracy():
+    counts = np.zeros(N_COUNTS, dtype=np.int64)
+    counts[20], counts[-1] = 4986, 14  # 0.27% beyond three standard deviations
+    noise = np.random.default_rng(2).normal(0, 20, (2000, N_COUNTS)).astype(int)
+    assert np.mean([fits_its_range(counts + drawn, 20.0) for drawn in noise]) > 0.98

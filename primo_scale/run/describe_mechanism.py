@@ -25,7 +25,7 @@ from primo_scale.privacy.scales import (
     counts_share,
     eigenvalue_sensitivity,
 )
-from primo_scale.publication import statement as said
+from primo_scale.publication import statement
 from primo_scale.publication.recompute_mechanisms import PARTS
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
@@ -39,18 +39,18 @@ _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
 
 
-def state_guarantee(promise: Promise, cost: Cost) -> said.Guarantee:
+def state_guarantee(promise: Promise, cost: Cost) -> statement.Guarantee:
     """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
-    return said.Guarantee(
+    return statement.Guarantee(
         epsilon=promise.epsilon,
         delta=promise.delta,
-        cost=said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta),
+        cost=statement.StatedCost(cost.mu_squared, cost.epsilon, cost.delta),
         mu=math.sqrt(cost.mu_squared),
         adjacency=str(promise.adjacency),
         privacy=str(promise.privacy),
         unit=unit_in_words(promise.privacy, promise.adjacency),
-        accountant=said.Accountant(accountant_in_words(subsampled=cost.delta > 0), versions),
+        accountant=statement.Accountant(accountant_in_words(subsampled=cost.delta > 0), versions),
     )
 
 

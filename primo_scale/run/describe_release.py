@@ -16,7 +16,7 @@ from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.publication import statement as said
+from primo_scale.publication import statement
 from primo_scale.publication.stated_files import (
     ReferenceFrequencies,
     StatedLdPanel,
@@ -68,8 +68,8 @@ def make_statement(
     payment: Payment | None,
     *,
     genome_build: GenomeBuild,
-    hold_out: said.HeldOut | None = None,
-) -> said.Statement:
+    hold_out: statement.HeldOut | None = None,
+) -> statement.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     guarantee, mechanism = None, None
     if payment is not None:
@@ -81,8 +81,8 @@ def make_statement(
             n_fixed=design.layout.n_fixed,
             moments_sigma=0.0 if design.moments is None else design.moments.bought.sigma,
         )
-    return said.Statement(
-        software=said.Software("primo_scale", __version__),
+    return statement.Statement(
+        software=statement.Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         private=payment is not None,
         guarantee=guarantee,
@@ -109,10 +109,10 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
     return bool(document.get("public_inputs") == inputs)
 
 
-def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
+def _cohort(design: Design, payment: Payment | None) -> statement.Cohort:
     layout = design.layout
     hidden = payment is not None and payment.mechanism.promise.n_is_private
-    return said.Cohort(
+    return statement.Cohort(
         n_samples=None if hidden else design.n_samples,
         nominal_n=design.public_n if hidden else None,
         n_variants=design.n_variants,
@@ -123,9 +123,9 @@ def _cohort(design: Design, payment: Payment | None) -> said.Cohort:
     )
 
 
-def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInputs:
+def _public_inputs(design: Design, genome_build: GenomeBuild) -> statement.PublicInputs:
     outcomes = design.outcomes
-    return said.PublicInputs(
+    return statement.PublicInputs(
         reference_frequencies=(
             "uninformative"
             if design.reference is None
@@ -134,8 +134,8 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInpu
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
-        phenotypes=tuple(said.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
-        covariates=tuple(said.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
+        phenotypes=tuple(statement.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(statement.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build.name,
         sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
@@ -148,24 +148,24 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> said.PublicInpu
     )
 
 
-def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[said.Source]:
+def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[statement.Source]:
     """Yield the sources of the genotypes, their coding, the LD blocks and the planned size."""
     if design.dosages:
-        yield said.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
+        yield statement.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
     panel = "Reference allele frequencies"
     if design.reference is None:
-        yield said.Source(panel, "none: every genotype is coded about one copy", "default")
+        yield statement.Source(panel, "none: every genotype is coded about one copy", "default")
     else:
-        yield said.Source(panel, design.reference["file"], "--ref-freq, a public panel")
-    yield said.Source("LD blocks", design.ld_blocks, _blocks_source(design))
+        yield statement.Source(panel, design.reference["file"], "--ref-freq, a public panel")
+    yield statement.Source("LD blocks", design.ld_blocks, _blocks_source(design))
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
-        yield said.Source("LD panel", value, "--ld-panel, public people")
-    yield said.Source("Genome build", genome_build.name, genome_build.source)
+        yield statement.Source("LD panel", value, "--ld-panel, public people")
+    yield statement.Source("Genome build", genome_build.name, genome_build.source)
     if design.nominal_n is not None:
-        yield said.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
+        yield statement.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
     if design.subsample is not None:
-        yield said.Source("Subsample", f"{design.subsample} people", "--subsample")
+        yield statement.Source("Subsample", f"{design.subsample} people", "--subsample")
 
 
 def _blocks_source(design: Design) -> str:
@@ -175,38 +175,38 @@ def _blocks_source(design: Design) -> str:
     return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"
 
 
-def _bound_sources(design: Design) -> Iterator[said.Source]:
+def _bound_sources(design: Design) -> Iterator[statement.Source]:
     """Yield the sources of the bounds that noise rests on."""
     listed, by_default = "listed in full", "default rule, from the reference frequencies"
     if design.components is not None:
         by_default = "default rule, from the LD panel"
-    yield said.Source("Bounds of phenotypes", listed, "--pheno-bounds")
+    yield statement.Source("Bounds of phenotypes", listed, "--pheno-bounds")
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
-        yield said.Source("Means and sds of phenotypes", listed, bought)
+        yield statement.Source("Means and sds of phenotypes", listed, bought)
     n_projected = 0 if design.loadings is None else design.loadings.n_components
     if len(design.outcomes.covariates) > n_projected:
-        yield said.Source("Bounds of covariates", listed, "--covar-bounds")
+        yield statement.Source("Bounds of covariates", listed, "--covar-bounds")
     if design.loadings is not None:
         value = f"{design.loadings.file} (SHA-256 {design.loadings.sha256})"
-        yield said.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
+        yield statement.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
     if not design.clipped:
         return
     is_default = design.components is not None or design.row_norm == default_row_norm(
         design.genotypes
     )
     source = by_default if is_default else "--row-norm"
-    yield said.Source("Bound N_x on genotype rows", str(design.row_norm), source)
+    yield statement.Source("Bound N_x on genotype rows", str(design.row_norm), source)
     source = "planner, from public sizes and the noise"
-    yield said.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
+    yield statement.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
     if design.block_norms is not None:
         value = f"{len(design.block_norms)} bounds, listed in release.json"
-        yield said.Source("Bounds beta_b on rows in LD blocks", value, by_default)
+        yield statement.Source("Bounds beta_b on rows in LD blocks", value, by_default)
 
 
-def _estimation(design: Design, solved: Solved) -> said.Estimation:
+def _estimation(design: Design, solved: Solved) -> statement.Estimation:
     solution = solved.solution
-    return said.Estimation(
+    return statement.Estimation(
         estimator=str(solved.chosen.estimator),
         shrinkage=solution.rule,
         eigenvalue_floor=solution.floor,
@@ -231,35 +231,37 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
         yield replace(source, slopes=stated)
 
 
-def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> said.Accuracy:
+def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statement.Accuracy:
     without = "" if solved.chosen.priors is None else "; public scores are not counted"
     if payment is None:
-        return said.Accuracy(float(design.n_samples), f"no noise: the cohort's own size{without}")
-    return said.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE + without)
+        return statement.Accuracy(
+            float(design.n_samples), f"no noise: the cohort's own size{without}"
+        )
+    return statement.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE + without)
 
 
-def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> said.LedgerEntry:
+def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement.LedgerEntry:
     """State what `charges` cost, and their account, whose `balance` includes them."""
     account, budget = balance.account, balance.budget
     own = {charge.id for charge in charges}
     others = [charge.cost for charge in balance.charges if charge.id not in own]
     paid = [charge.cost for charge in charges]
-    return said.LedgerEntry(
+    return statement.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or "unnamed",
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,
-        charges=tuple(said.LedgerCharge(c.id, _stated(c.cost)) for c in charges),
+        charges=tuple(statement.LedgerCharge(c.id, _stated(c.cost)) for c in charges),
         before=_balance(total_cost(others), budget.delta),
         after=_balance(total_cost([*others, *paid]), budget.delta),
-        budget=said.LedgerBudget(budget.epsilon, budget.mu_squared),
+        budget=statement.LedgerBudget(budget.epsilon, budget.mu_squared),
     )
 
 
-def _balance(cost: Cost, delta: float) -> said.LedgerBalance:
-    return said.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
+def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
+    return statement.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
 
 
-def _stated(cost: Cost) -> said.StatedCost:
-    return said.StatedCost(cost.mu_squared, cost.epsilon, cost.delta)
+def _stated(cost: Cost) -> statement.StatedCost:
+    return statement.StatedCost(cost.mu_squared, cost.epsilon, cost.delta)

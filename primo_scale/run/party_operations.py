@@ -28,9 +28,14 @@ from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.publication import party_statement as said
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
+from primo_scale.publication.party_statement import (
+    Mixtures,
+    PartyColumn,
+    PartyMechanism,
+    PartyStatement,
+)
 from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import (
     check_column_names,
@@ -206,10 +211,10 @@ def _individuals(people: Location) -> list[str]:
 
 def _statement(
     request: PartyReleaseRequest, values: PartyValues, charge: Charge, balance: Balance
-) -> said.PartyStatement:
+) -> PartyStatement:
     promise, signs = request.promise, request.signs
     count, sigma = values.shape[1], values.noise.sigma
-    return said.PartyStatement(
+    return PartyStatement(
         software=Software("primo_scale", __version__),
         created=datetime.now(UTC).date().isoformat(),
         party=request.party,
@@ -217,9 +222,9 @@ def _statement(
         person_columns=request.person_columns or count,
         n_people=len(values.roster),
         alignment=values.roster.tag,
-        columns=tuple(said.PartyColumn(c.name, c.lower, c.upper) for c in values.party.columns),
-        mixtures=None if signs is None else said.Mixtures(signs.n_mixtures, signs.seed),
-        mechanism=said.PartyMechanism(
+        columns=tuple(PartyColumn(c.name, c.lower, c.upper) for c in values.party.columns),
+        mixtures=None if signs is None else Mixtures(signs.n_mixtures, signs.seed),
+        mechanism=PartyMechanism(
             unit=BOUNDED_UNIT,
             sensitivity=party_sensitivity(count, request.mixtures),
             sigma=sigma,

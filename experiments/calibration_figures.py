@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 
 from experiments import papers_constants as papers
 from experiments.accounting import pair, zcdp_sigma
-from experiments.figures import Figure, figures_table, markdown_table
+from experiments.figures import Figure
 from primo_scale.gaussian.calibration import epsilon_for, log_delta, mu_for
 from primo_scale.gaussian.sensitivity import Adjacency
 
@@ -34,7 +34,7 @@ _STATED_SIZES = {
 
 
 def noise_sizes() -> dict[float, list[Figure]]:
-    """Return sigma per unit sensitivity at delta = 1/5008^2 by epsilon (section 1).
+    """Return sigma per unit sensitivity at delta = 1/5008^2 by epsilon.
 
     The first is the product's, 1/mu*. The other constants are multiples of it.
     """
@@ -73,7 +73,7 @@ def true_epsilon(scales: papers.PrintedScales, delta: float, adjacency: Adjacenc
 
 
 def primo_epsilons() -> list[Figure]:
-    """Return the true guarantees of PRIMO at nominal (5, 1/5008^2); section 3, items 1 and 2."""
+    """Return the true guarantees of PRIMO at nominal (5, 1/5008^2): papers.md, items 1 and 2."""
     printed = (
         ("Algorithm 1 as printed", papers.primo_algorithm_1, "6.85", "4.61"),
         ("proof of Theorem 1", papers.primo_theorem_1_proof, "49.4", "30.8"),
@@ -96,7 +96,7 @@ def primo_epsilons() -> list[Figure]:
 
 
 def subsampling() -> list[Figure]:
-    """Return the figures of PRIMO, Algorithm 4, at s/n = 0.1 (section 3, item 3)."""
+    """Return the figures of PRIMO, Algorithm 4, at s/n = 0.1 (papers.md, item 3)."""
     share = 0.1
     figures = [
         Figure(
@@ -127,7 +127,7 @@ def amplified_inverse(epsilon: float, share: float) -> float:
 
 
 def label_budget() -> list[Figure]:
-    """Return section 3, items 4 and 5: label privacy, and the thresholds of the projections."""
+    """Return the figures of label privacy and of the projections (papers.md, items 4 and 5)."""
     mu = mu_for(EPSILON, DELTA)
     half = papers.primo_c(EPSILON / 2, DELTA / 2)
     x_side = (N_HAPLOTYPES * mu / (2 * N_VARIANTS)) ** 2
@@ -145,7 +145,7 @@ def label_budget() -> list[Figure]:
 
 
 def other_papers() -> list[Figure]:
-    """Return the true epsilon of the thesis and of Wu et al. (section 3)."""
+    """Return the true epsilon of the thesis and of Wu et al."""
     delta = 1280**-1.1
     twice = papers.thesis_gaussian(0.5, delta / 2)
     thrice = papers.thesis_gaussian(1 / 3, delta / 3)
@@ -160,7 +160,7 @@ def other_papers() -> list[Figure]:
                 ("adaSSP", epsilon_for(mu_ada, delta), ada),
             )
         ]
-    for nominal, stated in ((1.0, "1.92"), (0.3, "0.51"), (0.1, "0.155")):
+    for nominal, stated in ((1.0, "1.92"), (0.3, "0.51"), (0.1, "0.154")):
         person = math.sqrt(11 / 2) / papers.classical_gaussian(nominal, 1e-5)
         value = epsilon_for(person, 1e-5)
         figures.append(Figure(f"Wu et al., nominal eps {nominal:g}: eps a person", value, stated))
@@ -169,26 +169,5 @@ def other_papers() -> list[Figure]:
 
 def all_figures() -> list[Figure]:
     """Return all figures of this module."""
-    return [*chain(*noise_sizes().values()), *_after_the_sizes()]
-
-
-def _after_the_sizes() -> list[Figure]:
     promises = [*primo_epsilons(), *subsampling(), *label_budget(), *other_papers()]
-    return [*classical_limits(), *promises]
-
-
-def report() -> str:
-    """Return section 1 (with section 3) as Markdown."""
-    sizes = [
-        (f"{epsilon:g}", *(f"{figure.shown} ({figure.stated})" for figure in figures))
-        for epsilon, figures in noise_sizes().items()
-    ]
-    return "\n\n".join(
-        (
-            "## Section 1: sizes of the noise",
-            f"Sigma per unit sensitivity at delta = 1/{N_HAPLOTYPES}^2; docs/maths in brackets.",
-            markdown_table(("eps", *_SIZES), sizes),
-            "Limits of the classical formula, and what the papers' constants truly promise.",
-            figures_table(_after_the_sizes()),
-        )
-    )
+    return [*chain(*noise_sizes().values()), *classical_limits(), *promises]

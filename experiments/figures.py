@@ -1,4 +1,4 @@
-"""Reference figures: what is computed here next to what docs/maths prints, as Markdown."""
+"""Figures that docs/maths prints, compared with what is computed here; tables as Markdown."""
 
 from __future__ import annotations
 
@@ -40,15 +40,6 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def figures_table(figures: Iterable[Figure]) -> str:
-    """Return figures as a Markdown table: what, computed, stated, and whether they agree."""
-    rows = [
-        (f.what, f.shown, f.stated, "yes" if f.agrees else f"**no** ({f.value:.6g})")
-        for f in figures
-    ]
-    return markdown_table(("figure", "computed", "docs/maths", "agrees"), rows)
 
 
 def standard_error(values: npt.NDArray[np.float64]) -> float:

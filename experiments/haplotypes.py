@@ -6,8 +6,8 @@ sets ``y = x . theta_j + N(0, 1)``. Those haplotypes are not available, so this 
 the standard neutral coalescent with unlinked sites, which is a good approximation for 25 SNPs of a
 whole genome. The number of carriers is k with probability proportional to 1/k, given a minor allele
 frequency of at least 1%, and the carriers are a uniform subset of size k. This is the exact law of
-unlinked sites, so no tree is simulated. The limit of 1% is inferred: with it, least squares attains
-the R^2 of docs/reference_figures.md (about .34; 5% would give .43).
+unlinked sites, so no tree is simulated. The limit of 1% is a choice of this module: with it, least
+squares attains an R^2 of about .35 (docs/papers/primo.md), and with 5% about .43.
 """
 
 from __future__ import annotations

@@ -10,22 +10,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments.accuracy_rows import ROWS, Trial
 from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import draw as draw_noise
 from experiments.primo_cohorts import CohortSettings, draw_cohort
+from experiments.primo_methods import METHODS, Trial
 from experiments.reproduction import PaperFigure, Row, Setting, Task
-
-METHODS = {
-    "OLS": "ols",
-    "ReuseCovGauss as printed": "algorithm 1",
-    "ReuseCovProj_X as printed": "projection x",
-    "ReuseCovProj_X, radius without sqrt(l)": "projection x, small",
-    "product: full privacy": "full, planned",
-    "product: label privacy": "label, planned",
-    "product: label privacy, projected": "label, projected",
-}
-"""Methods of the figures, and their keys in `accuracy_rows.ROWS`."""
 
 _DATA = {"haplotypes": 5008, "genotypes": 6042}
 _FEW = (1, 11, 101, 201, 401, 601, 801, 1001)
@@ -52,10 +41,9 @@ def run_accuracy(task: Task, *, noise_factor: float = 1.0) -> list[Row]:
         cohort = draw_cohort(settings, seed)
         rng = np.random.default_rng([seed, n_phenotypes])
         noise = draw_noise(len(cohort.gram), n_phenotypes, rng)
-        trial = Trial(cohort, noise, rng, noise_factor)
+        trial = Trial(cohort, noise, noise_factor)
         fitted = {
-            method: cohort.pooled_r_squared(ROWS[key].weights(trial))
-            for method, key in METHODS.items()
+            method: cohort.pooled_r_squared(weights(trial)) for method, weights in METHODS.items()
         }
         for method, r_squared in fitted.items():
             ratio = math.log((1 - r_squared) / (1 - fitted["OLS"]))

@@ -58,11 +58,6 @@ class NoisyStatistics:
         """Bound on the norm of the noise in X'X."""
         return noise_norm(self.gram_sigma, len(self.gram))
 
-    @property
-    def usual_noise_norm(self) -> float:
-        """Leading-order norm ``sigma1 sqrt(2d)``, which half of the draws exceed."""
-        return self.gram_sigma * math.sqrt(2 * len(self.gram))
-
 
 @dataclass(frozen=True)
 class RowBounds:
@@ -78,18 +73,16 @@ def release(
     promise: Promise,
     *,
     phenotype_bound: float | None = None,
-    split: float | None = None,
     noise_factor: float = 1.0,
 ) -> NoisyStatistics:
     """Clip rows, sum and add noise by the product's joint calibration, under replace-one.
 
     `phenotype_bound` is By in standard deviations; None stands for the quantile, or, with feature
-    privacy, for the largest norm. `split` is t, or None for the split of the planner.
-    `noise_factor`, a factor on every sigma, is 1 except in tests.
+    privacy, for the largest norm. `noise_factor`, a factor on every sigma, is 1 except in tests.
     """
     bounds = _bounds(cohort, promise.privacy, phenotype_bound)
     gram, cross = _clipped_sums(cohort, bounds, promise.privacy)
-    sigmas = _scales(cohort, bounds, promise, split)
+    sigmas = _scales(cohort, bounds, promise)
     gram_sigma, cross_sigma = (noise_factor * sigma for sigma in sigmas)
     kept, prior = _prior(cohort, bounds, promise.privacy)
     return NoisyStatistics(
@@ -110,7 +103,7 @@ def planned_phenotype_bound(cohort: Cohort, promise: Promise) -> float:
 
     def cross_sigma_at(phenotype_norm: int) -> float:
         bounds = RowBounds(row, math.sqrt(phenotype_norm) / STEPS)
-        return _scales(cohort, bounds, promise, None)[1] * STEPS**2
+        return _scales(cohort, bounds, promise)[1] * STEPS**2
 
     clip = choose_phenotype_clip(_public_sizes(cohort, row), cross_sigma_at)
     return min(clip * math.sqrt(n_phenotypes), math.sqrt(chi2.ppf(_QUANTILE, n_phenotypes)))
@@ -172,15 +165,12 @@ def _prior(cohort: Cohort, bounds: RowBounds, privacy: PrivacyUnit) -> tuple[flo
     return kept, EffectPrior(effect * ones, left * ones)
 
 
-def _scales(
-    cohort: Cohort, bounds: RowBounds, promise: Promise, split: float | None
-) -> tuple[float, float]:
+def _scales(cohort: Cohort, bounds: RowBounds, promise: Promise) -> tuple[float, float]:
     """Return the sigmas of X'X and X'Y from the product's calibration."""
     sizes, public = _public_sizes(cohort, bounds.row), public_bounds(cohort, bounds)
-    if split is None:
-        split = split_for(
-            sizes, outcome_norm=public.outcome_norm, adjacency=promise.adjacency, block_norm=None
-        )
+    split = split_for(
+        sizes, outcome_norm=public.outcome_norm, adjacency=promise.adjacency, block_norm=None
+    )
     scales = calibrate(public, promise, Recipe(), split=split).scales
     gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
     return gram / STEPS**2, scales.phenotype_cross / STEPS**2

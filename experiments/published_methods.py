@@ -1,6 +1,6 @@
 """PRIMO's algorithms as printed, and the naive baseline, on simulated cohorts.
 
-Details that the paper leaves open are inferred and stated here. Bounds are computed from the data,
+Details that the paper leaves open are chosen and stated here. Bounds are computed from the data,
 as in its experiments (docs/maths/papers.md, item 8): Bx is the largest row norm, and By is
 ``sqrt(l) max |y|``. For a noisy X'X the ridge is the norm of the noise, ``2 sigma1 sqrt(d)`` in the
 papers' layout; without it the matrix is often indefinite. Every row uses the sigma of X'Y that
@@ -18,7 +18,7 @@ from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, Float64, symmetric_upper
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.calibration import mu_for
-from primo_scale.methods.projection import ball_multiplier, project_phenotypes
+from primo_scale.methods.projection import ball_multiplier
 
 # The oracle of the naive baseline takes the best of these multiples of its noise norm.
 _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)
@@ -28,11 +28,9 @@ _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)
 class PrintedNoise:
     """Noise of Algorithm 1 as printed, for one cohort, unnormalised.
 
-    `row_bound` is Bx, `largest_value` is ``max |y|``, and `gram` and `cross` are the sigmas of X'X
-    and X'Y.
+    `largest_value` is ``max |y|``, and `gram` and `cross` are the sigmas of X'X and X'Y.
     """
 
-    row_bound: float
     largest_value: float
     gram: float
     cross: float
@@ -48,7 +46,6 @@ def printed_noise(cohort: Cohort, epsilon: float, delta: float) -> PrintedNoise:
     row_bound = float(np.linalg.norm(cohort.haplotypes, axis=1).max())
     outcome_bound = math.sqrt(cohort.cross.shape[1]) * cohort.largest_value
     return PrintedNoise(
-        row_bound,
         cohort.largest_value,
         gram=scales.gram * row_bound**2,
         cross=scales.cross * row_bound * outcome_bound,
@@ -68,7 +65,11 @@ def ridge(cohort: Cohort, penalty: float) -> Float64:
 
 def algorithm_1(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
     """Return the weights of ReuseCovGauss as printed."""
-    return _solve_noisy(cohort, draws, noise, cohort.cross + noise.cross * draws.cross)
+    n_variants = len(cohort.gram)
+    noisy_gram = cohort.gram + noise.gram * draws.upper
+    solvable = noisy_gram + noise.ridge(n_variants) * np.eye(n_variants)
+    noisy_cross = cohort.cross + noise.cross * draws.cross
+    return np.asarray(np.linalg.solve(solvable, noisy_cross), np.float64)
 
 
 def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: float) -> Float64:
@@ -77,15 +78,6 @@ def projection_x(cohort: Cohort, draws: Draws, noise: PrintedNoise, *, radius: f
     target = vectors.T @ (cohort.cross + noise.cross * draws.cross)
     multiplier = ball_multiplier(eigenvalues, (target**2).sum(axis=1), radius**2)
     return np.asarray(vectors @ (target / (eigenvalues + multiplier)[:, None]))
-
-
-def projection_y(cohort: Cohort, draws: Draws, noise: PrintedNoise) -> Float64:
-    """Return weights for feature privacy: X'Y projected onto ``{Z'Y : ||Z||_F <= sqrt(n) Bx}``."""
-    target = cohort.cross + noise.cross * draws.cross
-    squared_radius = cohort.n * noise.row_bound**2
-    outcome_gram = cohort.phenotypes.T @ cohort.phenotypes
-    projection = project_phenotypes(outcome_gram, [target], squared_radius)
-    return _solve_noisy(cohort, draws, noise, target @ projection.matrix)
 
 
 def naive(
@@ -110,10 +102,3 @@ def naive(
         for multiple in _ORACLE_RIDGES
     ]
     return max(candidates, key=cohort.pooled_r_squared)
-
-
-def _solve_noisy(cohort: Cohort, draws: Draws, noise: PrintedNoise, target: Float64) -> Float64:
-    n_variants = len(cohort.gram)
-    noisy_gram = cohort.gram + noise.gram * draws.upper
-    solvable = noisy_gram + noise.ridge(n_variants) * np.eye(n_variants)
-    return np.asarray(np.linalg.solve(solvable, target), np.float64)

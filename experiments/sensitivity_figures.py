@@ -10,13 +10,13 @@ import math
 from experiments import papers_constants as papers
 from experiments.accounting import zcdp_sigma
 from experiments.calibration_figures import DELTA, EPSILON
-from experiments.figures import Figure, figures_table
+from experiments.figures import Figure
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import mu_for, optimal_split
 from primo_scale.gaussian.sensitivity import Adjacency
 
 _REPLACE = Adjacency.REPLACE_ONE
-# a/b of section 2's example: d = 800 variants, one phenotype.
+# a/b of the example of gram.md: d = 800 variants, one phenotype.
 _MANY_VARIANTS_RATIO = 23.0
 
 
@@ -27,7 +27,7 @@ def joint_scales(split: float, mu: float) -> tuple[float, float]:
 
 
 def calibrations() -> list[Figure]:
-    """Return the comparison of section 2, loosest first."""
+    """Return the sizes of docs/maths/gram.md, loosest first."""
     gram, cross = sensitivity.gram(1, _REPLACE), sensitivity.cross(1, 1, _REPLACE)
     c = papers.primo_c(EPSILON / 2, DELTA / 2)
     half = mu_for(EPSILON / 2, DELTA / 2)
@@ -69,14 +69,3 @@ def first_order_loss(split: float) -> float:
 def all_figures() -> list[Figure]:
     """Return every figure of this module."""
     return [*calibrations(), *split_claim()]
-
-
-def report() -> str:
-    """Return section 2 as Markdown."""
-    return "\n\n".join(
-        (
-            "## Section 2: one joint calibration",
-            "Sigmas in units of Bx^2 and Bx By; replace-one, eps = 5, delta = 1/5008^2.",
-            figures_table(all_figures()),
-        )
-    )

@@ -24,8 +24,8 @@ from primo_scale.gaussian.sensitivity import Adjacency
 # depends on it.
 PRIOR_HERITABILITY = 0.3
 # Smaller splits are worse than the first-order theory predicts, because it ignores that shrinkage
-# reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/reference_figures.md):
-# up to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
+# reduces the effect of noise on X'X. Measured loss of R^2 in 12 cases (docs/maths/planner.md): up
+# to 29% for t = 0.05, up to 9% for 0.2, at most 0.9% for this floor.
 _SMALLEST_SPLIT = 0.7
 # Rows that are clipped in every LD block need less noise on X'X, and 5% less on X'Z at 1.2 than at
 # 0.7. Measured on chromosome 22 (docs/maths/planner.md): up to 2.3% of R^2.

@@ -1,4 +1,4 @@
-"""Simulated haplotypes and mosaics: laws, and R^2 against scikit-learn and fresh people."""
+"""Simulated haplotypes: their laws, and the pooled R^2 against scikit-learn."""
 
 from __future__ import annotations
 
@@ -8,9 +8,6 @@ from scipy.stats import chisquare
 from sklearn.metrics import r2_score
 
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Sizes, simulate
-from experiments.mosaic_statistics import HERITABILITY, clipped_statistics, draw_population
-from primo_scale.kernels.packed import decode
-from primo_scale.simulation.mosaic import genotype_slabs
 
 
 def test_allele_frequencies_are_neutral():
@@ -65,59 +62,3 @@ def test_pooled_r_squared_is_that_of_scikit_learn():
     weights = rng.standard_normal((5, 4))
     expected = r2_score(cohort.phenotypes.ravel(), (cohort.haplotypes @ weights).ravel())
     assert cohort.pooled_r_squared(weights) == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.fixture(scope="module")
-def population():
-    return draw_population(40, 2, 3, np.random.default_rng(5))
-
-
-def people(population, count):
-    packed = np.concatenate([s.packed.copy() for s in genotype_slabs(population.mosaic, count)])
-    return decode(packed, population.coding.code_table, count).T.astype(np.float64)
-
-
-def test_population_covariance_is_that_of_people(population):
-    """Entries over 40,000 people: 5 standard errors allow for 1,600 entries at 1e-3 in all."""
-    x = people(population, 40_000)
-    spread = np.sqrt(np.diag(population.covariance))
-    standardised = (x - population.mean) / spread
-    products = standardised.T @ standardised / len(x)
-    expected = population.covariance / np.outer(spread, spread)
-    error = np.sqrt(((standardised**2).T @ standardised**2 / len(x)) / len(x))
-    assert (np.abs(products - expected) < 6 * error).all()
-    assert (population.covariance[:20, 20:] == 0).all()
-    scores = (x - population.mean) @ population.effects
-    np.testing.assert_allclose(scores.var(axis=0), HERITABILITY, rtol=0.05)
-
-
-def test_exact_r_squared_is_that_of_fresh_people(population):
-    rng = np.random.default_rng(6)
-    weights = population.effects + 0.005 * rng.standard_normal(population.effects.shape)
-    x = people(population, 40_000) - population.mean
-    y = x @ population.effects + np.sqrt(1 - HERITABILITY) * rng.standard_normal((40_000, 3))
-    measured = np.mean([r2_score(y[:, j], x @ weights[:, j]) for j in range(3)])
-    assert population.r_squared(weights) == pytest.approx(measured, abs=0.02)
-    assert population.r_squared(population.effects) == pytest.approx(HERITABILITY, rel=1e-9)
-
-
-def test_statistics_are_sums_over_clipped_rows(population):
-    """Against a plain loop over people, genotypes alone (phenotypes hold fresh noise)."""
-    found = clipped_statistics(
-        population, 200, phenotype_bound=0.5, by_block=True, rng=np.random.default_rng(7)
-    )
-    expected = np.zeros((40, 40))
-    n_clipped = 0
-    for row in people(population, 200):
-        whole = row.copy()
-        for begin, end, norm in zip((0, 20), (20, 40), population.block_norms, strict=True):
-            whole[begin:end] *= min(1, np.sqrt(norm / (whole[begin:end] ** 2).sum()))
-        whole *= min(1, np.sqrt(population.row_norm / (whole**2).sum()))
-        n_clipped += not np.array_equal(whole, row)
-        expected += np.outer(whole, whole)
-    for block, gram in enumerate(found.grams):
-        part = slice(20 * block, 20 * block + 20)
-        np.testing.assert_allclose(gram, expected[part, part], rtol=1e-4)
-    assert n_clipped > 0
-    # ||x'y|| <= sum of norms: phenotypes were clipped.
-    assert np.linalg.norm(found.cross) <= 200 * 0.5 * np.sqrt(population.row_norm)

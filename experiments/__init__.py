@@ -1,4 +1,4 @@
-"""Reproduction of the reference figures, with the algorithms of the papers and of the product.
+"""Figures of the papers and of docs/maths, with the algorithms of the papers and of the product.
 
 This package cannot make a release: its noise is numpy's Gaussian under a fixed seed, bounds may be
 computed from the simulated data where a paper does so, and every person is simulated. The product

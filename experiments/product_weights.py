@@ -17,8 +17,8 @@ from experiments.gaussian_noise import Float64
 from experiments.haplotypes import Cohort
 from experiments.product_methods import STEPS, NoisyStatistics, public_bounds
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import ESTIMATORS, EffectPrior, Estimator
-from primo_scale.methods.projection import ball_multiplier, project_phenotypes
+from primo_scale.methods.estimators import EffectPrior, Estimator
+from primo_scale.methods.projection import ball_multiplier
 from primo_scale.methods.shrinkage import Ridge, Shrinkage, floored_at_zero
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import Recipe, no_noise
@@ -109,30 +109,6 @@ def projected_weights(noisy: NoisyStatistics, n_people: int) -> Float64:
     squares = ((vectors.T @ noisy.cross) ** 2).sum(axis=1)
     multiplier = ball_multiplier(values, squares, n_people * noisy.bounds.phenotype**2)
     return rule_weights(noisy, Ridge(multiplier))
-
-
-def stated_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """Return the squared radius ``n Bx^2`` that follows from the bounds on rows."""
-    return cohort.n * noisy.bounds.row**2
-
-
-def product_radius(noisy: NoisyStatistics, cohort: Cohort) -> float:
-    """Return the squared radius of the product's projection, at most the stated one."""
-    method, estimator = "reuse-cov-proj-y", ESTIMATORS["known-noise"]
-    parameters = solution_of(noisy, cohort, estimator, method=method).parameters
-    return parameters["projection_radius"] ** 2 / _UNIT
-
-
-def projected_on_phenotypes(
-    noisy: NoisyStatistics, cohort: Cohort, radius_squared: float
-) -> NoisyStatistics:
-    """Project X'Y onto the set that bounded rows can produce from the public phenotypes.
-
-    This function serves given shrinkage rules; it does not update the noise scale of X'Y.
-    """
-    Y = cohort.phenotypes / noisy.unit
-    projection = project_phenotypes(Y.T @ Y, [noisy.cross], radius_squared)
-    return replace(noisy, cross=noisy.cross @ projection.matrix)
 
 
 def _on_lattice(values: Float64) -> Int64:

@@ -183,7 +183,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     ``l = n mu / (2 sqrt d)`` phenotypes on (docs/maths/papers.md, item 5). The radius of the
     projection comes from the noisy trace of X'X, which reflects an average squared row norm of V
     instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``. R^2 with and
-    without the projection: docs/reference_figures.md, after an active projection.
+    without the projection: docs/decisions/shrinkage.md.
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
         what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"

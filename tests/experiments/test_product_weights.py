@@ -7,17 +7,10 @@ import math
 import numpy as np
 import pytest
 
-from experiments import after_projection
 from experiments.gaussian_noise import draw
 from experiments.haplotypes import Sizes, simulate
-from experiments.product_methods import release
-from experiments.product_weights import (
-    product_radius,
-    product_weights,
-    projected_on_phenotypes,
-    rule_weights,
-    stated_radius,
-)
+from experiments.product_methods import STEPS, release
+from experiments.product_weights import product_weights, rule_weights, solution_of
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import Ridge
@@ -45,12 +38,11 @@ def test_known_noise_receives_the_noise_that_remains_after_the_projection():
     """More phenotypes than the genotype rows could make: the noise left follows the projection."""
     crowded = simulate(Sizes(600, 6, 60), np.random.default_rng(9))
     noisy = noisy_release(crowded, PrivacyUnit.FEATURE, epsilon=1.0)
-    radius = product_radius(noisy, crowded)
-    spread = 3 * noisy.gram_sigma * math.sqrt(6)
-    assert radius == pytest.approx(
-        min(stated_radius(noisy, crowded), noisy.gram.trace() + spread), rel=1e-6
-    )
-    projected = projected_on_phenotypes(noisy, crowded, radius)
+    known_noise, method = ESTIMATORS["known-noise"], "reuse-cov-proj-y"
+    solution = solution_of(noisy, crowded, known_noise, method=method)
+    radius = solution.parameters["projection_radius"] ** 2 / STEPS**2
+    stated, spread = crowded.n * noisy.bounds.row**2, 3 * noisy.gram_sigma * math.sqrt(6)
+    assert radius == pytest.approx(min(stated, noisy.gram.trace() + spread), rel=1e-6)
     # G P for a symmetric P of full rank, which G alone does not settle: P from Y'Y and its norm.
     Y = crowded.phenotypes / noisy.unit
     T = Y.T @ Y
@@ -61,14 +53,13 @@ def test_known_noise_receives_the_noise_that_remains_after_the_projection():
         low, high = (nu, high) if np.sum(Z * (T @ Z)) > radius else (low, nu)
     P = np.linalg.solve(T + nu * np.eye(60), T)
     assert nu > 0.1 * T.trace() / 60
-    np.testing.assert_allclose(projected.cross, noisy.cross @ P, rtol=1e-5, atol=1e-8)
     left = noisy.cross_sigma * np.sqrt((P**2).sum(axis=0))
     effect, residual = noisy.prior.effect_variance[0], noisy.prior.residual_variance[0]
     values, vectors = np.linalg.eigh(noisy.gram)
     raised = np.maximum(values, 0.3 * noisy.noise_norm)[:, None]
     share = effect * raised / (effect * raised**2 + residual * raised + left**2)
-    expected = vectors @ (share * (vectors.T @ projected.cross)) * noisy.unit
-    ours = product_weights(noisy, crowded, ESTIMATORS["known-noise"], method="reuse-cov-proj-y")
+    expected = vectors @ (share * (vectors.T @ noisy.cross @ P)) * noisy.unit
+    ours = product_weights(noisy, crowded, known_noise, method=method)
     np.testing.assert_allclose(ours, expected, rtol=1e-4, atol=1e-6 * np.abs(expected).max())
 
 
@@ -80,16 +71,3 @@ def test_a_rule_in_full_solves_its_own_equation(cohort):
     expected = np.linalg.solve(positive + floor * np.eye(6), noisy.cross)
     expected *= cohort.phenotype_sd / noisy.attenuation
     np.testing.assert_allclose(rule_weights(noisy, Ridge(floor)), expected, rtol=1e-8)
-
-
-def test_where_the_projection_is_idle_three_rules_are_one():
-    cell = after_projection.Cell(2_000, 6, 3, 5.0)
-    told, unprojected, told_all, *_ = after_projection.r_squared(cell, 0)
-    assert [unprojected, told_all] == pytest.approx([told, told], rel=1e-5)
-
-
-def test_the_remaining_noise_matters_where_the_projection_is_active():
-    cell = after_projection.Cell(2_000, 6, 400, 5.0)
-    told, unprojected, told_all, *_ = after_projection.r_squared(cell, 0)
-    assert told > told_all + 0.01
-    assert told_all > unprojected

@@ -287,7 +287,7 @@ execution_options = under(
     click.option(
         "--tls",
         type=DIRECTORY,
-        help="Certificates that the scheduler was started with (pipelines.certificates).",
+        help="Certificates that the scheduler was started with (primo-scale certificates).",
     ),
     click.option(
         "--no-tls",
@@ -349,7 +349,7 @@ encryption_option = under(
     click.option(
         "--encryption-key",
         type=FILE_PATH,
-        help="Encrypt the data about people with the key in this file (pipelines.encryption_key).",
+        help="Encrypt data about people with the key in this file (primo-scale encryption-key).",
     ),
 )
 

@@ -99,7 +99,7 @@ class Inputs:
         return {
             "row_rule": None if self.clipping_rule is None else asdict(self.clipping_rule),
             "subsample": self.subsample,
-            **({"holds_out": True} if self.holds_out else {}),
+            "holds_out": self.holds_out,
             **self.digests,
         }
 
@@ -148,7 +148,7 @@ class Partials:
         attributes = self.attributes
         stored, paths = dict(attributes["inputs"]), attributes["paths"]
         rule, subsample = stored.pop("row_rule"), stored.pop("subsample")
-        holds_out = stored.pop("holds_out", False)
+        holds_out = stored.pop("holds_out")
         return Inputs(
             parse_location(paths["genotypes"]),
             parse_location(paths["outcomes"]),

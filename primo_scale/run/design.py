@@ -245,10 +245,6 @@ class Design:
 
     def _as_json(self) -> dict[str, Any]:
         value: dict[str, Any] = without_arrays(asdict(self))
-        # As in designs of earlier versions, whose digests stay valid.
-        for name in ("held_out", "panel", "loadings", "dosages"):
-            if not value[name]:
-                del value[name]
         return value
 
 

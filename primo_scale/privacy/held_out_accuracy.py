@@ -26,9 +26,9 @@ _QUARTILES = 2.4  # half width of the range of scores, in units of the distance 
 # A range of scores that cuts more than this share of people is too small.
 _CUT, _SIGNIFICANCE = 0.005, 3.0
 _QUANTILE = 1.959963984540054  # 97.5% of the normal distribution
-# Share of people with too large a residual from which the accuracy is not stated, and errors above
-# it; 0.3% of normal residuals are beyond three standard deviations.
-TOO_LARGE, _ERRORS = 0.01, 2.0
+MOST_BEYOND = 0.01
+"""Share of people with too large a residual above which no accuracy is stated (normal: 0.3%)."""
+_ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
 _LEAST_PEOPLE = 30
@@ -84,7 +84,7 @@ def fits_its_range(counts: Sequence[int], sigma: float) -> bool:
 
     The noisy `counts` of people, of length `N_COUNTS`, have noise of `sigma`.
     """
-    return counts[-1] <= TOO_LARGE * sum(counts) + _ERRORS * sigma
+    return counts[-1] <= MOST_BEYOND * sum(counts) + _ERRORS_BEYOND * sigma
 
 
 @dataclass(frozen=True)

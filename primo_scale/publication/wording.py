@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from primo_scale.privacy.held_out_accuracy import TOO_LARGE
+from primo_scale.privacy.held_out_accuracy import MOST_BEYOND
 
 NOT_PRIVATE = "NOT PRIVATE"
 
@@ -94,7 +94,7 @@ def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
 def _why_hidden(phenotype: Mapping[str, Any]) -> str:
     """Return why the accuracy of one phenotype's weights is not stated."""
     share = phenotype["counts"][-1] / max(sum(phenotype["counts"]), 1)
-    if share < TOO_LARGE:
+    if share < MOST_BEYOND:
         return "because the noise hides it"
     return (
         f"because about {share:.0%} of the people held out are beyond three public standard "

@@ -34,6 +34,8 @@ Directory = Annotated[
         "a directory without blanks, in which the job's shell expands $NAMES",
     ),
 ]
+# Job scripts quote nothing, and no shell or queue interprets these characters.
+SharedPath = Annotated[str, _text(r"[\w./+@=-]+", "a path of letters, digits and _./+@=-")]
 Label = Annotated[
     str,
     _text(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -"),
@@ -45,8 +47,11 @@ Address = Annotated[
 ]
 TEXTS: tuple[Meta, ...] = tuple(
     get_args(text)[1]
-    for text in (Name, Line, Size, Duration, Host, Directory, Label, MountPath, Quantity, Address)
-)
+    for text in (
+        Name, Line, Size, Duration, Host, Directory, SharedPath, Label, MountPath, Quantity,
+        Address,
+    )
+)  # fmt: skip
 """Constraints of the texts in a profile: a pattern, and its description for a user."""
 
 Count = Annotated[int, Meta(ge=1)]
@@ -101,7 +106,7 @@ class Jobs(_Table, frozen=True):
     prologue: tuple[Line, ...] = ()  # shell commands before the worker starts
     resources: Line | None = None  # request that replaces cores and memory
     python: Directory | None = None  # interpreter on the nodes; by default the current one
-    logs: str | None = None  # of the jobs; by default a directory in the work directory
+    logs: SharedPath | None = None  # of the jobs; by default a directory in the work directory
     poll: Duration = "00:00:30"  # interval between two listings of the queue
 
     def __post_init__(self) -> None:
@@ -193,7 +198,7 @@ class JobQueueProfile(_Table, frozen=True):
     jobs: Jobs = Jobs()
     workers: JobWorkers = JobWorkers()
     scheduler: Listener = Listener()
-    tls: Tls = True
+    tls: SharedPath | bool = True
 
     def __post_init__(self) -> None:
         if self.jobs.resources is not None and not self.job_queue.has_resources:
@@ -307,6 +312,11 @@ def worker_memory(profile: Profile) -> int | None:
 def is_size(text: str) -> bool:
     """Return whether `size_bytes` can parse a text: a number with a unit."""
     return re.match(get_args(Size)[1].pattern, text) is not None
+
+
+def is_shared_path(text: str) -> bool:
+    """Return whether a job script can contain a path."""
+    return re.match(get_args(SharedPath)[1].pattern, text) is not None
 
 
 def size_bytes(size: str) -> int:

@@ -32,7 +32,7 @@ def read_profile(file: Path) -> Profile:
         raise InputError("kind is unknown", where=file, value=kind, limit=", ".join(PROFILES))
     for place, key in ((table, "tls"), (table.get("jobs"), "logs")):
         if isinstance(place, dict) and isinstance(place.get(key), str):
-            place[key] = str(file.parent / os.path.expanduser(place[key]))
+            place[key] = str(file.absolute().parent / os.path.expanduser(place[key]))
     try:
         return msgspec.convert(table, PROFILES[kind])
     except msgspec.ValidationError as error:

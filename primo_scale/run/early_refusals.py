@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from primo_scale.accumulation.statistics import finished_plan_digest
+from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.frequencies import (
     MatchedFrequencies,
@@ -110,6 +111,7 @@ def check_before_work(
         _refuse_other_design(design, request)
     else:
         execution, work_dir = request.execution, request.work_dir
+        check_cluster(execution.profile, work_dir)
         summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
         refuse_small_memory(needs)

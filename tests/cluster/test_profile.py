@@ -60,6 +60,14 @@ def test_profile_values_are_read_as_written(tmp_path: Path) -> None:
     assert worker_memory(profile) == 2**30  # three processes share 3 GiB
 
 
+def test_directories_are_relative_to_the_profile_on_every_node(tmp_path, monkeypatch) -> None:
+    """A job starts in another directory than the command."""
+    (tmp_path / "profile.toml").write_text(TLS + JOBS + 'logs = "logs"')
+    monkeypatch.chdir(tmp_path)
+    profile = read_profile(Path("profile.toml"))
+    assert (profile.tls, profile.jobs.logs) == (f"{tmp_path}/certificates", f"{tmp_path}/logs")
+
+
 def test_a_local_profile_equals_the_command_line_options(tmp_path: Path) -> None:
     text = 'kind = "local"\nworkers = 3\nmemory_limit = "2GiB"'
     assert read(tmp_path, text) == LocalProfile(3, "2GiB")
@@ -91,6 +99,8 @@ REFUSED = {
     "too small": (JOBS + "maximum = 0", ["jobs.maximum", ">= 1", "got 0"]),
     "shell in a name": (JOBS + 'queue = "a;rm"', ["jobs.queue"]),
     "shell in a path": (SLURM + '[workers]\nscratch = "$(id)"', ["workers.scratch"]),
+    "blank in certificates": (SLURM + 'tls = "a b"', ["tls: expected a path of letters", "a b'"]),
+    "job number in logs": (JOBS + 'logs = "%j"', ["jobs.logs: expected a path of letters", "%j'"]),
     "two lines in one": (JOBS + 'prologue = ["a\\nb"]', ["jobs.prologue"]),
     "more than the maximum": (
         JOBS + "minimum = 3\nmaximum = 2",

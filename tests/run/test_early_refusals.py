@@ -56,6 +56,12 @@ def set_budget(folder: Path, *, epsilon: float = 2.0, delta: float = 1e-6) -> li
     return ["--cohort", "biobank"]
 
 
+def queue(folder: Path, *lines: str) -> list[object]:
+    """Write a profile of a job queue."""
+    (folder / "slurm.toml").write_text("\n".join(['kind = "slurm"', *lines]))
+    return ["--cluster", folder / "slurm.toml"]
+
+
 def another_release(folder: Path) -> list[object]:
     (folder / "release").mkdir()
     charge = {"id": "another", "state": "published"}
@@ -136,6 +142,10 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
     "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
     "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
+    "a work directory that job scripts cannot name": (
+        lambda folder: [*queue(folder), "--work-dir", folder / "a b"],
+        3, ["--cluster", "/a b; limit letters, digits"],
+    ),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ def check_cluster(profile: Profile, work_dir: Path) -> None:
         _refuse_other_characters("the work directory", str(work_dir.absolute()), "--work-dir")
         if profile.jobs.python is None:
             _refuse_other_characters("the interpreter", sys.executable, "jobs.python")
+        _refuse_unusable_listener(profile)
 
 
 def _refuse_other_characters(what: str, path: str, key: str) -> None:
@@ -27,3 +29,33 @@ def _refuse_other_characters(what: str, path: str, key: str) -> None:
             limit="letters, digits and _./+@=-",
             remedy=f"Choose another {key}",
         )
+
+
+def _refuse_unusable_listener(profile: JobQueueProfile) -> None:
+    """Refuse an address at which the scheduler cannot listen, by listening there for a moment."""
+    from distributed.utils import get_ip_interface
+    from tornado.netutil import bind_sockets
+
+    host, interface, port = (
+        profile.scheduler.host,
+        profile.scheduler.interface,
+        profile.scheduler.port,
+    )
+    key = "scheduler.host" if interface is None else "scheduler.interface"
+    if host is None and interface is None and profile.workers.interface is not None:
+        key, interface = "workers.interface", profile.workers.interface  # as Dask does
+    try:
+        if interface is not None:
+            host = get_ip_interface(interface)
+        for socket in bind_sockets(port, host or ""):
+            socket.close()
+    except (OSError, ValueError) as error:  # ValueError: no such interface, or one without IPv4
+        if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EACCES):
+            key = "scheduler.port"
+        values = {"scheduler.host": host, "scheduler.port": port}
+        raise InputError(
+            f"the scheduler cannot listen at {key}: {getattr(error, 'strerror', None) or error}",
+            where="--cluster",
+            value=values.get(key, interface),
+            remedy="Correct [scheduler] of the profile",
+        ) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -72,7 +72,8 @@ def job_queue_cluster(
     listener = profile.scheduler
     place = {"host": listener.host, "interface": listener.interface}
     with dask.config.set({**_SETTINGS, **NO_WEB_PAGES}):
-        cluster = cluster_class(
+        start = partial(
+            cluster_class,
             security=None if certificates is None else security_of(certificates),
             scheduler_options={
                 "dashboard": False,
@@ -84,7 +85,7 @@ def job_queue_cluster(
             silence_logs=logging.CRITICAL,
             **_job_options(profile, str(logs)),
         )
-        with cluster:
+        with _started(start) as cluster:
             _submit_first_job(cluster, profile)
             cluster.adapt(
                 Adaptive=partial(JobKeeper, profile=profile, logs=logs),
@@ -92,6 +93,22 @@ def job_queue_cluster(
                 maximum_jobs=profile.jobs.maximum,
             )
             yield cluster
+
+
+def _started(start: Callable[[], Cluster]) -> Cluster:
+    """Start a cluster, whose address may have become unusable since it was checked."""
+    try:
+        return start()
+    except (RuntimeError, ValueError) as error:
+        cause: BaseException = error
+        while (earlier := cause.__cause__ or cause.__context__) is not None:
+            cause = earlier
+        raise InputError(
+            "the scheduler does not start",
+            where="--cluster",
+            value=last_line(cause),
+            remedy="Correct [scheduler] of the profile",
+        ) from error
 
 
 def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:

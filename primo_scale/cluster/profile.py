@@ -56,6 +56,7 @@ TEXTS: tuple[Meta, ...] = tuple(
 
 Count = Annotated[int, Meta(ge=1)]
 NonNegative = Annotated[int, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
 SCHEDULER_PORT = 8786
 
 Tls = str | bool
@@ -134,7 +135,7 @@ class Listener(_Table, frozen=True):
 
     host: Host | None = None
     interface: Name | None = None
-    port: NonNegative = 0  # 0 stands for any free port
+    port: Port = 0  # 0 stands for any free port
 
     def __post_init__(self) -> None:
         if self.host is not None and self.interface is not None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.early_checks import check_cluster
-from primo_scale.cluster.profile import JobQueueProfile, Jobs
+from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener
 from primo_scale.errors import InputError
 
 SLURM = JobQueueProfile("slurm")
@@ -30,3 +32,41 @@ def test_the_interpreter_is_checked_unless_the_profile_names_one(tmp_path, monke
     with pytest.raises(InputError, match="the path of the interpreter"):
         check_cluster(SLURM, tmp_path)
     check_cluster(JobQueueProfile("slurm", Jobs(python="/usr/bin/python3")), tmp_path)
+
+
+UNUSABLE = {
+    "scheduler.interface": (Listener(interface="ib7"), "ib7"),
+    "scheduler.host": (Listener(host="198.51.100.1"), "198.51.100.1"),  # of another machine
+    "workers.interface": (Listener(), "ib8"),
+}
+
+
+@pytest.mark.parametrize("key", UNUSABLE)
+def test_a_listener_that_this_machine_does_not_have_is_refused(key: str, tmp_path: Path) -> None:
+    listener, value = UNUSABLE[key]
+    profile = JobQueueProfile("slurm", workers=JobWorkers(interface="ib8"), scheduler=listener)
+    with pytest.raises(InputError, match=f"--cluster: the scheduler cannot listen at {key}: ") as e:
+        check_cluster(profile, tmp_path)
+    assert e.value.value == value
+
+
+def test_a_host_that_does_not_resolve_is_refused(tmp_path: Path) -> None:
+    profile = JobQueueProfile("slurm", scheduler=Listener(host="no-such-host.invalid"))
+    with pytest.raises(InputError, match=r"at scheduler\.host: .*got no-such-host\.invalid"):
+        check_cluster(profile, tmp_path)
+
+
+def test_a_busy_port_is_refused_before_work_and_at_the_start(tmp_path: Path) -> None:
+    workers = JobWorkers(interface="lo")
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        profile = JobQueueProfile(
+            "slurm", workers=workers, scheduler=Listener(host="127.0.0.1", port=port)
+        )
+        with pytest.raises(InputError, match=rf"at scheduler\.port: Address .*got {port}"):
+            check_cluster(profile, tmp_path)
+        tmp_path.chmod(0o700)
+        words = "does not start .*Address already in use.*Correct .scheduler"
+        with pytest.raises(InputError, match=words), dask_client(profile, tmp_path):
+            pass
+    check_cluster(profile, tmp_path)

@@ -97,6 +97,7 @@ REFUSED = {
     "no duration": (JOBS + 'walltime = "4h"', ["jobs.walltime", "04:00:00"]),
     "too short": (JOBS + 'walltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
     "too small": (JOBS + "maximum = 0", ["jobs.maximum", ">= 1", "got 0"]),
+    "no port": (SLURM + "[scheduler]\nport = 65536", ["scheduler.port", "<= 65535"]),
     "shell in a name": (JOBS + 'queue = "a;rm"', ["jobs.queue"]),
     "shell in a path": (SLURM + '[workers]\nscratch = "$(id)"', ["workers.scratch"]),
     "blank in certificates": (SLURM + 'tls = "a b"', ["tls: expected a path of letters", "a b'"]),

@@ -146,6 +146,10 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: [*queue(folder), "--work-dir", folder / "a b"],
         3, ["--cluster", "/a b; limit letters, digits"],
     ),
+    "an interface that is not there": (
+        lambda folder: queue(folder, "[scheduler]", 'interface = "ib7"'),
+        3, ["--cluster", "scheduler.interface", "ib7"],
+    ),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip

@@ -95,8 +95,8 @@ class ContractCommand(_OneLineErrors):
                 with signals_noted(last_words), files_private():
                     check()
                     super().invoke(ctx)
-            except (PrimoError, MemoryError, OSError) as error:
-                explained = anticipated(error)
+            except BaseException as error:
+                explained = anticipated(error) or _told_in_log(error)
                 if debug or explained is None:
                     raise
                 _report(explained)
@@ -178,6 +178,12 @@ def _report(error: PrimoError) -> None:
         vars(record)["fields"] = {"exit_code": error.exit_code}
     for handler in LOGGER.handlers:
         handler.handle(record)
+
+
+def _told_in_log(error: BaseException) -> PrimoError | None:
+    """Return an error for a bug whose traceback in the run's log must not be in a job's output."""
+    in_log = LOGGED_IN.get() is not None and isinstance(error, Exception)
+    return PrimoError("a bug") if in_log and _is_batch_output(sys.stderr) else None
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.interruption import check
@@ -39,7 +39,7 @@ COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=(
 AS_JSON: ContextVar[bool] = ContextVar("log as JSON", default=False)
 """Whether the log is written as JSON lines."""
 LOGGED_IN: ContextVar[Path | None] = ContextVar("logged in", default=None)
-"""Log of the last run of this program, which explains its error; None before the first run."""
+"""Log that explains the error of the last run of this program; None before it and after success."""
 
 _TEXT_TIME = "%Y-%m-%dT%H:%M:%S%z"
 _stage: ContextVar[str] = ContextVar("stage", default="")
@@ -76,7 +76,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
         time = datetime.fromtimestamp(record.created).astimezone()
-        line = {
+        line: dict[str, Any] = {
             "time": time.isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "stage": _stage.get(),
@@ -84,6 +84,8 @@ class JsonLines(logging.Formatter):
             "message": record.getMessage(),
             "fields": getattr(record, "fields", {}),
         }
+        if record.exc_info:
+            line["fields"] = {**line["fields"], "traceback": self.formatException(record.exc_info)}
         return json.dumps(line, default=str)
 
 
@@ -126,13 +128,23 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
             _handle(record, own)
         try:
             yield
-        except (PrimoError, MemoryError, OSError, KeyboardInterrupt) as error:
-            by_user = isinstance(error, KeyboardInterrupt)
-            explained = InterruptedRun("interrupted") if by_user else anticipated(error)
-            if explained is not None:  # other handlers get the exception from the caller
-                _handle(error_record(explained), own)
+        except BaseException as error:
+            _handle(_end_record(error), own)  # other handlers get the exception from the caller
             raise
         LOGGER.debug("done", extra=about("end", {}))
+    LOGGED_IN.set(None)
+
+
+def _end_record(error: BaseException) -> logging.LogRecord:
+    """Return the log record of what ended a run, with the traceback of a bug in the program."""
+    by_user = isinstance(error, KeyboardInterrupt)
+    explained = InterruptedRun("interrupted") if by_user else anticipated(error)
+    if explained is not None:
+        return error_record(explained)
+    what = f"a bug in the program: {type(error).__name__}: {error}"
+    record = error_record(PrimoError(what, remedy="Report it with the traceback in run.log"))
+    record.exc_info = (type(error), error, error.__traceback__)
+    return record
 
 
 def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRecord]:

@@ -13,7 +13,6 @@ from processes import ROOT, command_of
 from small_cohort import Cohort, command
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
-from primo_scale.errors import PrimoError
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
 D = 150  # variants, in LD blocks that are too wide to share a task
@@ -47,7 +46,7 @@ class Asked:
 
 
 def logged(
-    work_dir: Path, *options: str, said: str = "24 people", error: PrimoError | None = None
+    work_dir: Path, *options: str, said: str = "24 people", error: Exception | None = None
 ) -> Result:
     """Return the result of a command with one stage, which logs a line and may raise an error."""
 

@@ -30,6 +30,16 @@ def test_an_error_of_a_batch_job_is_told_in_the_log_alone(sign, tmp_path, monkey
     assert "24 people" in log and "11 people have text (got Smith)" in log
 
 
+def test_the_traceback_of_a_bug_is_in_the_log_of_a_batch_job_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    done = logged(tmp_path, error=ValueError("of Smith"))
+    assert done.exit_code == 1
+    log = tmp_path / "run.log"
+    assert done.stderr.splitlines()[1:] == [f"error: exit code 1; {log} says why"]
+    assert "Traceback" in log.read_text()
+    assert log.read_text().endswith("ValueError: of Smith\n")
+
+
 def test_an_interruption_of_a_batch_job_is_told_with_the_command(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     done = logged(tmp_path, error=InterruptedRun("interrupted"))

@@ -21,6 +21,7 @@ from small_cohort import command, succeeded
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.run.progress_file import read_progress
 from primo_scale.run.run_log import LOGGER, run_logged
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
@@ -70,6 +71,20 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
         "exit_code": 4, "what": "the disk is full", "where": str(log), "value": 1,
         "limit": None, "expected": None, "remedy": "Free space",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("log_format", ["text", "json"])
+def test_a_bug_is_recorded_with_its_traceback_and_raised(tmp_path, log_format) -> None:
+    bug = ValueError("of two\nlines")
+    result = logged(tmp_path, "--log-format", log_format, error=bug)
+    assert result.exception is bug
+    run = read_progress(tmp_path)
+    words = "error: a bug in the program: ValueError: of two lines. Report it"
+    assert run.outcome == "failed" and run.message.startswith(words)
+    log = (tmp_path / "run.log").read_text()
+    if log_format == "json":
+        log = json.loads(log.splitlines()[-1])["fields"]["traceback"]
+    assert "raise error" in log and log.rstrip().endswith("ValueError: of two\nlines")
 
 
 @settings(max_examples=20)

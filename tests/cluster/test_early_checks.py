@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import sys
 from pathlib import Path
@@ -10,8 +11,8 @@ import pytest
 
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.early_checks import check_cluster
-from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener
-from primo_scale.errors import InputError
+from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener, LocalProfile
+from primo_scale.errors import InputError, ResourceError
 
 SLURM = JobQueueProfile("slurm")
 
@@ -70,3 +71,14 @@ def test_a_busy_port_is_refused_before_work_and_at_the_start(tmp_path: Path) -> 
         with pytest.raises(InputError, match=words), dask_client(profile, tmp_path):
             pass
     check_cluster(profile, tmp_path)
+
+
+def test_a_limit_of_open_files_that_is_too_low_for_the_workers_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    with pytest.raises(ResourceError, match=r"17 workers .*got 256; limit at least 268.*ulimit -n"):
+        check_cluster(LocalProfile(17), tmp_path)
+    check_cluster(LocalProfile(16), tmp_path)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
+    check_cluster(LocalProfile(1000), tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -57,9 +58,13 @@ def usable_cpus() -> int:
 def available_memory() -> int:
     """Return the memory available to new processes in bytes, within control-group limits.
 
-    The page cache counts as available.
+    The page cache counts as available. The limit of this process's address space (``ulimit -v``)
+    counts once for all processes, as Grid Engine sets it to the memory of a job.
     """
-    left = (max(0, limit - used) for limit, used in _limits())
+    left = [max(0, limit - used) for limit, used in _limits()]
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        left.append(max(0, address_space - psutil.Process().memory_info().vms))
     return min([int(psutil.virtual_memory().available), *left])
 
 

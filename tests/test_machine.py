@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import psutil
 import pytest
 
@@ -92,6 +94,14 @@ def test_a_container_sees_its_own_group_as_the_root(cgroup, roomy, path):
     """The path may be that of the host."""
     cgroup("memory", member=f"4:memory:{path}\n0::{path}\n", **version_1(4 * GIB, GIB))
     assert machine.available_memory() == 3 * GIB
+
+
+def test_the_limit_of_the_address_space_counts(cgroup, roomy, monkeypatch):
+    used = psutil.Process().memory_info().vms
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (used + 3 * GIB, resource.RLIM_INFINITY))
+    assert abs(machine.available_memory() - 3 * GIB) < GIB
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (used // 2, resource.RLIM_INFINITY))
+    assert machine.available_memory() == 0
 
 
 def test_free_disk_is_that_of_the_nearest_existing_directory(tmp_path):

@@ -126,9 +126,18 @@ def anticipated(error: BaseException) -> PrimoError | None:
         return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError("the disk is full", where=error.filename, remedy="Free space")
+    if isinstance(error, OSError) and error.errno == errno.EFBIG:
+        return file_too_large(error.filename)
     if isinstance(error, OSError):
-        return InputError(error.strerror or str(error), where=error.filename)
+        remedy = "Choose a shorter path" if error.errno == errno.ENAMETOOLONG else None
+        return InputError(error.strerror or str(error), where=error.filename, remedy=remedy)
     return None
+
+
+def file_too_large(where: str | Path | None) -> ResourceError:
+    """Return the error of a file that exceeds a limit of this process or its file system."""
+    remedy = "Raise the limit with ulimit -f, or choose a directory on another file system"
+    return ResourceError("a file is larger than it may be here", where=where, remedy=remedy)
 
 
 @contextmanager

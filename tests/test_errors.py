@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
-from primo_scale.errors import InputError, InterruptedRun, remedy_extended
+from primo_scale.errors import (
+    InputError,
+    InterruptedRun,
+    ResourceError,
+    anticipated,
+    remedy_extended,
+)
 
 
 def test_a_sentence_is_added_to_the_remedy():
@@ -34,3 +42,13 @@ def test_an_error_with_an_expected_value_survives_between_processes():
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) == "x.bed: has another size (found 3, expected 4). Look"
     assert isinstance(again, InputError)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "remedy"),
+    [(errno.EFBIG, ResourceError, "ulimit -f"), (errno.ENAMETOOLONG, InputError, "shorter path")],
+)
+def test_an_error_of_the_system_names_the_file_and_what_to_do(code, kind, remedy):
+    found = anticipated(OSError(code, os.strerror(code), "a"))
+    assert type(found) is kind
+    assert str(found).startswith("a: ") and remedy in str(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import sys
 from pathlib import Path
@@ -23,6 +24,8 @@ def check_cluster(profile: Profile, work_dir: Path) -> None:
         _refuse_other_characters("the work directory", str(work_dir.absolute()), "--work-dir")
         if profile.jobs.python is None:
             _refuse_other_characters("the interpreter", sys.executable, "jobs.python")
+        if profile.jobs.logs is not None:
+            _refuse_unwritable_logs(Path(profile.jobs.logs))
         _refuse_unusable_listener(profile)
 
 
@@ -49,6 +52,18 @@ def _refuse_other_characters(what: str, path: str, key: str) -> None:
             limit="letters, digits and _./+@=-",
             remedy=f"Choose another {key}",
         )
+
+
+def _refuse_unwritable_logs(logs: Path) -> None:
+    there = next(path for path in (logs, *logs.parents) if path.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise unusable_logs(logs, f"{there} is not a directory that you may write to")
+
+
+def unusable_logs(logs: Path, why: str) -> InputError:
+    """Return the refusal of a directory of ``jobs.logs`` that cannot be made or written."""
+    remedy = "Correct jobs.logs of the profile"
+    return InputError(f"jobs.logs: {why}", where="--cluster", value=logs, remedy=remedy)
 
 
 def _refuse_unusable_listener(profile: JobQueueProfile) -> None:

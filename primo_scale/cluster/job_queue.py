@@ -25,6 +25,7 @@ from primo_scale.cluster.dask_settings import (
     NO_WEB_PAGES,
     WORKER_ENVIRONMENT,
 )
+from primo_scale.cluster.early_checks import unusable_logs
 from primo_scale.cluster.job_keeper import JobKeeper, forget_unsubmitted, last_line, submit_jobs
 from primo_scale.cluster.profile import JobQueueProfile, seconds
 from primo_scale.errors import InputError
@@ -66,8 +67,7 @@ def job_queue_cluster(
     The workers must be able to read the directory of the certificates, which is None without TLS,
     and the private directory `scratch`.
     """
-    given = profile.jobs.logs
-    logs = make_private_directory(scratch / "logs") if given is None else Path(given)
+    logs = _log_directory(profile, scratch)
     cluster_class = pkgutil.resolve_name(profile.job_queue.cluster)
     listener = profile.scheduler
     place = {"host": listener.host, "interface": listener.interface}
@@ -93,6 +93,18 @@ def job_queue_cluster(
                 maximum_jobs=profile.jobs.maximum,
             )
             yield cluster
+
+
+def _log_directory(profile: JobQueueProfile, scratch: Path) -> Path:
+    """Return the directory of the jobs' output, which is made unless it exists."""
+    if profile.jobs.logs is None:
+        return make_private_directory(scratch / "logs")
+    logs = Path(profile.jobs.logs)
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unusable_logs(logs, error.strerror or str(error)) from error
+    return logs
 
 
 def _started(start: Callable[[], Cluster]) -> Cluster:

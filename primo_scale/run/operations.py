@@ -36,7 +36,12 @@ from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged
 from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim
 from primo_scale.storage.encryption import encrypted_with
-from primo_scale.storage.files import exclusive_lock, files_private, make_private_directory
+from primo_scale.storage.files import (
+    exclusive_lock,
+    files_private,
+    make_private_directory,
+    refuse_dangling_link,
+)
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -192,6 +197,7 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     if request.work_dir.exists():
         make_private_directory(request.work_dir)  # refuses one that is open to others
     else:
+        refuse_dangling_link(request.work_dir)
         refuse_unwritable(request.work_dir)
     with encrypted_with(request.encryption_key):
         if isinstance(request, AccumulateRequest):

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from primo_scale.errors import InputError, ResourceError
+from primo_scale.errors import InputError, ResourceError, file_too_large
 from primo_scale.interruption import check
 from primo_scale.storage.locations import Location
 
@@ -83,7 +83,8 @@ def sync_tree(path: Path) -> None:
 def disk_errors_explained(location: Location) -> Iterator[None]:
     """Turn disk errors that a user can resolve into one-line errors.
 
-    A full disk or a quota becomes a `ResourceError`, and a missing permission an `InputError`.
+    A full disk, a quota or a limit of files becomes a `ResourceError`, and a missing permission an
+    `InputError`.
     """
     try:
         yield
@@ -94,7 +95,9 @@ def disk_errors_explained(location: Location) -> Iterator[None]:
                 where=str(location),
                 remedy="Free space or choose another directory, then run the same command again",
             ) from error
-        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR):
+        if error.errno == errno.EFBIG:
+            raise file_too_large(str(location)) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
             raise InputError(
                 f"cannot be written: {error.strerror}",
                 where=str(location),
@@ -201,6 +204,7 @@ def make_private_directory(path: Path) -> Path:
     A directory that other users may enter is refused. Its mode is not changed, since others may
     need it.
     """
+    refuse_dangling_link(path)
     with disk_errors_explained(path):
         path.mkdir(mode=PRIVATE_DIRECTORY_MODE, parents=True, exist_ok=True)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -213,6 +217,18 @@ def make_private_directory(path: Path) -> Path:
             remedy=f"Choose a new directory, or run chmod 700 {path}",
         )
     return path
+
+
+def refuse_dangling_link(path: Path) -> None:
+    """Refuse a directory that cannot be made, because it or a parent is a link to nowhere."""
+    for link in (path, *path.parents):
+        if link.is_symlink() and not link.exists():
+            raise InputError(
+                "is a link to a place that does not exist",
+                where=link,
+                value=os.readlink(link),
+                remedy="Create that place, or choose another directory",
+            )
 
 
 @contextmanager

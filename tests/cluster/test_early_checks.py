@@ -82,3 +82,16 @@ def test_a_limit_of_open_files_that_is_too_low_for_the_workers_is_refused(
     check_cluster(LocalProfile(16), tmp_path)
     monkeypatch.setattr(resource, "getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     check_cluster(LocalProfile(1000), tmp_path)
+
+
+def test_logs_that_cannot_be_written_are_refused_before_work_and_at_the_start(tmp_path) -> None:
+    file = tmp_path / "file"
+    file.touch(0o600)
+    profile = JobQueueProfile("slurm", Jobs(logs=str(file / "logs")))
+    with pytest.raises(InputError, match=r"--cluster: jobs\.logs: .*file is not a directory"):
+        check_cluster(profile, tmp_path)
+    tmp_path.chmod(0o700)
+    words = r"jobs\.logs: Not a directory .*Correct jobs\.logs"
+    with pytest.raises(InputError, match=words), dask_client(profile, tmp_path):
+        pass
+    check_cluster(JobQueueProfile("slurm", Jobs(logs=str(tmp_path / "a" / "b"))), tmp_path)

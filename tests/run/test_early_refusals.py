@@ -150,6 +150,11 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: queue(folder, "[scheduler]", 'interface = "ib7"'),
         3, ["--cluster", "scheduler.interface", "ib7"],
     ),
+    "a work directory below a link to nowhere": (
+        lambda folder: (folder / "link").symlink_to("nowhere")
+        or ["--work-dir", folder / "link" / "work"],
+        3, ["/link: is a link to a place that does not exist"],
+    ),
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip

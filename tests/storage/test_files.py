@@ -137,12 +137,20 @@ def test_a_lock_on_a_removed_file_does_not_count(tmp_path, monkeypatch):
     ("code", "error"),
     [
         (errno.ENOSPC, ResourceError), (errno.EDQUOT, ResourceError), (errno.EROFS, InputError),
-        (errno.ENOENT, FileNotFoundError),
+        (errno.EFBIG, ResourceError), (errno.EEXIST, InputError), (errno.ENOENT, FileNotFoundError),
     ],
 )  # fmt: skip
 def test_disk_errors_become_one_line_errors_and_others_pass(tmp_path, code, error):
     with pytest.raises(error), disk_errors_explained(tmp_path):
         raise OSError(code, "x")
+
+
+@pytest.mark.parametrize("below", [".", "work"])
+def test_a_link_to_nowhere_is_no_directory(tmp_path, below):
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"link: is a link .*got nowhere\)\. Create that place"):
+        make_private_directory(link / below)
 
 
 def test_a_lock_is_refused_until_its_owner_is_killed(tmp_path):

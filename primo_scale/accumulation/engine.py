@@ -142,11 +142,11 @@ def _depth(threads: int, waiting: int) -> int:
 
 
 class _WorkerThreads:
-    """Number of threads of all workers, refreshed at intervals; logs the loss of all workers."""
+    """Number of threads of all workers, refreshed at intervals; logs whether a run has workers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._missed = False
+        self._missed = self._had_any = False
         self._asked = -math.inf
         self.threads = 0
         self.look()
@@ -159,10 +159,15 @@ class _WorkerThreads:
         self._asked = now
         self.threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
         if not self.threads and not self._missed:
-            LOGGER.warning("no Dask workers are left: waiting for new workers")
+            if self._had_any:
+                LOGGER.warning("no Dask workers are left: waiting for new workers")
+            else:
+                LOGGER.info("waiting for the first Dask worker")
         if self.threads and self._missed:
-            LOGGER.info("Dask workers are connected again: the run continues")
+            again = "again: the run continues" if self._had_any else "now: the run begins"
+            LOGGER.info("Dask workers are connected %s", again)
         self._missed = not self.threads
+        self._had_any = self._had_any or not self._missed
 
 
 def _ended_tasks(ended: SimpleQueue[Future]) -> Iterator[Future]:

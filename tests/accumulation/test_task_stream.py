@@ -132,17 +132,21 @@ def test_other_failures_end_the_run_and_release_all_futures(fate, error) -> None
     assert len(cluster.keys) < 100
 
 
-def test_without_workers_the_stream_waits_and_warns_once(monkeypatch) -> None:
+@pytest.mark.parametrize(
+    ("workers", "lines"),
+    [
+        ([2, 0, 0, 0, 2], ["no Dask workers are left", "Dask workers are connected again"]),
+        ([0, 0, 2], ["waiting for the first Dask worker", "Dask workers are connected now"]),
+    ],
+)
+def test_without_workers_the_stream_waits_and_says_so_once(workers, lines, monkeypatch) -> None:
     records: SimpleQueue[logging.LogRecord] = SimpleQueue()
-    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(engine, "_LOOK_SECONDS", 0)
     monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
     monkeypatch.setattr(engine.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
-    cluster = FakeCluster(workers=[2, 0, 0, 0, 2], asked=1)
-    assert len(stream(cluster, 40)) == 40
+    assert len(stream(FakeCluster(workers=workers), 40)) == 40
     said = [records.get_nowait().getMessage() for _ in range(records.qsize())]
-    assert [line.split(":")[0] for line in said] == [
-        "no Dask workers are left", "Dask workers are connected again",
-    ]  # fmt: skip
+    assert [line.split(":")[0] for line in said] == lines
 
 
 @pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])

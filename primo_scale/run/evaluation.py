@@ -27,7 +27,7 @@ from primo_scale.evaluation.scores import (
 from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
-from primo_scale.outcomes.bounds import ONE_TWO
+from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.coding import MISSING_NUMBER
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table
@@ -116,6 +116,8 @@ class _People:
     phenotypes: Mapping[str, Floats]  # each of shape (n,)
     covariates: Mapping[str, Floats]  # each of shape (n,)
     groups: Mapping[str, npt.NDArray[np.bool_]]  # masks of shape (n,)
+    # Codes of controls and cases of phenotypes that are known to be binary.
+    codes: Mapping[str, tuple[float, float]]
 
     def sample(self, file: ScoringFile, phenotype: str, score: Floats) -> Sample:
         """Return the values of all people for a score and a phenotype."""
@@ -134,6 +136,8 @@ class _People:
         offset = np.full_like(self.phenotypes[phenotype], table[INTERCEPT])
         for name, values in self.covariates.items():
             offset += table.get(name, 0.0) * values
+        if phenotype in file.codes:  # the release's codes, which may be others than the table's
+            offset += self.codes[phenotype][0] - file.codes[phenotype][0]
         return offset
 
 
@@ -198,7 +202,7 @@ def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
             "names no phenotype", where="--prevalence", value=unknown[0], limit=list(phenotypes)
         )
     covariates = {} if request.covar is None else _read_columns(request.covar, samples)
-    return _People(phenotypes, covariates, groups)
+    return _People(phenotypes, covariates, groups, {})
 
 
 def _read_columns(path: Path, samples: SampleTable) -> dict[str, Floats]:
@@ -234,15 +238,20 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
 def _with_codes(
     people: _People, files: Sequence[ScoringFile], prevalence: Collection[str]
 ) -> _People:
-    """Make values missing that are no code of a binary phenotype, as a release states them."""
-    phenotypes = dict(people.phenotypes)
-    # A phenotype with a prevalence and the value 2 has PLINK's codes.
-    plink = {name: ONE_TWO for name in prevalence if (phenotypes[name] == ONE_TWO[1]).any()}
-    for codes in (plink, *(file.codes for file in files)):
-        for name in codes.keys() & phenotypes.keys():
-            values = phenotypes[name]
-            phenotypes[name] = np.where(np.isin(values, codes[name]), values, np.nan)
-    return replace(people, phenotypes=phenotypes)
+    """Make values missing that are no code of a binary phenotype, in the table's own coding.
+
+    Releases and prevalences say which phenotypes are binary. As in plink, one with the value 2 has
+    the codes 1 and 2.
+    """
+    by_release = {name for file in files for name in file.codes}
+    phenotypes, codes = dict(people.phenotypes), {}
+    for name in phenotypes.keys() & by_release.union(prevalence):
+        values = phenotypes[name]
+        own = ONE_TWO if (values == ONE_TWO[1]).any() else ZERO_ONE
+        if name in by_release or own == ONE_TWO:
+            codes[name] = own
+            phenotypes[name] = np.where(np.isin(values, own), values, np.nan)
+    return replace(people, phenotypes=phenotypes, codes=codes)
 
 
 def _results(

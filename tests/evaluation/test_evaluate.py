@@ -16,7 +16,7 @@ import pytest
 from command_io import PANEL
 from readme_scores import own_scores, readme_scores
 from sklearn.metrics import roc_auc_score
-from small_cohort import command, refused
+from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli import evaluate, ingest
@@ -30,6 +30,19 @@ NAMES = ("QT1", "QT2", "CASE")
 OPPOSITE = str.maketrans("ACGT", "TGCA")
 
 
+def request_of(folder, train, out):
+    """Return the request of a release without noise."""
+    tables = ("pheno", "pheno-bounds", "covar", "covar-bounds")
+    return ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles(folder / "train"),
+        outcomes=ps.OutcomeTables(*(folder / f"{train}.{kind}.tsv" for kind in tables)),
+        model=ps.Model(ref_freq=f"{PANEL}.afreq"),
+        privacy=ps.Privacy(non_private=True),
+        out=out,
+        ledger=folder / "ledger.sqlite",
+    )
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Release without noise of one simulated cohort, and a second cohort with missing calls."""
@@ -41,19 +54,7 @@ def folder(tmp_path_factory):
                 phenotypes=2, prevalence=0.3, heritability=0.5, causal_fraction=0.2, missing=0.02,
             )
         )  # fmt: skip
-    ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(folder / "train"),
-            outcomes=ps.OutcomeTables(
-                *(folder / f"train.{kind}.tsv" for kind in ("pheno", "pheno-bounds")),
-                *(folder / f"train.{kind}.tsv" for kind in ("covar", "covar-bounds")),
-            ),
-            model=ps.Model(ref_freq=f"{PANEL}.afreq"),
-            privacy=ps.Privacy(non_private=True),
-            out=folder / "release",
-            ledger=folder / "ledger.sqlite",
-        )
-    )
+    ps.release(request_of(folder, "train", folder / "release"))
     fam = pd.read_csv(folder / "fresh.fam", sep=r"\s+", header=None)
     pd.DataFrame({"IID": fam[1], "group": np.where(np.arange(500) < 200, "A", "B")}).to_csv(
         folder / "groups.tsv", sep="\t", index=False
@@ -227,20 +228,50 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
 
 
-@pytest.mark.slow
-def test_zero_is_missing_in_a_trait_that_plink_codes_as_one_and_two(folder, tmp_path):
-    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t").rename(columns={"CASE": "OTHER"})
-    coded = plain.assign(OTHER=np.where(plain.index < 50, 0, plain["OTHER"] + 1))
-    options = ["--weights", folder / "release" / "pgs" / "CASE.txt.gz", *people(folder)]
-    options += ["--pheno", tmp_path / "pheno.tsv", "--prevalence", "OTHER=0.3"]
+@pytest.fixture(scope="module")
+def plink_release(folder):
+    """The same release of phenotypes in which CASE has PLINK's codes."""
+    for kind in ("covar", "covar-bounds"):
+        shutil.copy(folder / f"train.{kind}.tsv", folder / f"plink.{kind}.tsv")
+    pheno, bounds = (
+        pd.read_csv(folder / f"train.{kind}.tsv", sep="\t") for kind in ("pheno", "pheno-bounds")
+    )
+    bounds.loc[bounds["name"] == "CASE", ["lower", "upper", "mean"]] += 1
+    pheno["CASE"] += 1
+    for kind, found in (("pheno", pheno), ("pheno-bounds", bounds)):
+        found.to_csv(folder / f"plink.{kind}.tsv", sep="\t", index=False, na_rep="NA")
+    ps.release(request_of(folder, "plink", folder / "plink"))
+    return folder / "plink"
+
+
+@pytest.mark.parametrize("weights", ["release", "plink", "weights.tsv.gz", "pgs/CASE.txt.gz"])
+def test_the_coding_of_a_binary_trait_is_that_of_the_table(
+    weights, folder, plink_release, tmp_path
+):
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
+    cases, missing = plain["CASE"], plain.index < 50
+    assert {*cases} == {0, 1}
+    codings = {
+        "zero-one": cases.mask(missing, -9),
+        "one-two": (cases + 1).mask(missing, -9),
+        "zero-one-two": (cases + 1).mask(missing, 0),
+    }
+    path = {"release": folder / "release", "plink": plink_release}.get(
+        weights, folder / "release" / weights
+    )
+    options = ["--weights", path, *people(folder), "--prevalence", "CASE=0.3"]
+    options += ["--covar", folder / "fresh.covar.tsv", "--pheno", tmp_path / "pheno.tsv"]
     results = []
-    for name, phenotypes in (("one-two", coded), ("zero-one", plain[50:])):
-        phenotypes.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
-        assert command(evaluate.main, *options, "--out", tmp_path / name).exit_code == 0
-        found = table(tmp_path / name).xs("OTHER", level="phenotype").drop(columns="intercept")
-        assert found["n_cases"].notna().all()
-        results.append(found)
-    pd.testing.assert_frame_equal(*results)
+    for name, values in codings.items():
+        plain.assign(CASE=values).to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+        succeeded(command(evaluate.main, *options, "--out", tmp_path / name))
+        results.append(table(tmp_path / name).xs("CASE", level="phenotype"))
+        assert results[-1]["n"].item() == 450
+        assert results[-1]["n_cases"].item() == cases[~missing].sum()
+    if not path.is_dir():  # the intercept of a release's calibration is in its own coding
+        results = [found.drop(columns="intercept") for found in results]
+    for found in results[1:]:
+        pd.testing.assert_frame_equal(found, results[0])
 
 
 def edited(change):

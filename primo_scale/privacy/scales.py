@@ -42,6 +42,10 @@ _INT64_LIMIT = 2**63
 _MOST_PEOPLE = 2**33
 
 
+class LatticeTooSmall(UsageError):
+    """Release whose sums or noise exceed the integers that they are computed in."""
+
+
 def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
     """Return the mechanism with the smallest noise under which a release keeps its promise.
 
@@ -49,8 +53,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
     and X'Z share the shift. A UsageError is raised if a parameter is out of range, a bound is not
-    positive, the recipe has no proof for the promise, or the sums plus noise do not fit in 64-bit
-    integers.
+    positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
+    not fit in 64-bit integers.
     """
     _check_bounds(bounds)
     check_recipe(promise, recipe, bounds)
@@ -309,7 +313,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
     scales, bounds = mechanism.scales, mechanism.bounds
     sigma = max(*scales.gram, scales.phenotype_cross, scales.fixed_gram, scales.phenotype_gram)
     if math.ldexp(sigma, fine_bits(sigma)) > LARGEST_FINE_SIGMA:
-        raise UsageError(
+        raise LatticeTooSmall(
             "the noise is too large for 64-bit sampling",
             value=sigma,
             limit=LARGEST_FINE_SIGMA,
@@ -317,7 +321,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.outcome_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
-        raise UsageError(
+        raise LatticeTooSmall(
             "sums plus noise would not fit 64-bit integers",
             value=largest_sum,
             limit=_INT64_LIMIT,

@@ -21,6 +21,7 @@ from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
 from primo_scale.run.design_choices import (
     NoGenotypes,
@@ -214,8 +215,11 @@ def _with_target(
         people: int = row.people,
         phenotypes: int = row.phenotypes,
         epsilon: float = row.epsilon,
-    ) -> bool:
-        found = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
+    ) -> bool | None:
+        try:
+            found = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
+        except LatticeTooSmall:
+            return None
         return found.r2 >= target.r2(found.r2_without_noise)
 
     epsilon = _last_that_reaches(lambda x: reached_at(epsilon=x), _MOST_EPSILON, _LEAST_EPSILON)
@@ -233,9 +237,16 @@ def _with_target(
     )
 
 
-def _last_that_reaches(reaches: Callable[[float], bool], good: float, bad: float) -> float | None:
-    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not."""
-    if not reaches(good):
+def _last_that_reaches(
+    reaches: Callable[[float], bool | None], good: float, bad: float
+) -> float | None:
+    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not.
+
+    `reaches` returns None for a value that no release can have; half of a `good` one is tried then.
+    """
+    while (enough := reaches(good)) is None and good > bad:
+        good /= 2
+    if not enough:
         return None
     if reaches(bad):
         return bad

@@ -109,7 +109,7 @@ class OutcomeCoding:
 
     def code_covariates(self, values: _Float64, which: slice = slice(None)) -> _Int16:
         """Return the codes of `which` covariates, int16 (..., c), from values, float64 (..., c)."""
-        missing = _is_missing_number(values)
+        missing = is_missing_number(values)
         return np.where(missing, 0.0, self._covariate_lattice(values, which)).astype(np.int16)
 
     def code_phenotypes(self, values: _Float64) -> _Int16:
@@ -136,7 +136,7 @@ class OutcomeCoding:
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         one_two = self._binary & (lower == ONE_TWO[0]) & (upper == ONE_TWO[1])
         zero = (values == 0) & one_two
-        return np.asarray(zero | _is_missing_number(values))
+        return np.asarray(zero | is_missing_number(values))
 
     @property
     def _binary(self) -> _Bool:
@@ -220,7 +220,16 @@ def _covariate_coding(bounds: CovariateBounds, largest: int) -> CovariateCoding:
     return CovariateCoding(bounds.name, bounds.lower, bounds.upper, bounds.centre, scale)
 
 
-def _is_missing_number(values: _Float64) -> _Bool:
+def outside_bounds(
+    values: _Float64, columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds]
+) -> _Bool:
+    """Return a mask of the values, float64 (..., k), beyond the bounds of their columns."""
+    lower, upper = _columns(columns, "lower", "upper")
+    return np.asarray((values < lower) | (values > upper))
+
+
+def is_missing_number(values: _Float64) -> _Bool:
+    """Return a mask of the values that are missing in any column."""
     return np.asarray(np.isnan(values) | (values == MISSING_NUMBER))
 
 

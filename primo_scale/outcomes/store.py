@@ -24,6 +24,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
@@ -71,6 +72,7 @@ class OutcomeFiles:
     phenotypes: Path
     covariates: Path | None = None
     components: ComponentRows | None = None  # the last covariates, after those of the file
+    checked: bool = False  # whether all warnings of their values have been given
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +198,12 @@ def align_outcomes(
         _scratch_rows(scratch, n, n_covariates) as covariates,
         _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
     ):
-        observed = _spool_phenotypes(phenotypes, tables[0], samples, coding, held_out)
+        counts = OutcomeCounts(coding, n_covariates)
+        _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
         if n_covariates:
-            _spool_covariates(covariates, tables[1], samples, coding)
-        aligned = _Aligned(n, covariates, phenotypes, components, observed, held_out)
+            _spool_covariates(covariates, tables[1], samples, counts)
+        counts.warn(logging.DEBUG if files.checked else logging.WARNING)
+        aligned = _Aligned(n, covariates, phenotypes, components, counts.observed, held_out)
         header = {"request_digest": request, "coding_digest": coding.digest}
         _write_store(path, header, coding, aligned)
     return open_outcome_store(path)
@@ -259,26 +263,25 @@ def _write_rows(array: Array, coding: OutcomeCoding, aligned: _Aligned) -> Diges
 
 
 def _spool_covariates(
-    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, coding: OutcomeCoding
+    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, counts: OutcomeCounts
 ) -> None:
-    which = slice(scratch.n_columns)
-    names = tuple(covariate.name for covariate in coding.covariates[which])
+    names = tuple(covariate.name for covariate in counts.covariates)
     for matched in match_people(table, names, samples):
-        scratch.write(matched.samples, coding.code_covariates(matched.values, which))
+        codes = counts.coding.code_covariates(matched.values, slice(len(names)))
+        scratch.write(matched.samples, codes)
+        counts.add_covariates(matched.values)
 
 
 def _spool_phenotypes(
     scratch: _ScratchRows,
     table: OutcomeTable,
     samples: SampleTable,
-    coding: OutcomeCoding,
+    counts: OutcomeCounts,
     held_out: _Bool | None,
-) -> _Int64:
+) -> None:
     """Write the coded phenotypes to `scratch`, and count the people with each in the sums."""
+    coding = counts.coding
     names = tuple(phenotype.name for phenotype in coding.phenotypes)
-    observed = np.zeros(len(names), dtype=np.int64)
-    cases = np.zeros(len(names), dtype=np.int64)
-    no_codes = np.zeros(len(names), dtype=np.int64)
     for matched in match_people(table, names, samples):
         codes, has_value = coding.code_phenotypes(matched.values), coding.observed(matched.values)
         if held_out is not None:
@@ -286,36 +289,13 @@ def _spool_phenotypes(
             codes[apart & has_value & (codes == 0)] = 1
             has_value &= ~apart
         scratch.write(matched.samples, codes)
-        observed += has_value.sum(axis=0)
-        cases += (coding.cases(matched.values) & has_value).sum(axis=0)
-        no_codes += coding.invalid_codes(matched.values).sum(axis=0)
-    _log_counts(coding, observed, cases)
-    _log_no_codes(coding, no_codes)
-    return observed
-
-
-def _log_counts(coding: OutcomeCoding, observed: _Int64, cases: _Int64) -> None:
+        counts.add_phenotypes(matched.values, has_value)
     logger.info(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
-        len(observed), observed.min(), observed.max(),
+        len(names), counts.observed.min(), counts.observed.max(),
     )  # fmt: skip
-    for phenotype, people, with_trait in zip(coding.phenotypes, observed, cases, strict=True):
-        logger.debug("%s: %d people", phenotype.name, people)
-        if phenotype.kind == "binary" and with_trait in (0, people):
-            logger.warning(
-                "%s: %d cases among %d people; check that %g means control and %g means case",
-                phenotype.name, with_trait, people, phenotype.lower, phenotype.upper,
-            )  # fmt: skip
-
-
-def _log_no_codes(coding: OutcomeCoding, no_codes: _Int64) -> None:
-    for phenotype, values in zip(coding.phenotypes, no_codes, strict=True):
-        if values:
-            logger.warning(
-                "%s: %d values other than its codes %g and %g count as missing; if the phenotype "
-                "is not binary, write quantitative in the type column of its bounds",
-                phenotype.name, values, phenotype.lower, phenotype.upper,
-            )  # fmt: skip
+    for name, people in zip(names, counts.observed, strict=True):
+        logger.debug("%s: %d people", name, people)
 
 
 def _request_digest(

@@ -62,8 +62,12 @@ def accumulate_stage(
     *,
     panels: PublicPanels,
     moments: PaidMoments | None,
+    checked: bool,
 ) -> RawStatistics:
-    """Make the design, align the outcomes, and compute the sums that are still missing."""
+    """Make the design, align the outcomes, and compute the sums that are still missing.
+
+    `checked` says whether all warnings of the outcomes' values have been given.
+    """
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(
@@ -78,7 +82,7 @@ def accumulate_stage(
         aligned = align_outcomes(
             root / OUTCOMES,
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected),
+            OutcomeFiles(tables.pheno, tables.covar, projected, checked),
             design.outcomes,
             scratch=work_dir,
             hold_out=hold_out_choice(work_dir, design.held_out),

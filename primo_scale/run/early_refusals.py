@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.cluster.early_checks import check_cluster
@@ -25,7 +27,8 @@ from primo_scale.ledger.ledger import Ledger, default_ledger_path
 from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.outcomes.matching import match_people
+from primo_scale.outcomes.counts import OutcomeCounts
+from primo_scale.outcomes.matching import MatchedRows, match_people
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
@@ -72,6 +75,7 @@ class PlannedRun:
     accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
     summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
+    checked: bool  # whether all values of the outcomes were read, with warnings
 
 
 def check_before_work(
@@ -115,9 +119,10 @@ def check_before_work(
         summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
         refuse_small_memory(needs)
-    if read_values and not (summed or aligned):
+    checked = read_values and not (summed or aligned)
+    if checked:
         _read_tables(store, tables, design.outcomes)
-    return PlannedRun(design, panels, chosen, accuracy, summation, needs)
+    return PlannedRun(design, panels, chosen, accuracy, summation, needs, checked)
 
 
 def _public_choices(
@@ -257,12 +262,19 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:
-    """Read every value that will be used, so that errors appear before the ingest."""
-    tables = [(outcomes.pheno, tuple(p.name for p in coding.phenotypes))]
+    """Read every value that will be used, so that errors and warnings come before the ingest."""
+    covariates: tuple[str, ...] = ()
     if outcomes.covar is not None:
-        named = open_outcome_table(outcomes.covar).matching(outcomes.covar_name)
-        tables.append((outcomes.covar, named))
-    for table, names in tables:
-        people = match_people(open_outcome_table(table), names, store.samples, level=logging.INFO)
-        for _ in people:
-            pass
+        covariates = open_outcome_table(outcomes.covar).matching(outcomes.covar_name)
+    counts = OutcomeCounts(coding, len(covariates))
+    phenotypes = tuple(phenotype.name for phenotype in coding.phenotypes)
+    for rows in _matched(store, outcomes.pheno, phenotypes):
+        counts.add_phenotypes(rows.values, coding.observed(rows.values))
+    if outcomes.covar is not None:
+        for rows in _matched(store, outcomes.covar, covariates):
+            counts.add_covariates(rows.values)
+    counts.warn()
+
+
+def _matched(store: GenotypeStore, path: Path, names: tuple[str, ...]) -> Iterator[MatchedRows]:
+    return match_people(open_outcome_table(path), names, store.samples, level=logging.INFO)

@@ -228,7 +228,9 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
 
 def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:
     moments = moments_stage(store, request)
-    return accumulate_stage(store, request, panels=planned.panels, moments=moments)
+    return accumulate_stage(
+        store, request, panels=planned.panels, moments=moments, checked=planned.checked
+    )
 
 
 def _purge_or_warn(request: PublishingRequest) -> None:

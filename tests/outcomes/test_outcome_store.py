@@ -181,6 +181,17 @@ def test_a_binary_trait_without_cases_gives_a_warning(tmp_path, caplog):
     assert "cc: 0 cases among 1 people" in caplog.text
 
 
+def test_values_outside_of_the_bounds_and_empty_columns_give_warnings(tmp_path, caplog):
+    ages = "FID IID age\nf1 a 101\nf1 b 50\n"
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, covariates=ages), CODING)
+    assert "age: 50.0% of 2 values lie outside of the bounds 0 and 100" in caplog.text
+    assert caplog.text.count("outside of the bounds") == 1
+    caplog.clear()
+    nobody = "FID IID y cc\nf1 a -9 1\nf1 b NA 2\n"
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, nobody), CODING)
+    assert "y: nobody has a value" in caplog.text
+
+
 def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):
     files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
     store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)

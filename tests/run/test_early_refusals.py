@@ -172,6 +172,23 @@ WITHOUT_PROOF: dict[tuple[object, ...], str] = {
 }
 
 
+def unusable(folder: Path) -> tuple[list[object], list[str]]:
+    """Write tables whose values do not suit their bounds; return options and warnings."""
+    people = range(N)
+    cells = [f"f{i}\tp{i}\t{1 + i % 2}\tNA\t{150 + i}\t{0 if i < 42 else 9}" for i in people]
+    (folder / "pheno.tsv").write_text("\n".join(["FID\tIID\tCASE\tNONE\tCM\tFEW", *cells]) + "\n")
+    bounds = ["name lower upper", "CASE 0 1", "NONE 0 9", "CM 1 3", "FEW 0 4"]
+    (folder / "bounds.tsv").write_text("\n".join(bounds) + "\n")
+    ages = "".join(f"f{i}\tp{i}\t{100 if i < 3 else 50}\n" for i in people)
+    return add_covariate(folder, ages), [
+        f"CASE: {N // 2} cases among {N // 2} people; check that 0 means control",
+        f"CASE: {N // 2} values other than its codes 0 and 1",
+        "NONE: nobody has a value",
+        f"CM: 100.0% of {N} values lie outside of the bounds 1 and 3",
+        f"AGE: 6.8% of {N} values lie outside of the bounds 0 and 99",
+    ]
+
+
 def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
     if not cohort.ledger.exists():
         return []
@@ -189,6 +206,20 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     refused(cohort.release(*options), code, *words)
     assert not list(cohort.folder.rglob("genotypes.zarr*"))
     assert ledger_events(cohort) == spent
+
+
+def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> None:
+    options, warnings = unusable(cohort.folder)
+    cohort.ingest()
+    summed = succeeded(cohort.accumulate(*BUDGET, *options)).stderr
+    assert [warning for warning in warnings if summed.count(warning) != 1] == []
+    dry_run = succeeded(cohort.release(*options, "--dry-run")).stderr
+    assert not cohort.ledger.exists()
+    found = succeeded(cohort.release(*options)).stderr
+    for warning in warnings:
+        assert (dry_run.count(warning), found.count(warning)) == (1, 1)
+        assert found.index(warning) < found.index("genotypes.zarr: ")
+    assert "FEW: " not in dry_run  # 5% or less
 
 
 @pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))

@@ -1,0 +1,90 @@
+"""Counts of values that make a phenotype or covariate useless, and warnings of them. PRIVATE."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import (
+    CovariateCoding,
+    OutcomeCoding,
+    is_missing_number,
+    outside_bounds,
+)
+
+_MOST_OUTSIDE = 0.05  # share of a column's values
+
+_Bool = npt.NDArray[np.bool_]
+_Int64 = npt.NDArray[np.int64]
+_Float64 = npt.NDArray[np.float64]
+
+logger = logging.getLogger("primo_scale")
+
+
+class OutcomeCounts:
+    """Counts of all phenotypes of a coding, and of the first covariates, those of a table."""
+
+    def __init__(self, coding: OutcomeCoding, n_covariates: int) -> None:
+        self.coding = coding
+        self.covariates = coding.covariates[:n_covariates]
+        shape = len(coding.phenotypes)
+        self.observed: _Int64 = np.zeros(shape, dtype=np.int64)
+        self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
+        self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
+
+    def add_phenotypes(self, values: _Float64, counted: _Bool) -> None:
+        """Count values, float64 (people, l), of those that are not missing and count in sums."""
+        coding = self.coding
+        self.observed += counted.sum(axis=0)
+        self._cases += (coding.cases(values) & counted).sum(axis=0)
+        self._no_codes += coding.invalid_codes(values).sum(axis=0)
+        self._outside += (outside_bounds(values, coding.phenotypes) & counted).sum(axis=0)
+
+    def add_covariates(self, values: _Float64) -> None:
+        """Count values, float64 (people, c)."""
+        present = ~is_missing_number(values)
+        outside = outside_bounds(values, self.covariates) & present
+        self._covariates += np.stack([present.sum(axis=0), outside.sum(axis=0)])
+
+    def warn(self, level: int = logging.WARNING) -> None:
+        """Log what is probably a mistake in a table or its bounds."""
+        phenotypes = self.coding.phenotypes
+        for phenotype, people, cases, no_codes in zip(
+            phenotypes, self.observed, self._cases, self._no_codes, strict=True
+        ):
+            codes = phenotype.lower, phenotype.upper
+            if phenotype.kind == "binary" and people and cases in (0, people):
+                logger.log(
+                    level,
+                    "%s: %d cases among %d people; check that %g means control and %g means case",
+                    phenotype.name, cases, people, *codes,
+                )  # fmt: skip
+            if no_codes:
+                logger.log(
+                    level,
+                    "%s: %d values other than its codes %g and %g count as missing; if the "
+                    "phenotype is not binary, write quantitative in the type column of its bounds",
+                    phenotype.name, no_codes, *codes,
+                )  # fmt: skip
+        _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)
+        _warn_of_columns(self.covariates, self._covariates, level)
+
+
+def _warn_of_columns(
+    columns: Sequence[PhenotypeBounds | CovariateCoding], counts: _Int64, level: int
+) -> None:
+    """Warn of columns whose values, of which so many are present and outside, are of no use."""
+    for column, (people, beyond) in zip(columns, counts.T, strict=True):
+        if not people:
+            logger.log(level, "%s: nobody has a value", column.name)
+        elif beyond > _MOST_OUTSIDE * people:
+            logger.log(
+                level,
+                "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
+                "nearer one; take bounds of the right unit from public knowledge",
+                column.name, 100 * beyond / people, people, column.lower, column.upper,
+            )  # fmt: skip

@@ -121,7 +121,7 @@ class OutcomeTables:
     Raises
     ------
     UsageError
-        A table has no bounds.
+        A table has no bounds, or an option belongs to a table that is not given.
     """
 
     pheno: Path = field(converter=regular_file)
@@ -143,6 +143,13 @@ class OutcomeTables:
                 )
         if self.covar_name is not None and self.covar is None:
             raise UsageError("names columns of --covar", where="--covar-name")
+        if self.covar_bounds is not None and self.covar is None and self.pc_loadings is None:
+            raise UsageError(
+                "has bounds of columns of --covar",
+                where="--covar-bounds",
+                value=self.covar_bounds,
+                remedy="Give --covar too, or leave --covar-bounds out",
+            )
 
 
 @frozen

@@ -153,7 +153,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         A file is malformed, a release fails its verification, the genotypes have less than 10% of
         the variants of a score, or no score has a result.
     UsageError
-        A prevalence is given for an unknown phenotype.
+        A prevalence is given for an unknown or a quantitative phenotype.
     """
     if request.out.exists():
         raise InputError("exists already", where=request.out, remedy="Choose another directory")
@@ -248,10 +248,25 @@ def _with_codes(
     for name in phenotypes.keys() & by_release.union(prevalence):
         values = phenotypes[name]
         own = ONE_TWO if (values == ONE_TWO[1]).any() else ZERO_ONE
+        if name not in by_release:
+            _refuse_quantitative(name, values if own == ZERO_ONE else values[values != 0])
         if name in by_release or own == ONE_TWO:
             codes[name] = own
             phenotypes[name] = np.where(np.isin(values, own), values, np.nan)
     return replace(people, phenotypes=phenotypes, codes=codes)
+
+
+def _refuse_quantitative(name: str, values: Floats) -> None:
+    """Refuse a prevalence of a phenotype with more than two values."""
+    found = len(np.unique(values[~np.isnan(values)]))
+    if found > len(ZERO_ONE):
+        raise UsageError(
+            "is not binary, and has no prevalence",
+            where=f"--prevalence {name}",
+            value=f"{found} values",
+            limit="2 values, of cases and controls",
+            remedy="Leave it out, or name the column of a binary phenotype",
+        )
 
 
 def _results(

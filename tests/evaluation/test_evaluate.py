@@ -305,6 +305,8 @@ def damaged(folder, tmp_path):
          ["is no prevalence"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "X=.1"), 2,
          ["names no phenotype"]),
+        (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "QT1=.1"), 2,
+         ["--prevalence QT1", "is not binary", "500 values"]),
     ],
 )  # fmt: skip
 def test_a_wrong_request_is_refused(weights, options, code, words, folder, tmp_path):

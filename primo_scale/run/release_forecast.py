@@ -63,6 +63,8 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> Chosen:
     if budget is None:
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
+        if fit.gamma is not None:
+            raise UsageError("without noise there is no budget to share", where="--gamma")
         return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
     promise = design.promise(budget)
     if fit.method != "auto":

@@ -124,6 +124,8 @@ class AccumulateRequest(RunRequest):
     def __attrs_post_init__(self) -> None:
         if self.outcomes.pheno_moments:
             _check_moments(self.privacy)
+        if self.privacy.non_private and self.model.row_norm is not None:
+            raise UsageError("without noise no row is scaled down", where="--row-norm")
         if self.privacy.nominal_n is not None:
             _check_that_nobody_counts_tasks(self.execution.profile)
 

@@ -228,6 +228,14 @@ def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) 
     assert not cohort.ledger.exists() and not cohort.out.exists()
 
 
+@pytest.mark.parametrize("option", ["--gamma", "--row-norm", "--shrinkage", "--subsample"])
+def test_options_that_need_noise_are_refused_without_it(cohort: Cohort, option: str) -> None:
+    value = {"--shrinkage": "sure", "--subsample": 10}.get(option, 0.5)
+    result = cohort.release("--non-private", option, value, budget=[])
+    refused(result, 2, option, "without noise")
+    assert not cohort.out.exists()
+
+
 def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     result = succeeded(cohort.release(*write_panel(cohort.folder, 10), "--dry-run"))
     assert "10 variants matched" in result.stderr

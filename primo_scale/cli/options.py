@@ -263,7 +263,8 @@ _output_options = under(
         "--sumstats",
         is_flag=True,
         help="Publish summary statistics too (GWAS-SSF): effect, standard error and p-value of "
-        "each variant alone, at no further cost. Needs --ref-freq.",
+        "each variant alone, at no further cost. Needs --ref-freq and, with --ld-panel, "
+        "--no-ld-components where the statistics are made.",
     ),
     click.option(
         "--calibrate",

@@ -60,7 +60,7 @@ from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run import describe_mechanism
 from primo_scale.run.describe_mechanism import state_mechanism
-from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.release_forecast import ChosenMethod
 
 ROOT = Path(__file__).parents[1]
 
@@ -362,7 +362,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     monkeypatch.setattr(describe_mechanism, "CALIBRATIONS", scales.CALIBRATIONS)
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
     mechanism = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=0.7)
-    chosen = Chosen(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
+    chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
     stated = asdict(state_mechanism(mechanism, chosen, n_fixed=1))
     claims = claims_of(
         {

@@ -39,8 +39,8 @@ _PAUSED_AT = 0.8
 
 
 @dataclass(frozen=True)
-class Where:
-    """Location where tasks run and data are stored."""
+class Machines:
+    """Machines that run the tasks, and the directory of the data."""
 
     threads: int  # of this process that run tasks; 0 if workers run them
     local_workers: int  # processes on this machine; 0 if a scheduler elsewhere has its own
@@ -55,7 +55,7 @@ class Where:
 
 
 @dataclass(frozen=True)
-class Needs:
+class ResourceNeeds:
     """Resources of one accumulation, computed from public shapes and rates of this machine."""
 
     tasks: int  # number of row tasks and tile tasks
@@ -66,12 +66,12 @@ class Needs:
     client_bytes: int  # memory that this process needs beyond its present one, without tasks
 
 
-def needs_of(work: Workload) -> Needs:
+def needs_of(work: Workload) -> ResourceNeeds:
     """Predict the resources of `work`. The memory does not grow with the number of people."""
     plan = work.plan
     tiles = sum(work.upper_tiles(blocks.start) for blocks in work.shared_blocks)
     tasks = plan.n_stripes + plan.n_row_groups * tiles
-    return Needs(
+    return ResourceNeeds(
         tasks=tasks,
         read_bytes=bytes_read(work),
         disk_bytes=disk_bytes(work),
@@ -81,10 +81,10 @@ def needs_of(work: Workload) -> Needs:
     )
 
 
-def expected_seconds(work: Workload, rates: Rates, where: Where) -> float:
+def expected_seconds(work: Workload, rates: Rates, machines: Machines) -> float:
     """Predict the time on this machine's cores, or of one such core if workers run elsewhere."""
     seconds = core_seconds(work, rates)
-    return elapsed_seconds(work, seconds, where.cores) if where.cores else seconds
+    return elapsed_seconds(work, seconds, machines.cores) if machines.cores else seconds
 
 
 def disk_bytes(work: Workload) -> int:
@@ -94,29 +94,31 @@ def disk_bytes(work: Workload) -> int:
     return outcomes + partial_bytes(work) + stored_bytes(layout)
 
 
-def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple[str, str]:
+def described(
+    needs: ResourceNeeds, work: Workload, rates: Rates, machines: Machines
+) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
-    time = f"about {duration_in_words(expected_seconds(work, rates, where))}"
-    if where.cores:
-        time += f" on {where.cores} cores"
+    time = f"about {duration_in_words(expected_seconds(work, rates, machines))}"
+    if machines.cores:
+        time += f" on {machines.cores} cores"
     else:
         time += " of one core like this machine's, shared among the scheduler's"
     worker, here, total, there, read, disk, free = map(
         bytes_in_words,
         (
             needs.worker_bytes,
-            _client_peak(needs, where),
-            _total(needs, where),
+            _client_peak(needs, machines),
+            _total(needs, machines),
             available_memory() + resident_memory(),
             needs.read_bytes,
-            _missing(needs, where),
-            free_disk(where.work_dir),
+            _missing(needs, machines),
+            free_disk(machines.work_dir),
         ),
     )
-    if where.threads:
-        memory = f"{total}, with {where.threads} threads"
-    elif where.local_workers:
-        memory = f"{where.local_workers} x {worker} for workers and {here} here, {total} in all"
+    if machines.threads:
+        memory = f"{total}, with {machines.threads} threads"
+    elif machines.local_workers:
+        memory = f"{machines.local_workers} x {worker} for workers and {here} here, {total} in all"
     else:
         memory = f"{worker} for a worker and {here} here"
     return (
@@ -126,43 +128,43 @@ def described(needs: Needs, work: Workload, rates: Rates, where: Where) -> tuple
     )
 
 
-def refuse_if_too_small(needs: Needs, where: Where) -> None:
+def refuse_if_too_small(needs: ResourceNeeds, machines: Machines) -> None:
     """Refuse an accumulation that needs more disk or memory than there is, before any work."""
     refuse_full_disk(
-        where.work_dir,
-        _missing(needs, where),
+        machines.work_dir,
+        _missing(needs, machines),
         what="the statistics",
         remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
     )
     there = available_memory() + resident_memory()
-    if _total(needs, where) > there:
+    if _total(needs, machines) > there:
         raise ResourceError(
             "not enough memory for the statistics",
             value=f"{bytes_in_words(there)} available",
-            limit=f"{bytes_in_words(_total(needs, where))} needed by this process"
-            + (f" and {where.local_workers} workers" if where.local_workers else ""),
+            limit=f"{bytes_in_words(_total(needs, machines))} needed by this process"
+            + (f" and {machines.local_workers} workers" if machines.local_workers else ""),
             remedy="Use fewer workers (--workers N), or smaller LD blocks (--ld-blocks window:N)",
         )
     least = int(needs.worker_bytes / _PAUSED_AT)
-    if where.worker_limit is not None and where.worker_limit < least:
+    if machines.worker_limit is not None and machines.worker_limit < least:
         raise ResourceError(
             "a worker needs more memory than its limit",
-            where="--memory-limit" if where.local_workers else "--cluster",
-            value=bytes_in_words(where.worker_limit),
+            where="--memory-limit" if machines.local_workers else "--cluster",
+            value=bytes_in_words(machines.worker_limit),
             limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )
 
 
-def _client_peak(needs: Needs, where: Where) -> int:
+def _client_peak(needs: ResourceNeeds, machines: Machines) -> int:
     """Return the peak memory of this process, with its tables of people and variants, in bytes."""
-    return resident_memory() + needs.client_bytes + (0 if where.threads else CLUSTER_BASE)
+    return resident_memory() + needs.client_bytes + (0 if machines.threads else CLUSTER_BASE)
 
 
-def _total(needs: Needs, where: Where) -> int:
-    elsewhere = where.local_workers * needs.worker_bytes
-    return elsewhere + where.threads * needs.task_bytes + _client_peak(needs, where)
+def _total(needs: ResourceNeeds, machines: Machines) -> int:
+    elsewhere = machines.local_workers * needs.worker_bytes
+    return elsewhere + machines.threads * needs.task_bytes + _client_peak(needs, machines)
 
 
-def _missing(needs: Needs, where: Where) -> int:
-    return max(0, needs.disk_bytes - where.bytes_there)
+def _missing(needs: ResourceNeeds, machines: Machines) -> int:
+    return max(0, needs.disk_bytes - machines.bytes_there)

@@ -33,7 +33,7 @@ from primo_scale.publication.wording import STATISTICS, accountant_in_words, uni
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
-    from primo_scale.run.release_forecast import Chosen
+    from primo_scale.run.release_forecast import ChosenMethod
 
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
@@ -55,7 +55,7 @@ def state_guarantee(promise: Promise, cost: Cost) -> statement.Guarantee:
 
 
 def state_mechanism(
-    mechanism: Mechanism, chosen: Chosen, *, n_fixed: int, moments_sigma: float = 0.0
+    mechanism: Mechanism, chosen: ChosenMethod, *, n_fixed: int, moments_sigma: float = 0.0
 ) -> StatedMechanism:
     """Return the statement of every noisy statistic and of the bounds that its noise rests on.
 

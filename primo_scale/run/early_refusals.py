@@ -39,7 +39,7 @@ from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.principal_components import read_loadings
 from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
-from primo_scale.run.release_forecast import Chosen, check_accuracy, choose, mechanism_of
+from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose, mechanism_of
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables
 from primo_scale.run.resources import (
@@ -71,7 +71,7 @@ class PlannedRun:
 
     design: Design  # before phenotype moments are bought
     panels: PublicPanels  # and the choices made from them
-    chosen: Chosen | None  # method of the release; None if no release is planned yet
+    chosen: ChosenMethod | None  # method of the release; None if no release is planned yet
     accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
     summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
@@ -216,7 +216,12 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
 
 
 def _refuse_unaffordable(
-    store: GenotypeStore, request: AccumulateRequest, design: Design, chosen: Chosen, *, pays: bool
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    design: Design,
+    chosen: ChosenMethod,
+    *,
+    pays: bool,
 ) -> None:
     """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
     budget, moments = request.privacy.budget, request.outcomes.pheno_moments

@@ -20,7 +20,7 @@ from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.run.request_parts import Fit
 from primo_scale.run.work_directory import COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -30,7 +30,7 @@ from primo_scale.storage.block_matrices import BlockMatrices
 class Solved:
     """Weights on the lattice, the method, and the effect of clipping that the weights undo."""
 
-    chosen: Chosen
+    chosen: ChosenMethod
     solution: Solution
     response: ClipResponse
     marginal: MarginalEffects | None = None  # on the lattice, if they were requested
@@ -39,7 +39,7 @@ class Solved:
 def solve_release(
     design: Design,
     private: PrivateStatistics,
-    chosen: Chosen,
+    chosen: ChosenMethod,
     fit: Fit,
     *,
     work_dir: Path,

@@ -37,7 +37,7 @@ from primo_scale.run.publishing import (
     publish,
     solve,
 )
-from primo_scale.run.release_forecast import Chosen, choose, forecast_release, mechanism_of
+from primo_scale.run.release_forecast import ChosenMethod, choose, forecast_release, mechanism_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
@@ -83,7 +83,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
 
 
 def _with_hold_out(
-    design: Design, mechanism: Mechanism, chosen: Chosen, request: FinalizeRequest
+    design: Design, mechanism: Mechanism, chosen: ChosenMethod, request: FinalizeRequest
 ) -> Mechanism:
     """Return the mechanism with the noise on the measures of the people held out, if any are."""
     if not design.held_out:
@@ -111,7 +111,7 @@ def _release_privately(
     raw: RawStatistics,
     design: Design,
     request: FinalizeRequest,
-    chosen: Chosen,
+    chosen: ChosenMethod,
     mechanism: Mechanism,
     store: GenotypeStore,
 ) -> None:

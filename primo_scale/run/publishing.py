@@ -17,7 +17,7 @@ from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Design
 from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
-from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
@@ -205,7 +205,7 @@ def solve(
     request: FinalizeRequest,
     *,
     variants: VariantTable,
-    chosen: Chosen,
+    chosen: ChosenMethod,
 ) -> SolvedRelease:
     """Solve every phenotype of a release."""
     from threadpoolctl import threadpool_limits

@@ -49,7 +49,7 @@ _BLOCK_GROUPS = 4
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenMethod:
     """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
 
     method: Method
@@ -58,14 +58,14 @@ class Chosen:
     priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
 
 
-def choose(design: Design, budget: Budget | None, fit: Fit) -> Chosen:
+def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
     """Return the method and its rule of shrinkage; without a budget, statistics have no noise."""
     if budget is None:
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
         if fit.gamma is not None:
             raise UsageError("without noise there is no budget to share", where="--gamma")
-        return Chosen(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
+        return ChosenMethod(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
     promise = design.promise(budget)
     if fit.method != "auto":
         method, reason = method_named(fit.method, promise.privacy), "as given"
@@ -91,7 +91,7 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> Chosen:
             where="--prior-weights",
             remedy="Leave them out, or give --method reuse-cov-gauss",
         )
-    return Chosen(method, reason, estimator)
+    return ChosenMethod(method, reason, estimator)
 
 
 def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
@@ -120,7 +120,7 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
     return estimator
 
 
-def mechanism_of(design: Design, budget: Budget, chosen: Chosen) -> Mechanism:
+def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechanism:
     """Return the least noise on the statistics that the method needs."""
     recipe = chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
     return design.mechanism(budget, recipe)
@@ -138,7 +138,7 @@ def check_summed(design: Design, request: FinalizeRequest) -> None:
 def check_accuracy(
     design: Design,
     variants: VariantTable,
-    chosen: Chosen | None,
+    chosen: ChosenMethod | None,
     budget: Budget | None,
     *,
     accept_noise: bool,

@@ -11,8 +11,8 @@ from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.clipping_rules import may_clip, multiplier_columns
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.resource_needs import (
-    Needs,
-    Where,
+    Machines,
+    ResourceNeeds,
     described,
     disk_bytes,
     expected_seconds,
@@ -33,7 +33,7 @@ from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
 from primo_scale.run.design import Design
 from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
-from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, store_root
 from primo_scale.storage.block_matrices import stored_bytes
@@ -76,7 +76,9 @@ class ReleaseNeeds:
         return process + max(self.solving_bytes, self.publishing_bytes, self.drawing_bytes)
 
 
-def release_needs(design: Design, chosen: Chosen | None, *, sumstats: bool = False) -> ReleaseNeeds:
+def release_needs(
+    design: Design, chosen: ChosenMethod | None, *, sumstats: bool = False
+) -> ReleaseNeeds:
     """Return the needs of a release by the chosen method, or the least of all methods."""
     layout, method = design.layout, _LEAST if chosen is None else chosen.method
     estimator = method.estimator if chosen is None else chosen.estimator
@@ -126,7 +128,7 @@ def refuse_small_memory(needs: ReleaseNeeds) -> None:
 class SummationForecast:
     """Forecast of an accumulation. PRIVATE: it tells the number of people."""
 
-    needs: Needs
+    needs: ResourceNeeds
     kernel: str  # name
     # Predicted time on the cores of this machine, or on one such core where others compute.
     seconds: float
@@ -155,21 +157,21 @@ def forecast_summation(
     needs = replace(needs, disk_bytes=needs.disk_bytes + more_disk)
     profile = execution.profile
     local = profile if isinstance(profile, LocalProfile) else None
-    where = Where(
+    machines = Machines(
         threads=profile.threads if isinstance(profile, ThreadsProfile) else 0,
         local_workers=0 if local is None else local.workers or usable_cpus(),
         worker_limit=worker_memory(profile),
         work_dir=work_dir,
         bytes_there=_bytes_below(there),
     )
-    for line in described(needs, work, rates, where):
+    for line in described(needs, work, rates, machines):
         LOGGER.info("%s", line)
     LOGGER.info(
         "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
         bytes_in_words(release.memory_bytes), release.largest_block,
     )  # fmt: skip
-    refuse_if_too_small(needs, where)
-    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, where))
+    refuse_if_too_small(needs, machines)
+    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, machines))
 
 
 def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:

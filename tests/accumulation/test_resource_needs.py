@@ -14,7 +14,7 @@ from primo_scale import machine
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import Plan, default_plan
-from primo_scale.accumulation.resource_needs import Where, needs_of, refuse_if_too_small
+from primo_scale.accumulation.resource_needs import Machines, needs_of, refuse_if_too_small
 from primo_scale.accumulation.speed import STORE_RATE, bytes_read, core_seconds, measure_rates
 from primo_scale.accumulation.task_costs import _READING, _TYPICAL, Amount, Rates
 from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
@@ -142,8 +142,8 @@ def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     free = needs.disk_bytes // 2
     monkeypatch.setattr(machine, "free_disk", lambda _: free)
     with pytest.raises(ResourceError, match="disk"):
-        refuse_if_too_small(needs, Where(0, 0, None, tmp_path))
-    refuse_if_too_small(needs, Where(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
+        refuse_if_too_small(needs, Machines(0, 0, None, tmp_path))
+    refuse_if_too_small(needs, Machines(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
 
 
 # ---- Predicted disk use, compared with the files that are written --------------------------------

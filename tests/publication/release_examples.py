@@ -36,7 +36,7 @@ from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved
-from primo_scale.run.release_forecast import Chosen
+from primo_scale.run.release_forecast import ChosenMethod
 
 FILES = (
     "README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "pgs/height.txt.gz",
@@ -224,7 +224,7 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
     response = ClipResponse(slope, np.zeros(layout.n_phenotypes))
-    return Solved(Chosen(method, "as given", chosen), solution, response)
+    return Solved(ChosenMethod(method, "as given", chosen), solution, response)
 
 
 def example_statement(

@@ -66,7 +66,7 @@ _HEADINGS = (
     "--extract-by-prior",
     type=FILE_PATH,
     metavar="FILE",
-    help="Public scoring file that ranks the variants, as in gwas_release.",
+    help="Public scoring file that ranks the variants, as in primo-scale release.",
 )
 @click.option(
     "--prior-r2",

@@ -26,7 +26,7 @@ LIVE_PROGRESS = 5
 class RunProgress:
     """Record of a run. PRIVATE: the number of tasks reveals the number of people."""
 
-    command: str  # such as ``gwas_release``
+    command: str  # such as ``release``
     pid: int
     host: str
     started: str  # times in ISO 8601

@@ -44,7 +44,7 @@ def test_json_lines_have_all_that_a_text_line_says(tmp_path) -> None:
     assert on_file[0]["stage"] == ""
 
 
-def test_text_stays_as_it_was(tmp_path) -> None:
+def test_a_run_without_json_logs_text(tmp_path) -> None:
     result = logged(tmp_path)
     assert result.stderr == "24 people\n"
     assert all(line[10] == "T" for line in (tmp_path / "run.log").read_text().splitlines())

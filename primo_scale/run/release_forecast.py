@@ -61,6 +61,8 @@ class ChosenMethod:
 def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
     """Return the method and its rule of shrinkage; without a budget, statistics have no noise."""
     if budget is None:
+        if fit.method != "auto":
+            raise UsageError("without noise all methods are one", where="--method")
         if fit.shrinkage is not None:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
         if fit.gamma is not None:

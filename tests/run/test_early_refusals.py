@@ -228,9 +228,17 @@ def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) 
     assert not cohort.ledger.exists() and not cohort.out.exists()
 
 
-@pytest.mark.parametrize("option", ["--gamma", "--row-norm", "--shrinkage", "--subsample"])
-def test_options_that_need_noise_are_refused_without_it(cohort: Cohort, option: str) -> None:
-    value = {"--shrinkage": "sure", "--subsample": 10}.get(option, 0.5)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("--gamma", 0.5),
+        ("--method", "ada-ssp-budget"),
+        ("--row-norm", 0.5),
+        ("--shrinkage", "sure"),
+        ("--subsample", 10),
+    ],
+)
+def test_options_that_need_noise_are_refused_without_it(cohort: Cohort, option, value) -> None:
     result = cohort.release("--non-private", option, value, budget=[])
     refused(result, 2, option, "without noise")
     assert not cohort.out.exists()

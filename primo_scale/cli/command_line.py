@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from functools import partial, reduce
 from typing import Any, TextIO
@@ -88,15 +88,17 @@ class ContractCommand(_OneLineErrors):
         """Run the command; turn an anticipated error into one line and its exit code."""
         debug = ctx.params.pop("debug")
         COMMAND_LINE.set(tuple(sys.orig_argv))
-        with _logged_to_terminal():
+        with _logged_to_terminal(), ExitStack() as ends:
+            if not debug:
+                ends.push(_end_without_traceback)
             # The watching thread has a context of its own.
             last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
             try:
                 with signals_noted(last_words), files_private():
                     check()
                     super().invoke(ctx)
-            except BaseException as error:
-                explained = anticipated(error) or _told_in_log(error)
+            except (PrimoError, MemoryError, OSError) as error:
+                explained = anticipated(error)
                 if debug or explained is None:
                     raise
                 _report(explained)
@@ -180,10 +182,13 @@ def _report(error: PrimoError) -> None:
         handler.handle(record)
 
 
-def _told_in_log(error: BaseException) -> PrimoError | None:
-    """Return an error for a bug whose traceback in the run's log must not be in a job's output."""
+def _end_without_traceback(_kind: object, error: BaseException | None, _trace: object) -> None:
+    """End a batch job by a bug whose traceback is in the run's log, and not in the job's output."""
     in_log = LOGGED_IN.get() is not None and isinstance(error, Exception)
-    return PrimoError("a bug") if in_log and _is_batch_output(sys.stderr) else None
+    if in_log and _is_batch_output(sys.stderr):
+        bug = PrimoError("a bug")
+        _report(bug)
+        sys.exit(bug.exit_code)
 
 
 @contextmanager

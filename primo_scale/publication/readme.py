@@ -44,7 +44,8 @@ Chromosomes: {chromosomes}.
 _ACCURACY = """\
 Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
 count sampling and noise (R^2 of score and phenotype, adjusted for covariates; slope of the
-phenotype on the score; phenotypes are clipped at three public standard deviations):
+phenotype on the score; phenotypes are clipped at three public standard deviations, and scores at
+about three of their own):
 {lines}
 
 """

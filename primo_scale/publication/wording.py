@@ -93,7 +93,7 @@ def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
 
 def _why_hidden(phenotype: Mapping[str, Any]) -> str:
     """Return why the accuracy of one phenotype's weights is not stated."""
-    share = phenotype["counts"][-1] / max(sum(phenotype["counts"]), 1)
+    share = min(phenotype["counts"][-1] / max(sum(phenotype["counts"]), 1), 1.0)
     if share < MOST_BEYOND:
         return "because the noise hides it"
     return (

@@ -13,9 +13,10 @@ import shlex
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,16 +124,21 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
     own = (log, ProgressFile(work_dir))
     LOGGED_IN.set(path)
     leave_stage()  # of an earlier run that failed
-    with _also_handled_by(own):
+    with _also_handled_by(own), ExitStack() as ends:
+        ends.push(partial(_log_end, own))
         for record in _start_records(name, request):
             _handle(record, own)
-        try:
-            yield
-        except BaseException as error:
-            _handle(_end_record(error), own)  # other handlers get the exception from the caller
-            raise
+        yield
         LOGGER.debug("done", extra=about("end", {}))
     LOGGED_IN.set(None)
+
+
+def _log_end(
+    own: tuple[logging.Handler, ...], _kind: object, error: BaseException | None, _trace: object
+) -> None:
+    """Log the exception that ends a run; other handlers get it from the caller."""
+    if error is not None:
+        _handle(_end_record(error), own)
 
 
 def _end_record(error: BaseException) -> logging.LogRecord:

@@ -22,7 +22,6 @@ import numpy as np
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
-from primo_scale.accumulation.read_ahead import read_ahead
 from primo_scale.errors import PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
@@ -38,6 +37,7 @@ from primo_scale.kernels.products import (
     with_ones,
 )
 from primo_scale.storage.files import keep_files_private
+from primo_scale.storage.read_ahead import read_ahead
 
 _PACKAGE = Path(__file__).parents[1]
 

@@ -1,9 +1,9 @@
 """Decimal numbers in the lines of a text table, for the spellings that are exact to convert.
 
-A number of at most 2^53 without its decimal point, times or divided by a power of ten up to 10^22,
-is a quotient or product of two exact floats, and so is rounded once, as Python's `float` rounds
-(Clinger, "How to read floating point numbers accurately", PLDI 1990). Every other cell is left to
-the caller.
+An integer of at most 2^53 (the digits of a number, without its decimal point), times or divided by
+a power of ten up to 10^22, is a product or quotient of two exact floats, and so is rounded once, as
+Python's `float` rounds (Clinger, "How to read floating point numbers accurately", PLDI 1990). Every
+other cell is left to the caller.
 
 A number is written with nine significant digits, those of ``"%.9g"``. Times or divided by a power
 of ten, it is below 10^9 and rounded once, by at most 2^-24. Its nearest integer is therefore that
@@ -20,7 +20,8 @@ from primo_scale.kernels.compiling import compiled, inlined
 
 _POWERS = np.array([10.0**exponent for exponent in range(23)])
 _LARGEST, _MOST_DIGITS = 1 << 53, 18
-_MINUS, _PLUS, _POINT, _ZERO, _NINE, _E = b"-+.09e"
+_MINUS, _PLUS, _POINT, _ZERO, _NINE, _E, _N, _A = b"-+.09ena"
+_LOWER_CASE = 32  # bit that upper-case letters lack
 _DIGITS = 9
 _LEAST, _MOST = 1e8, 1e9  # integers of nine digits
 _DOUBT = 2.0**-22
@@ -35,31 +36,65 @@ def _is_blank(byte: Any) -> Any:
 
 
 @inlined
+def _digits(text: Any, at: Any, stop: Any, mantissa: Any) -> Any:
+    """Append decimal digits, of at most 18, to an integer; return it and the place after them."""
+    most = at + _MOST_DIGITS
+    while at < stop and at < most and _ZERO <= text[at] <= _NINE:
+        mantissa, at = 10 * mantissa + np.int64(text[at] - _ZERO), at + 1
+    return mantissa, at
+
+
+@inlined
 def _number(text: Any, start: Any, stop: Any) -> Any:
-    """Return the number in a cell, or an infinity if it is none of the spellings."""
+    """Return the number at `start`, and the place after it: `start` if it is another spelling."""
     negative = text[start] == _MINUS
-    at = start + (negative or text[start] == _PLUS)
-    mantissa, digits, point = np.int64(0), 0, -1
-    while at < stop and digits < _MOST_DIGITS:
-        byte = text[at]
-        if _ZERO <= byte <= _NINE:
-            mantissa, digits = 10 * mantissa + np.int64(byte - _ZERO), digits + 1
-        elif byte == _POINT and point < 0:
-            point = digits
-        else:
-            break
+    first = start + (negative or text[start] == _PLUS)
+    mantissa, at = _digits(text, first, stop, np.int64(0))
+    digits, power = at - first, 0
+    if at < stop and text[at] == _POINT:
+        mantissa, end = _digits(text, at + 1, stop, mantissa)
+        power = at + 1 - end
+        digits, at = digits - power, end
+    if not 0 < digits <= _MOST_DIGITS or mantissa > _LARGEST:
+        return np.nan, start
+    if at + 1 < stop and text[at] | _LOWER_CASE == _E:
+        exponent, end = _signed(text, at + 1, stop)
+        if end == at + 1:
+            return np.nan, start
+        power, at = power + exponent, end
+    if abs(power) >= len(_POWERS):
+        return np.nan, start
+    size = np.float64(mantissa)
+    value = size / _POWERS[-power] if power < 0 else size * _POWERS[power]
+    return -value if negative else value, at
+
+
+@inlined
+def _signed(text: Any, start: Any, stop: Any) -> Any:
+    """Return the integer at `start`, and the place after it: `start` if there is none."""
+    first = start + (text[start] == _MINUS or text[start] == _PLUS)
+    size, at = _digits(text, first, stop, np.int64(0))
+    if at == first:
+        return 0, start
+    return -size if text[start] == _MINUS else size, at
+
+
+@inlined
+def _after_cell(text: Any, at: Any, stop: Any) -> Any:
+    """Return the place after a cell."""
+    while at < stop and not _is_blank(text[at]):
         at += 1
-    decimals = digits - point if point >= 0 else 0
-    if at < stop or digits == 0 or mantissa > _LARGEST:
-        return np.inf
-    value = np.float64(mantissa) / _POWERS[decimals]
-    return -value if negative else value
+    return at
 
 
 @inlined
 def _is_missing(text: Any, start: Any, stop: Any) -> Any:
     """Return whether a cell is NA, in any case."""
-    return stop - start == 2 and text[start] | 32 == 110 and text[start + 1] | 32 == 97
+    return (
+        stop - start == 2
+        and text[start] | _LOWER_CASE == _N
+        and text[start + 1] | _LOWER_CASE == _A
+    )
 
 
 @inlined
@@ -71,16 +106,19 @@ def _read_line(text: Any, at: Any, stop: Any, places: Any, row: Any) -> Any:
             at += 1
         if at == stop:
             return column == len(places)
-        start = at
-        while at < stop and not _is_blank(text[at]):
-            at += 1
         if column == len(places):
             return False
-        if places[column] >= 0:
-            value = np.nan if _is_missing(text, start, at) else _number(text, start, at)
-            if value == np.inf:
+        if places[column] < 0:
+            at = _after_cell(text, at, stop)
+        else:
+            value, end = _number(text, at, stop)
+            if end == at:
+                end = _after_cell(text, at, stop)
+                if not _is_missing(text, at, end):
+                    return False
+            elif end < stop and not _is_blank(text[end]):
                 return False
-            row[places[column]] = value
+            row[places[column]], at = value, end
         column += 1
 
 

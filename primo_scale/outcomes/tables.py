@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
@@ -35,6 +36,7 @@ from primo_scale.genotypes.text_lines import (
     utf8_text,
 )
 from primo_scale.kernels.decimal_text import read_decimals
+from primo_scale.storage.read_ahead import read_ahead
 
 CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
@@ -76,19 +78,18 @@ class OutcomeTable:
         places[self._positions(names)] = np.arange(len(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
         with open_lines(self.path) as lines:
-            rows = map(itemgetter(1), islice(lines, self._header_line, None))
-            first = self._header_line + 1
-            while group := list(islice(rows, limit)):
-                yield self._group(group, first, names, places)
-                first += len(group)
+            below = islice(lines, self._header_line, None)
+            parts = iter(lambda: list(islice(below, limit)), [])
+            yield from read_ahead(partial(self._group, names, places), parts)
 
     def _group(
-        self, group: list[bytes], first: int, names: Sequence[str], places: npt.NDArray[np.int64]
+        self, names: Sequence[str], places: npt.NDArray[np.int64], lines: list[tuple[int, bytes]]
     ) -> RowGroup:
-        """Return the rows of the lines in `group` that are not blank; the first has number `first`.
+        """Return the rows of those of consecutive numbered lines that are not blank.
 
         `places` are those of the columns for `read_decimals`.
         """
+        first, group = lines[0][0], [content for _, content in lines]
         identity = 2 if self.has_family else 1
         values = np.empty((len(group), len(names)))
         kept, people = np.zeros(len(group), np.bool_), np.empty(len(group), np.object_)
@@ -107,8 +108,8 @@ class OutcomeTable:
             # IDs contain no blanks, so that the joined text is unique for each pair.
             people[row] = b" ".join(tokens[:identity])
             kept[row] = True
-        lines = first + np.flatnonzero(kept)
-        return RowGroup(self._decoded(people[kept].tolist(), lines), lines, values[kept])
+        numbers = first + np.flatnonzero(kept)
+        return RowGroup(self._decoded(people[kept].tolist(), numbers), numbers, values[kept])
 
     def _decoded(self, people: list[bytes], lines: npt.NDArray[np.int64]) -> list[str]:
         """Return the IDs of people as text, decoded together unless one of them is not UTF-8."""

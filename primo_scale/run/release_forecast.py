@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import open_genotype_store
@@ -196,7 +197,8 @@ def forecast_release(
         trait=trait,
     )
     if design.components is None:
-        share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
+        with threadpool_limits(1, user_api="blas"):  # as in `methods.map_blocks`
+            share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
     return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
 

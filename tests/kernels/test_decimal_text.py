@@ -13,6 +13,7 @@ from primo_scale.kernels.decimal_text import _write_rows, decimal_rows, read_dec
 
 DIGITS = st.text("0123456789", max_size=20)
 DECIMALS = st.tuples(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["", "."]), DIGITS)
+EXPONENTS = st.builds("{}{:{}d}".format, st.sampled_from("eE"), st.integers(-40, 40), st.just("+"))
 
 
 def read(lines: bytes, places=(0,), count: int = 1) -> list[list[float] | None]:
@@ -50,7 +51,24 @@ def test_no_other_text_is_a_number(cell):
     assert_as_python(cell)
 
 
-@pytest.mark.parametrize("cell", ["1e5", "nan", "inf", "1_0", "0x1", "--1", "1.2.3", "-", ".", "é"])
+@settings(max_examples=500)
+@given(DECIMALS.map("".join), EXPONENTS | st.just("e007"))
+@example("9007199254740991", "e22")
+@example("1", "e-22")
+def test_exponents_have_the_bits_of_python(cell, exponent):
+    digits, _, decimals = cell.lstrip("+-").partition(".")
+    count, power = len(digits + decimals), int(exponent[1:]) - len(decimals)
+    plain = 0 < count <= 15 and abs(power) <= 22
+    found = assert_as_python(cell + exponent)
+    assert found >= plain and (count or not found)
+
+
+@pytest.mark.parametrize("cell", ["1e", "1e+", "1e-x", "1e23", "1e-23", "e5", "1e1.5", "1e99999"])
+def test_other_exponents_are_left_to_the_caller(cell):
+    assert read(cell.encode()) == [None]
+
+
+@pytest.mark.parametrize("cell", ["n", "N", "nan", "inf", "1_0", "0x1", "--1", "1.2.3", ".", "é"])
 def test_other_spellings_are_left_to_the_caller(cell):
     assert read(cell.encode()) == [None]
 

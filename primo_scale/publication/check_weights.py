@@ -1,41 +1,29 @@
-"""Checks of the files of a release that are made from the weights.
-
-centre.afreq and pgs/ are compared with weights.tsv.gz, which contains the released weights.
-"""
+"""Checks of weights.tsv.gz, covariates.tsv and centre.afreq, and the reading of the weights."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from itertools import islice, zip_longest
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, SMALLEST_FREQUENCY
 from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import (
     CENTRE_FILE,
     COVARIATES_FILE,
-    PGS_DIRECTORY,
     WEIGHTS_FILE,
 )
-from primo_scale.publication.gzip_files import GZIP_ERRORS, open_gzip, open_gzip_text
-from primo_scale.publication.pgs import (
-    PGS_SUFFIX,
-    case_shares,
-    effect_of_odds,
-    pgs_file_stems,
-    pgs_header,
-    pgs_row_prefix,
-)
+from primo_scale.publication.gzip_files import GZIP_ERRORS, open_gzip_text
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,
@@ -48,7 +36,6 @@ from primo_scale.publication.weights import (
     centre_header,
     centre_row_prefix,
     covariates_header,
-    weight_in_text,
     weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column
@@ -56,8 +43,8 @@ from primo_scale.publication.wording import stamp_column
 UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
-_READ_BYTES = 1 << 20
 _CELLS_AT_ONCE = 1 << 17  # 10 MB of text
+_COMPILED_FROM = 1 << 16  # weights, below which loading compiled code takes longer than it saves
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
 # Atomic groups and possessive digits never go back, which takes a third of the time. Python before
 # 3.11.5 matches possessive groups wrongly.
@@ -88,6 +75,21 @@ def variant_rows_in(directory: Path, document: Document) -> Iterator[list[str]]:
     return islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
 
 
+def rows_at_once(n_phenotypes: int) -> int:
+    """Return the number of rows of weights.tsv.gz that are checked together."""
+    return 1 + _CELLS_AT_ONCE // n_phenotypes
+
+
+def compiled_text(n_weights: int) -> ModuleType | None:
+    """Return the module `weight_rows` for many weights, unless this verifier lacks Numba."""
+    if n_weights < _COMPILED_FROM:
+        return None
+    try:
+        return import_module("primo_scale.publication.weight_rows")
+    except ImportError:
+        return None
+
+
 def weights_problems(directory: Path, document: Document) -> list[str]:
     """Check header, IDs, number format and chromosomes of weights.tsv.gz."""
     names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
@@ -98,11 +100,11 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
         return ["has a header that differs from the statement"]
     seen: set[bytes] = set()  # digests, because identifiers may be long
     chromosomes: dict[str, None] = {}
-    for number, row in enumerate(rows, start=2):
+    for number, (row, is_checked) in enumerate(_checked_rows(rows, len(names)), start=2):
         columns = len(row) + row[-1].count("\t")
         if columns != NAMED_COLUMNS + len(names):
             return [f"line {number} has {columns} columns, not {NAMED_COLUMNS + len(names)}"]
-        if not _are_as_written(row[-1]):
+        if not (is_checked or _are_as_written(row[-1])):
             return [f"line {number} has a weight that is not finite or has another format"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
@@ -118,6 +120,15 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
     if scoring_of(chromosomes) != document["scoring"]:
         return ["has other chromosomes than the member scoring of release.json"]
     return []
+
+
+def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[str], bool]]:
+    """Yield each row, and whether compiled code found its weights as they are written."""
+    while part := list(islice(rows, rows_at_once(width))):
+        texts = [row[-1] for row in part]
+        compiled = compiled_text(len(part) * width)
+        is_checked = compiled is not None and compiled.are_as_written(texts, width)
+        yield from ((row, is_checked) for row in part)
 
 
 def _are_as_written(text: str) -> bool:
@@ -203,74 +214,3 @@ def _are_implied(k: npt.NDArray[np.int64], m: npt.NDArray[np.int64]) -> npt.NDAr
     limit = (LARGEST_CODE + 0.5) / (2 * (1 - p))
     wanted = np.minimum(REFERENCE_UNIT / np.sqrt(2 * p * (1 - p)), limit)
     return np.asarray(np.any((wanted - _LOWERED <= k) & (k <= wanted + _RAISED), axis=0))
-
-
-def pgs_problems(directory: Path, document: Document) -> list[str]:
-    """Check every scoring file against weights.tsv.gz, which has passed its own check."""
-    try:
-        expected = _pgs_digests(directory, document)
-    except (InputError, *UNREADABLE) as error:
-        return [f"cannot be written from {WEIGHTS_FILE}: {error}"]
-    listed = listed_in(document, PGS_DIRECTORY)
-    if sorted(listed) != sorted(expected):
-        return ["does not have one file per phenotype, named after it"]
-
-    def problem(name: str) -> str:
-        """Return what is wrong with a file, or an empty text."""
-        try:
-            if _unpacks_to(directory / name, expected[name]):
-                return ""
-        except UNREADABLE as error:
-            return f"{name} cannot be read: {error}"
-        return (
-            f"{name} has another header, variants or weights than {WEIGHTS_FILE} and release.json"
-        )
-
-    with ThreadPoolExecutor() as pool:
-        return list(filter(None, pool.map(problem, listed)))
-
-
-def _pgs_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
-    """Return SHA-256 and size in bytes of the expected content of each scoring file."""
-    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
-    stems = pgs_file_stems(names)
-    shares = case_shares(document)
-    headers = [
-        pgs_header(name, stem, share, document)
-        for name, stem, share in zip(names, stems, shares, strict=True)
-    ]
-    digests = [hashlib.sha256(header.encode()) for header in headers]
-    sizes = [len(header.encode()) for header in headers]
-    variants = variant_rows_in(directory, document)
-    while rows := list(islice(variants, 1 + _CELLS_AT_ONCE // len(names))):
-        names_of = (VariantRow(*row[: len(WEIGHTS_HEADER)]) for row in rows)
-        beginnings = [f"\n{pgs_row_prefix(variant)}" for variant in names_of]
-        columns = zip(*(row[-1].split("\t") for row in rows), strict=True)
-        for index, (digest, column) in enumerate(zip(digests, columns, strict=True)):
-            lines = _pgs_rows(beginnings, column, shares[index])
-            digest.update(lines)
-            sizes[index] += len(lines)
-    return {
-        f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
-        for stem, digest, size in zip(stems, digests, sizes, strict=True)
-    }
-
-
-def _pgs_rows(beginnings: list[str], weights: Sequence[str], share: float | None) -> bytes:
-    """Return the rows of variants, from their beginnings and their weights in weights.tsv.gz."""
-    if share is not None:
-        scale = effect_of_odds(share)
-        weights = [weight_in_text(float(weight) / scale) for weight in weights]
-    parts = [""] * (2 * len(beginnings))
-    parts[::2], parts[1::2] = beginnings, weights
-    return ("".join(parts)[1:] + "\n").encode()
-
-
-def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
-    """Return whether a file unpacks to content with this SHA-256 and size; read no more bytes."""
-    digest, size = hashlib.sha256(), 0
-    with open_gzip(path) as file:
-        while size <= expected[1] and (part := file.read(_READ_BYTES)):
-            digest.update(part)
-            size += len(part)
-    return (digest.hexdigest(), size) == expected

@@ -122,15 +122,16 @@ def _by_frequency(effects: _Effects) -> Panel:
     top, ticks = _axis(float(np.abs(effects.per_allele).max()))
     columns = np.minimum(effects.frequency * _CELLS[0], _CELLS[0] - 1).astype(np.int64)
     rows = np.rint((effects.per_allele / top + 1) / 2 * _CELLS[1]).astype(np.int64)
-    cells = np.unique(np.stack([columns, rows], axis=1), axis=0)
+    n_rows = _CELLS[1] + 1
+    columns, rows = np.divmod(np.unique(columns * n_rows + rows), n_rows)
     end = ticks[-1][1]
     return Panel(
         "Effect sizes by frequency",
         "weight, in phenotype sds per copy of the effect allele, against the public frequency of "
         "that allele; a point stands for one or more variants",
         _path(
-            (2 * cells[:, 0] + 1) * WIDTH // (2 * _CELLS[0]),
-            HEIGHT - cells[:, 1] * HEIGHT // _CELLS[1],
+            (2 * columns + 1) * WIDTH // (2 * _CELLS[0]),
+            HEIGHT - rows * HEIGHT // _CELLS[1],
         ),
         tuple((_place(share, 1, WIDTH), f"{share:g}") for share in (0, 0.25, 0.5, 0.75, 1)),
         ((HEIGHT, f"−{end}"), (HEIGHT // 2, "0"), (0, end)),

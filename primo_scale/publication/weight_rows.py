@@ -1,14 +1,14 @@
-"""Rows of text with weights, formatted by compiled code, which a verifier does not have."""
+"""Rows of text with weights, read and written by compiled code, which a verifier may lack."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.decimal_text import decimal_rows
+from primo_scale.kernels.decimal_text import decimal_rows, read_decimals
 
 _CELLS_AT_ONCE = 1 << 12
 
@@ -35,3 +35,32 @@ class RowBeginnings:
             first = self.ends[start - 1] if start else 0
             text = self.text[first : self.ends[rows][-1]]
             yield decimal_rows(text, self.ends[rows] - first, weights[rows])
+
+
+def weights_in(texts: Sequence[str], width: int) -> npt.NDArray[np.float64] | None:
+    """Return the weights in texts of `width` weights each, with tabs between them, (rows, width).
+
+    None stands for a text of another length, or with a weight that `read_decimals` leaves to the
+    caller, or one of -0, which `RowBeginnings.with_weights` does not write.
+    """
+    content = np.frombuffer(_lines(texts), np.uint8)
+    weights, is_plain = np.empty((len(texts), width)), np.empty(len(texts), np.bool_)
+    read_decimals(content, np.arange(width), weights, is_plain, 0, content[:0].copy())
+    has_minus_zero = bool(np.any(np.signbit(weights) & (weights == 0)))
+    return weights if is_plain.all() and not has_minus_zero else None
+
+
+def are_as_written(texts: Sequence[str], width: int) -> bool:
+    """Return whether the texts are those of finite weights, as `weights.weights_in_text` writes.
+
+    The answer is also False for weights that `weights_in` does not return.
+    """
+    weights = weights_in(texts, width)
+    if weights is None or not np.isfinite(weights).all():
+        return False
+    rows = RowBeginnings.of([""] * len(texts)).with_weights(weights)
+    return b"".join(rows) == _lines(texts)
+
+
+def _lines(texts: Sequence[str]) -> bytes:
+    return ("\n".join(texts) + "\n").encode()

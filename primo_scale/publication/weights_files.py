@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from primo_scale.publication.check_pgs import pgs_problems
 from primo_scale.publication.check_sumstats import sumstats_problems
 from primo_scale.publication.check_weights import (
     centre_problems,
     covariates_problems,
-    pgs_problems,
     weights_problems,
 )
 from primo_scale.publication.document import Document

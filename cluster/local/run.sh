@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A command that goes on when you log out, and again when it was interrupted (exit code 5).
-#   nohup cluster/local/run.sh .venv/bin/python -m pipelines.gwas_release ... &
+#   nohup cluster/local/run.sh .venv/bin/primo-scale release ... &
 # It prints to nohup.out, which nohup creates for its owner alone.
 set -u
 umask 077

@@ -14,4 +14,4 @@ set -u
 # prints goes to a private file instead.
 umask 077
 exec >> "primo-scale-command.$LSB_JOBID.out" 2>&1
-exec .venv/bin/python -m pipelines.gwas_release --cluster cluster/lsf/lsf.toml --bfile PREFIX
+exec .venv/bin/primo-scale release --cluster cluster/lsf/lsf.toml --bfile PREFIX

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command itself as a PBS job that submits its workers.
-#   qsub -v COMMAND=".venv/bin/python -m pipelines.gwas_release --cluster my.toml ..." cluster/pbs/submit.sh
+#   qsub -v COMMAND=".venv/bin/primo-scale release --cluster my.toml ..." cluster/pbs/submit.sh
 #PBS -N primo-scale-command
 #PBS -l select=1:ncpus=4:mem=16gb
 #PBS -l walltime=48:00:00

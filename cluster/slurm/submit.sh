@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The command itself as a SLURM job that submits its workers:
-#   sbatch cluster/slurm/submit.sh .venv/bin/python -m pipelines.gwas_release --cluster my.toml ...
+#   sbatch cluster/slurm/submit.sh .venv/bin/primo-scale release --cluster my.toml ...
 #SBATCH --job-name=primo-scale-command
 #SBATCH --cpus-per-task=4
 #SBATCH --mem=16G

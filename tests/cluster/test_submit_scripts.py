@@ -23,15 +23,15 @@ def test_a_job_prints_to_a_private_file_instead_of_the_queues_file(queue, tmp_pa
     sign, directive = SCRIPTS[queue]
     script = CLUSTER / queue / "submit.sh"
     assert re.findall(directive, script.read_text()) == ["/dev/null"]
-    python = tmp_path / ".venv" / "bin" / "python"
-    python.parent.mkdir(parents=True)
-    python.write_text("#!/bin/sh\necho digest; echo count >&2; umask > umask; exit 3\n")
-    python.chmod(0o700)
-    environment = {
-        **os.environ, sign: "17", "COMMAND": ".venv/bin/python", "PBS_O_WORKDIR": str(tmp_path),
-    }  # fmt: skip
+    words = ".venv/bin/primo-scale"
+    command = tmp_path / words
+    command.parent.mkdir(parents=True)
+    command.write_text("#!/bin/sh\necho digest; echo count >&2; umask > umask; exit 3\n")
+    command.chmod(0o700)
+    of_job = {sign: "17", "COMMAND": words, "PBS_O_WORKDIR": str(tmp_path)}
+    environment = os.environ | of_job
     done = subprocess.run(
-        ["bash", script, ".venv/bin/python"], cwd=tmp_path, env=environment, capture_output=True,
+        ["bash", script, words], cwd=tmp_path, env=environment, capture_output=True,
         text=True, check=False, umask=0o022,
     )  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")

@@ -97,6 +97,9 @@ def test_a_broken_link_and_a_missing_test_are_found(tmp_path):
     assert missing_tests(page) == ["test_gone in page.md"]
 
 
-def test_the_citation_names_this_version():
+def test_the_citation_and_the_image_names_have_this_version():
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in citation
+    cluster = [path for path in source_files("") if REPOSITORY / "cluster" in path.parents]
+    named = re.findall(r"primo-scale:([\d.]+\d)", "".join(map(Path.read_text, cluster)))
+    assert len(named) >= 4 and set(named) == {__version__}

@@ -31,6 +31,7 @@ from scipy import stats
 
 import primo_scale as ps
 from experiments.figures import markdown_table
+from experiments.gaussian_noise import Float64
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
@@ -43,7 +44,6 @@ from primo_scale.privacy.held_out_sums import (
 )
 from primo_scale.run.describe_hold_out import state_hold_out
 
-Floats = npt.NDArray[np.float64]
 Dosages = npt.NDArray[np.int8]
 
 COHORTS = ("one population", "eleven populations", "families of four")
@@ -66,10 +66,10 @@ class Population:
     """Parameters of a population: frequencies by ancestry, effects, and means by ancestry."""
 
     kind: str
-    frequencies: Floats  # shape (ancestries, VARIANTS)
-    shares: Floats  # shape (ancestries,)
-    effects: Floats  # shape (VARIANTS, phenotypes)
-    means: Floats  # shape (ancestries, phenotypes)
+    frequencies: Float64  # shape (ancestries, VARIANTS)
+    shares: Float64  # shape (ancestries,)
+    effects: Float64  # shape (VARIANTS, phenotypes)
+    means: Float64  # shape (ancestries, phenotypes)
 
     @classmethod
     def of(cls, kind: str) -> Population:
@@ -89,7 +89,7 @@ class Population:
         means = random.normal(0, 0.4, (n, len(heritability))) * (n > 1)
         return cls(kind, frequencies, shares, effects, means)
 
-    def draw(self, n_people: int, random: np.random.Generator) -> tuple[Dosages, Floats, Floats]:
+    def draw(self, n_people: int, random: np.random.Generator) -> tuple[Dosages, Float64, Float64]:
         """Return dosages, phenotypes and the age of new people.
 
         The third phenotype is 1 for a case and 0 for a control.
@@ -115,7 +115,7 @@ class Population:
         return dosages, liability, age
 
 
-def write_cohort(folder: Path, dosages: Dosages, phenotypes: Floats, age: Floats) -> None:
+def write_cohort(folder: Path, dosages: Dosages, phenotypes: Float64, age: Float64) -> None:
     """Write a fileset, tables and public bounds."""
     ids = [f"p{number}" for number in range(len(dosages))]
     places = np.arange(1, VARIANTS + 1)
@@ -155,7 +155,7 @@ def make_release(folder: Path) -> ps.Release:
     return ps.release(request)
 
 
-def truth_of(release: ps.Release, fresh: tuple[Dosages, Floats, Floats]) -> Floats:
+def truth_of(release: ps.Release, fresh: tuple[Dosages, Float64, Float64]) -> Float64:
     """Return R^2, slope and AUC of each phenotype's weights in fresh people, (3, phenotypes)."""
     dosages, phenotypes, age = fresh
     names = [*HERITABILITY]
@@ -170,7 +170,7 @@ def truth_of(release: ps.Release, fresh: tuple[Dosages, Floats, Floats]) -> Floa
     return np.array([both**2 / own / (residuals**2).sum(axis=0), both / own, area])
 
 
-def measure(kind: str, number: int, fresh: tuple[Dosages, Floats, Floats]) -> dict[str, Any]:
+def measure(kind: str, number: int, fresh: tuple[Dosages, Float64, Float64]) -> dict[str, Any]:
     """Return the truth and the intervals of one release, of which the first is the published."""
     population, random = Population.of(kind), np.random.default_rng([_SEED, 7, number])
     with tempfile.TemporaryDirectory() as name:
@@ -225,7 +225,7 @@ def report(results: list[dict[str, Any]]) -> str:
     return markdown_table(header, rows)
 
 
-def _coverage(stated: list[dict[str, Any]], name: str, truth: Floats) -> str:
+def _coverage(stated: list[dict[str, Any]], name: str, truth: Float64) -> str:
     """Return the share of truths covered and the median width, where noise hid no result."""
     lower, upper = (
         np.array([each[f"{name}_{end}"] for each in stated], dtype=np.float64)

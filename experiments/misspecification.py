@@ -23,7 +23,16 @@ from bed_reader import open_bed, to_bed
 import primo_scale as ps
 from experiments.figures import markdown_table, standard_error
 from experiments.gaussian_noise import Float64
-from experiments.releases import DEMO, HAPMAP, People, accuracy_in, budget_of, clear
+from experiments.releases import (
+    DEMO,
+    HAPMAP,
+    People,
+    accuracy_in,
+    budget_of,
+    clear,
+    write_frequencies,
+)
+from primo_scale.simulation.panel import read_panel
 
 _TRAITS = 10
 _COHORT = People(20_000, 41, phenotypes=_TRAITS, effects_seed=3)
@@ -106,16 +115,7 @@ def _write_fileset(
     names = ("chromosome", "sid", "bp_position", "allele_1", "allele_2")
     properties = {name: getattr(source, name)[variants] for name in names}
     to_bed(f"{prefix}.bed", dosages, {**properties, "iid": source.iid[people]})
-    called = np.ma.masked_less(dosages, 0)
-    table = {
-        "#CHROM": properties["chromosome"],
-        "ID": properties["sid"],
-        "REF": properties["allele_2"],
-        "ALT": properties["allele_1"],
-        "ALT_FREQS": called.mean(axis=0).filled(0.0) / 2,
-        "OBS_CT": 2 * called.count(axis=0),
-    }
-    pd.DataFrame(table).to_csv(f"{prefix}.afreq", sep="\t", index=False)
+    write_frequencies(Path(f"{prefix}.afreq"), read_panel(str(prefix)))
 
 
 def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:

@@ -28,6 +28,7 @@ from attrs import evolve
 
 import primo_scale as ps
 from experiments.figures import markdown_table
+from experiments.gaussian_noise import Float64
 from experiments.releases import HAPMAP, Codes, mosaic_of
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
@@ -51,8 +52,6 @@ _SHARES = {
         ("ASW", "CEU", "CHB", "CHD", "GIH", "JPT", "LWK", "MEX", "MKK", "TSI", "YRI"), 1 / 11
     ),
 }
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -111,30 +110,37 @@ def _write_cohort(
     cohort: str,
     panel: ReferencePanel,
     populations: list[Codes],
-    truth: tuple[Effects, Floats],
+    truth: tuple[Effects, Float64],
 ) -> None:
-    """Write genotypes, genetic values and traits of one group of people, a population at a time."""
+    """Write genotypes, genetic values and traits of one group of people, by population."""
     effects, means = truth
     sizes = [4 * round(_PEOPLE[cohort] * share / 4) for share in study.shares.values()]
-    filesets, genetic = [], []
-    for number, (codes, each) in enumerate(zip(populations, sizes, strict=True)):
-        mosaic = mosaic_of(panel, 100 * _SEEDS[cohort] + number, codes)
-        part = Fileset(str(study.path(f"{cohort}-{number}")))
-        part.write_genotypes(genotype_slabs(mosaic, each), panel.variants, each)
-        names = [f"{number}_{i}" for i in range(each)]
-        rows = "".join(f"{name}\t{name}\t0\t0\t0\t-9\n" for name in names)
-        part.path(".fam").write_text(rows)
-        filesets.append(part)
-        genetic.append(genetic_values(mosaic, range(each), effects.scores(), _N_TRAITS))
-    _join(study.path(cohort), [Path(part.prefix) for part in filesets])
-    population = np.repeat(np.arange(len(populations)), sizes)
-    values = np.hstack([np.vstack(genetic), np.zeros((len(population), _N_TRAITS))])
+    starts = np.cumsum([0, *sizes[:-1]]).tolist()
+    mosaics = [
+        mosaic_of(panel, 100 * _SEEDS[cohort] + number, codes)
+        for number, codes in enumerate(populations)
+    ]
+    slabs = (
+        slab._replace(first_person=start + slab.first_person)
+        for start, size, mosaic in zip(starts, sizes, mosaics, strict=True)
+        for slab in genotype_slabs(mosaic, size)
+    )
+    files = Fileset(str(study.path(cohort)))
+    files.write_genotypes(slabs, panel.variants, sum(sizes))
+    people = [f"{number}_{i}" for number, size in enumerate(sizes) for i in range(size)]
+    ids = pd.DataFrame({"FID": people, "IID": people})
+    fam = ids.assign(father=0, mother=0, sex=0, phenotype=-9)
+    fam.to_csv(files.path(".fam"), sep="\t", header=False, index=False)
+    genetic = [
+        genetic_values(mosaic, range(size), effects.scores(), _N_TRAITS)
+        for size, mosaic in zip(sizes, mosaics, strict=True)
+    ]
+    population = np.repeat(np.arange(len(sizes)), sizes)
+    values = np.hstack([np.vstack(genetic), np.zeros((len(people), _N_TRAITS))])
     spread = np.sqrt(np.where(np.arange(2 * _N_TRAITS) < _N_TRAITS, 0.7, 1.0))
     noise = np.random.default_rng(_SEEDS[cohort]).standard_normal(values.shape) * spread
     traits = values + noise + means[population] * (cohort == "cohort")
     np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
-    ids = pd.read_csv(study.path(f"{cohort}.fam"), sep="\t", header=None, dtype=str)[[0, 1]]
-    ids = ids.set_axis(["FID", "IID"], axis=1)
     names = [*_MODEL.names, *(f"NULL{k}" for k in range(_N_TRAITS))]
     labels = {name: (population == i).astype(int) for i, name in enumerate(study.shares) if i}
     for name, table in {
@@ -144,18 +150,6 @@ def _write_cohort(
         "bounds": pd.DataFrame({"name": names, "lower": -6, "upper": 6, "mean": 0, "sd": 1.1}),
     }.items():
         table.to_csv(study.path(f"{name}.tsv"), sep="\t", index=False, float_format="%.5g")
-
-
-def _join(prefix: Path, parts: list[Path]) -> None:
-    """Join filesets of the same variants; each has a multiple of four people."""
-    rows = []
-    for part in parts:
-        content = np.fromfile(f"{part}.bed", dtype=np.uint8)[3:]
-        n_variants = len(Path(f"{part}.bim").read_text().splitlines())
-        rows.append(content.reshape(n_variants, -1))
-    Path(f"{prefix}.bed").write_bytes(b"\x6c\x1b\x01" + np.hstack(rows).tobytes())
-    Path(f"{prefix}.bim").write_text(Path(f"{parts[0]}.bim").read_text())
-    Path(f"{prefix}.fam").write_text("".join(Path(f"{part}.fam").read_text() for part in parts))
 
 
 def release(study: Study, covariates: int, *, epsilon: float | None) -> Path:
@@ -215,7 +209,7 @@ def measure(study: Study, published: Path) -> dict[str, float]:
     }
 
 
-def _within(values: Floats, population: npt.NDArray[np.int64]) -> Floats:
+def _within(values: Float64, population: npt.NDArray[np.int64]) -> Float64:
     """Return values less the mean of their population."""
     means = pd.DataFrame(values).groupby(population).transform("mean").to_numpy()
     return np.asarray(values - means)

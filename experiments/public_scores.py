@@ -24,7 +24,7 @@ import pandas as pd
 import primo_scale as ps
 from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64
-from experiments.releases import mosaic_of
+from experiments.releases import mosaic_of, write_frequencies
 from primo_scale.simulation.fileset import Fileset
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel
@@ -119,7 +119,7 @@ def simulate_cohorts(study: Study) -> None:
         ("fresh", N_FRESH, own),
     ):
         panel = panels["public" if name == "public" else "private"]
-        _write_frequencies(study.path(f"{name}.afreq"), panel)
+        write_frequencies(study.path(f"{name}.afreq"), panel)
         if not study.path(f"{name}.pheno.tsv").exists():
             _simulate(study, panel, name, n_people, effects)
 
@@ -147,20 +147,6 @@ def _simulate(
     if name == "fresh":
         people = (replace(slab, trait=slab.genetic_value) for slab in people)
     files.write_people(people, model, f"SIM{SEEDS[name]}")
-
-
-def _write_frequencies(path: Path, panel: ReferencePanel) -> None:
-    """Write the panel's allele frequencies as ``plink2 --freq`` does."""
-    variants = panel.variants
-    table = {
-        "#CHROM": variants.chromosome,
-        "ID": variants.identifier,
-        "REF": variants.allele2,
-        "ALT": variants.allele1,
-        "ALT_FREQS": panel.a1_frequency,
-        "OBS_CT": 2 * panel.codes.shape[1],
-    }
-    pd.DataFrame(table).to_csv(path, sep="\t", index=False)
 
 
 # ---- Releases ------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
@@ -37,6 +38,20 @@ def mosaic_of(panel: ReferencePanel, seed: int, codes: Codes | None = None) -> M
     sites = lay_out_sites(panel, len(panel.variants))
     copied = panel.codes if codes is None else codes
     return Mosaic(copied, sites.panel_row, sites.chromosome_starts, _MEAN_SEGMENT, 0.0, seed)
+
+
+def write_frequencies(path: Path, panel: ReferencePanel) -> None:
+    """Write the panel's allele frequencies as ``plink2 --freq`` does."""
+    variants = panel.variants
+    table = {
+        "#CHROM": variants.chromosome,
+        "ID": variants.identifier,
+        "REF": variants.allele2,
+        "ALT": variants.allele1,
+        "ALT_FREQS": panel.a1_frequency,
+        "OBS_CT": 2 * panel.codes.shape[1],
+    }
+    pd.DataFrame(table).to_csv(path, sep="\t", index=False)
 
 
 @dataclass(frozen=True)

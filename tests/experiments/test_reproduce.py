@@ -112,9 +112,3 @@ def test_the_command_runs_the_reduced_grid_of_all_figures(tmp_path, monkeypatch)
 def test_reduced_grids_are_smaller(figure):
     quick = figure.reduced()
     assert len(quick.settings) * quick.repetitions < len(figure.settings) * figure.repetitions
-
-
-def test_an_unknown_figure_is_refused_with_the_names_of_all():
-    result = CliRunner().invoke(main, ["nothing"])
-    assert result.exit_code == 2
-    assert all(name in result.output for name in FIGURES)

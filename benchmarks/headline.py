@@ -18,17 +18,10 @@ FLOATS = ("float64", "float32")
 
 @click.option("--samples", default=50_000, show_default=True)
 @click.option("--variants", default=4_096, show_default=True)
-@click.option(
-    "--torch-python", help="A Python with this project's packages and PyTorch, for its peak."
-)
-def headline(
-    bench: Bench, samples: int, variants: int, torch_python: str | None
-) -> dict[str, object]:
+def headline(bench: Bench, samples: int, variants: int) -> dict[str, object]:
     """Measure kernels alone, the whole accumulation, and other programs, on one cohort."""
     cohort = simulated(bench.data, samples, variants)
     peaks = bench.peak_rates(usable_cpus())
-    if torch_python is not None:
-        peaks["torch"] = bench.peak_rate("torch", usable_cpus(), torch_python)
     bed = f"{cohort.prefix}.bed"
     return {
         "peaks": peaks,

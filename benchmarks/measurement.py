@@ -48,9 +48,9 @@ def peak_bytes() -> int:
     return 1024 * int(status.partition("VmHWM:")[2].split()[0])
 
 
-def module_command(module: str, *words: object, python: str = sys.executable) -> list[str]:
+def module_command(module: str, *words: object) -> list[str]:
     """Return a command line that runs one of this project's modules."""
-    return [python, "-m", module, *map(str, words)]
+    return [sys.executable, "-m", module, *map(str, words)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,12 +31,12 @@ class Bench:
     data: Path
     repetitions: int
 
-    def program(self, module: str, *words: object, python: str = sys.executable) -> Record:
+    def program(self, module: str, *words: object) -> Record:
         """Run a program alone in a directory; return what it wrote to ``--out``, and its memory."""
         with tempfile.TemporaryDirectory(dir=self.data) as directory:
             out = Path(directory) / "found.json"
             words = (*words, "--repetitions", self.repetitions, "--out", out)
-            command = module_command(f"benchmarks.{module}", *words, python=python)
+            command = module_command(f"benchmarks.{module}", *words)
             peak = run_measured(command, self.data)
             return {"found": json.loads(out.read_text()), "memory": asdict(peak)}
 
@@ -68,10 +67,10 @@ class Bench:
             if kernel_named(name, LARGEST_CODE).is_available()
         }
 
-    def peak_rate(self, kernel: str, threads: int, python: str = sys.executable) -> list[float]:
+    def peak_rate(self, kernel: str, threads: int) -> list[float]:
         """Return the full-product rates of one kernel, in operations a second."""
         words = ("--kernel", kernel, "--threads", threads)
-        rates: list[float] = self.program("peaks", *words, python=python)["found"]
+        rates: list[float] = self.program("peaks", *words)["found"]
         click.echo(
             f"{kernel:10} full products, {threads} threads: {median(rates) / 1e9:8.0f} GOP/s"
         )

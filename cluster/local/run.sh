@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A command that goes on when you log out, and again when it was interrupted (exit code 5).
+# Runs a command that continues after you log out, and again after an interruption (exit code 5).
 #   nohup cluster/local/run.sh .venv/bin/primo-scale release ... &
 # It prints to nohup.out, which nohup creates for its owner alone.
 set -u

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+_NO_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 _LONG_NUMBER = re.compile(r"(\d+\.\d)\d+")  # a tenth of a point suffices
 # Small files, and the same file for the same rows. Text stays text.
 _STYLE = {
@@ -71,5 +72,5 @@ def draw(panels: Sequence[Sequence[Callable[[Any], None]]], path: Path) -> None:
             names = [*handles]
             figure.legend([*handles.values()], names, loc="outside lower center", ncols=2)
         text = StringIO()
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        figure.savefig(text, format="svg", metadata=_NO_METADATA)
     path.write_text(_LONG_NUMBER.sub(r"\1", text.getvalue()))

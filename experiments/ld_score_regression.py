@@ -52,9 +52,11 @@ class LDSC:
     folder: Path  # of its outputs
     reference: Path  # prefix of a fileset of other people of the population
 
-    def _call(self, command: str, *options: object) -> None:
-        program = map(str, [self.commands / command, *options])
-        subprocess.run(list(program), capture_output=True)
+    def _call(self, command: str, *options: object, check: bool = True) -> None:
+        program = list(map(str, [self.commands / command, *options]))
+        done = subprocess.run(program, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if check and done.returncode:
+            raise click.ClickException(f"{command} failed: {done.stdout[-500:]}")
 
     def ld_scores(self) -> Path:
         """Return the prefix of the LD scores.
@@ -65,7 +67,7 @@ class LDSC:
         prefix = self.folder / "reference"
         if not Path(f"{prefix}.l2.M").exists():
             options = ("--bfile", self.reference, "--ld-wind-snps", LD_WINDOW, "--yes-really")
-            self._call("ldsc.py", "--l2", *options, "--out", prefix)
+            self._call("ldsc.py", "--l2", *options, "--out", prefix, check=False)
             scores = pd.read_csv(f"{prefix}.l2.ldscore.gz", sep="\t")
             Path(f"{prefix}.l2.M").write_text(f"{len(scores)}\n")
         return prefix

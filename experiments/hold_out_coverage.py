@@ -30,8 +30,8 @@ from bed_reader import to_bed
 from scipy import stats
 
 import primo_scale as ps
-from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64
+from experiments.result_tables import markdown_table
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes

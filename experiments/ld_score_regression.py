@@ -20,7 +20,7 @@ import click
 import numpy as np
 import pandas as pd
 
-from experiments.figures import markdown_table
+from experiments.result_tables import markdown_table
 
 LD_WINDOW = 1_000  # variants on each side, of a chromosome whose LD decays within some hundred
 # Without further options, the intercept is estimated from variants of chi^2 < 30.

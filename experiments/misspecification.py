@@ -21,7 +21,6 @@ import pandas as pd
 from bed_reader import open_bed, to_bed
 
 import primo_scale as ps
-from experiments.figures import markdown_table, standard_error
 from experiments.gaussian_noise import Float64
 from experiments.releases import (
     DEMO,
@@ -32,6 +31,7 @@ from experiments.releases import (
     clear,
     write_frequencies,
 )
+from experiments.result_tables import markdown_table, standard_error
 from primo_scale.simulation.panel import read_panel
 
 _TRAITS = 10

@@ -27,9 +27,9 @@ import pandas as pd
 from attrs import evolve
 
 import primo_scale as ps
-from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64
 from experiments.releases import HAPMAP, Codes, mosaic_of
+from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.simulation.fileset import Fileset

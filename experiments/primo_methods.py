@@ -10,9 +10,9 @@ from functools import cached_property
 from experiments import product_methods as ours
 from experiments import product_weights as solved
 from experiments import published_methods as published
-from experiments.calibration_figures import EPSILON
 from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
+from experiments.printed_numbers import EPSILON
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.privacy.mechanism import Promise

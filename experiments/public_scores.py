@@ -22,9 +22,9 @@ import numpy as np
 import pandas as pd
 
 import primo_scale as ps
-from experiments.figures import markdown_table
 from experiments.gaussian_noise import Float64
 from experiments.releases import mosaic_of, write_frequencies
+from experiments.result_tables import markdown_table
 from primo_scale.simulation.fileset import Fileset
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel

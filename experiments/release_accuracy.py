@@ -24,8 +24,8 @@ import numpy as np
 import pandas as pd
 
 import primo_scale as ps
-from experiments.figures import standard_error
 from experiments.releases import DEMO, People, accuracy_in, budget_of, clear
+from experiments.result_tables import standard_error
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
 _FEW = 20  # phenotypes of the releases without noise, and evaluated ones of those with more

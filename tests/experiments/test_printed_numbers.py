@@ -1,4 +1,4 @@
-"""docs/maths/calibration.md digit by digit, and its computations against outside arithmetic."""
+"""Numbers of docs/maths digit by digit, and their computations against outside arithmetic."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from scipy.integrate import quad
 from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import norm
 
-from experiments import calibration_figures as figures
 from experiments import papers_constants as papers
+from experiments import printed_numbers as printed
 from experiments.accounting import zcdp_sigma
-from experiments.figures import Figure
+from experiments.printed_numbers import Printed
+from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import Adjacency
 
 DELTA = 1 / 5008**2
@@ -42,14 +43,15 @@ def worst_mu(scales, adjacency):
 
 
 def test_every_printed_digit():
-    assert [figure.what for figure in figures.all_figures() if not figure.agrees] == []
-    assert len(figures.all_figures()) == 46
+    numbers = printed.all_numbers()
+    assert [number.what for number in numbers if not number.agrees] == []
+    assert len(numbers) == 59
 
 
-@pytest.mark.parametrize(("epsilon", "sizes"), figures.noise_sizes().items())
+@pytest.mark.parametrize(("epsilon", "sizes"), printed.noise_sizes().items())
 def test_sizes_against_dp_accounting(epsilon, sizes):
     """The privacy of each sigma follows exactly from its multiple of 1/mu*."""
-    exact, paper_c, *_ = (figure.value for figure in sizes)
+    exact, paper_c, *_ = (number.value for number in sizes)
     assert exact_delta(epsilon, 1 / exact) == pytest.approx(DELTA, rel=1e-8)
     assert exact_delta(epsilon, 1 / (1.01 * exact)) < 0.95 * DELTA
     loose = math.sqrt(2 * (1 / epsilon + math.log(1 / DELTA) / epsilon**2))
@@ -86,7 +88,7 @@ def test_classical_formula_is_private_up_to_its_limit(delta, limit):
 def test_true_epsilons_by_search(constants, adjacency):
     scales = constants(5.0, DELTA)
     expected = exact_epsilon(worst_mu(scales, adjacency), DELTA)
-    assert figures.true_epsilon(scales, DELTA, adjacency) == pytest.approx(expected, rel=1e-6)
+    assert printed.true_epsilon(scales, DELTA, adjacency) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("epsilon", "shown"), [(5.0, 0.10), (1.0, 0.087)])
@@ -100,14 +102,14 @@ def test_subsampled_record_by_integration(epsilon, shown):
         return max(mixture - math.exp(epsilon) * norm.pdf(x), 0.0)
 
     delta, _ = quad(excess, -10, shift + 10, points=[shift / 2, shift], limit=500)
-    computed = {figure.what: figure for figure in figures.subsampling()}
-    figure = computed[f"Algorithm 4, eps = {epsilon:g}: true delta at least"]
-    assert figure.value == pytest.approx(delta, rel=1e-6)
+    computed = {number.what: number for number in printed.subsampling()}
+    number = computed[f"Algorithm 4, eps = {epsilon:g}: true delta at least"]
+    assert number.value == pytest.approx(delta, rel=1e-6)
     assert delta == pytest.approx(shown, rel=0.01)
 
 
 def test_amplification_inverts():
-    assert figures.amplified(figures.amplified_inverse(2.5, 0.1), 0.1) == pytest.approx(2.5)
+    assert printed.amplified(printed.amplified_inverse(2.5, 0.1), 0.1) == pytest.approx(2.5)
 
 
 def test_a_person_at_all_parties_has_a_larger_epsilon():
@@ -115,9 +117,27 @@ def test_a_person_at_all_parties_has_a_larger_epsilon():
     assert exact_epsilon(person, 1e-5) == pytest.approx(0.15448, abs=1e-5)
 
 
-def test_figures_compare_all_printed_decimals():
-    assert Figure("", 1.2345, "1.23").agrees
-    assert not Figure("", 1.2351, "1.23").agrees
-    assert Figure("", 9.8499, "9.84", is_limit=True).agrees
-    assert not Figure("", 9.8301, "9.84", is_limit=True).agrees
-    assert Figure("", 83.91, "84").agrees
+def test_all_printed_decimals_are_compared():
+    assert Printed("", 1.2345, "1.23").agrees
+    assert not Printed("", 1.2351, "1.23").agrees
+    assert Printed("", 9.8499, "9.84", is_limit=True).agrees
+    assert not Printed("", 9.8301, "9.84", is_limit=True).agrees
+    assert Printed("", 83.91, "84").agrees
+
+
+@pytest.mark.parametrize("split", [0.2, 1.0, 2.0])
+def test_joint_scales_spend_mu_exactly(split):
+    """The worst pair of full-length rows, found by a search over their angle, attains mu."""
+    mu = mu_for(5.0, 1 / 5008**2)
+    gram, cross = printed.joint_scales(split, mu)
+    cosine = np.linspace(0, 1, 100_001)
+    shift = (2 - 2 * cosine**2) / gram**2 + (2 + 2 * cosine) / cross**2
+    assert math.sqrt(shift.max()) == pytest.approx(mu, rel=1e-9)
+
+
+def test_the_split_is_the_best_of_a_grid():
+    grid = np.linspace(0.01, 2, 2000)
+    losses = [printed.first_order_loss(float(split)) for split in grid]
+    best, excess = printed.split_claim()
+    assert best.value == pytest.approx(grid[int(np.argmin(losses))], abs=1e-3)
+    assert excess.value == pytest.approx(losses[-1] / min(losses), rel=1e-4)

@@ -22,7 +22,7 @@ from benchmarks.results import record, stored
 from benchmarks.sizes import scaling, subsample, sweep
 from benchmarks.tables import TABLES, placed, section_text
 
-_ROOT = Path(__file__).resolve().parents[1]
+_PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
 _PATH = click.Path(path_type=Path)
 
 
@@ -52,15 +52,14 @@ for _measure in (genome, headline, sweep, scaling, ingest, subsample):
 
 @main.command()
 @click.option("--results", type=_PATH, required=True)
-@click.option("--page", type=_PATH, default=_ROOT / "docs" / "benchmarks.md", show_default=True)
-def document(results: Path, page: Path) -> None:
-    """Write the tables between the markers of the page."""
+def document(results: Path) -> None:
+    """Write the tables between the markers of docs/benchmarks.md."""
     found = stored(results)
-    text = page.read_text(encoding="utf-8")
+    text = _PAGE.read_text(encoding="utf-8")
     for name in TABLES:
         if name in found:
             text = placed(text, name, found[name])
-    page.write_text(text, encoding="utf-8")
+    _PAGE.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -46,20 +46,14 @@ _MEANS = 0.5  # standard deviation of a trait's mean between populations
 _LABELS = -1
 _COVARIATES = {0: "none", 2: "2 components", 4: "4 components", 10: "10 components",
                _LABELS: "populations"}  # fmt: skip
-_SHARES = {
-    "four": {"CEU": 0.5, "TSI": 0.2, "GIH": 0.15, "MEX": 0.15},
-    "eleven": dict.fromkeys(
-        ("ASW", "CEU", "CHB", "CHD", "GIH", "JPT", "LWK", "MEX", "MKK", "TSI", "YRI"), 1 / 11
-    ),
-}
+_SHARES = {"CEU": 0.5, "TSI": 0.2, "GIH": 0.15, "MEX": 0.15}  # of the populations in a cohort
 
 
 @dataclass(frozen=True)
 class Study:
-    """Files of the experiment, in one folder, and the populations of the cohort."""
+    """Files of the experiment, in one folder."""
 
     folder: Path
-    shares: dict[str, float]
 
     def path(self, name: str) -> Path:
         """Return the path of a file or of the files with a prefix."""
@@ -89,7 +83,7 @@ def _plink2(*words: object) -> None:
 def simulate(study: Study) -> None:
     """Write the panel, the cohort, the fresh people and their traits."""
     people = pd.read_csv(HAPMAP / "samples.tsv", sep="\t", dtype=str)
-    panel = people[::2][people["POP"][::2].isin(list(study.shares))][["FID", "IID"]]
+    panel = people[::2][people["POP"][::2].isin(list(_SHARES))][["FID", "IID"]]
     panel.to_csv(study.path("panel.txt"), sep=" ", header=False, index=False)
     _plink2(
         "--bfile", HAPMAP / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
@@ -98,7 +92,7 @@ def simulate(study: Study) -> None:
     whole = read_panel(str(HAPMAP / "hm3_chr1-10"))
     names = people["POP"].to_numpy()
     template = np.arange(len(names)) % 2 == 1
-    populations = [whole.codes[:, template & (names == name)] for name in study.shares]
+    populations = [whole.codes[:, template & (names == name)] for name in _SHARES]
     effects = draw_effects(mosaic_of(whole, 0), whole.a1_frequency, _MODEL, seed=3)
     means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _N_TRAITS))
     for cohort in _PEOPLE:
@@ -114,7 +108,7 @@ def _write_cohort(
 ) -> None:
     """Write genotypes, genetic values and traits of one group of people, by population."""
     effects, means = truth
-    sizes = [4 * round(_PEOPLE[cohort] * share / 4) for share in study.shares.values()]
+    sizes = [4 * round(_PEOPLE[cohort] * share / 4) for share in _SHARES.values()]
     starts = np.cumsum([0, *sizes[:-1]]).tolist()
     mosaics = [
         mosaic_of(panel, 100 * _SEEDS[cohort] + number, codes)
@@ -142,7 +136,7 @@ def _write_cohort(
     traits = values + noise + means[population] * (cohort == "cohort")
     np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
     names = [*_MODEL.names, *(f"NULL{k}" for k in range(_N_TRAITS))]
-    labels = {name: (population == i).astype(int) for i, name in enumerate(study.shares) if i}
+    labels = {name: (population == i).astype(int) for i, name in enumerate(_SHARES) if i}
     for name, table in {
         f"{cohort}.pheno": ids.join(pd.DataFrame(traits, columns=names)),
         f"{cohort}.covar": ids.assign(**labels),
@@ -233,11 +227,10 @@ def _rows(study: Study) -> Iterator[list[str]]:
 
 @click.command(help=__doc__)
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--cohort", type=click.Choice([*_SHARES]), default="four", show_default=True)
-def main(folder: Path, cohort: str) -> None:
+def main(folder: Path) -> None:
     """Simulate, release, measure and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
-    study = Study(folder, _SHARES[cohort])
+    study = Study(folder)
     if not study.path("bounds.tsv").exists():
         simulate(study)
     header = ("privacy", "covariates", "r2", "slope", "across", "chi2")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.machine import usable_cpus
 from primo_scale.publication.check_weights import (
     UNREADABLE,
     compiled_text,
@@ -33,6 +34,7 @@ from primo_scale.publication.pgs import (
     pgs_row_prefix,
 )
 from primo_scale.publication.weights import WEIGHTS_HEADER, VariantRow, weight_in_text
+from primo_scale.storage.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     from primo_scale.publication.weight_rows import RowBeginnings
@@ -77,51 +79,47 @@ def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[st
     ]
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
     variants = variant_rows_in(directory, document)
-    with ThreadPoolExecutor() as pool:
-        while rows := list(islice(variants, rows_at_once(len(names)))):
-            parts = pool.map(_writer_of(rows, shares), range(len(names)))
-            for number, part in enumerate(parts):
-                digests[number].update(part)
-                sizes[number] += len(part)
+    groups = iter(lambda: list(islice(variants, rows_at_once(len(names)))), [])
+    for parts in read_ahead(partial(_written_again, shares), groups, usable_cpus()):
+        for number, part in enumerate(parts):
+            digests[number].update(part)
+            sizes[number] += len(part)
     return {
         f"{PGS_DIRECTORY}/{stem}{PGS_SUFFIX}": (digest.hexdigest(), size)
         for stem, digest, size in zip(stems, digests, sizes, strict=True)
     }
 
 
-def _writer_of(rows: list[list[str]], shares: _Shares) -> Callable[[int], bytes]:
-    """Return the function that writes rows of weights.tsv.gz for the phenotype of a number."""
+def _written_again(shares: _Shares, rows: list[list[str]]) -> list[bytes]:
+    """Return rows of weights.tsv.gz as rows of the scoring file of each phenotype."""
     beginnings = [pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)])) for row in rows]
     texts = [row[-1] for row in rows]
     if compiled := compiled_text(len(rows) * len(shares)):
         weights = compiled.weights_in(texts, len(shares))
         if weights is not None:
-            return partial(_compiled_rows, compiled.RowBeginnings.of(beginnings), weights, shares)
-    columns = list(zip(*(text.split("\t") for text in texts), strict=True))
-    return partial(_rows, beginnings, columns, shares)
+            encoded = compiled.RowBeginnings.of(beginnings)
+            columns = zip(np.hsplit(weights, len(shares)), shares, strict=True)
+            return [_compiled_rows(encoded, *column) for column in columns]
+    of_phenotypes = zip(*(text.split("\t") for text in texts), strict=True)
+    return [_rows(beginnings, *each) for each in zip(of_phenotypes, shares, strict=True)]
 
 
 def _compiled_rows(
-    beginnings: RowBeginnings, weights: npt.NDArray[np.float64], shares: _Shares, number: int
+    beginnings: RowBeginnings, weights: npt.NDArray[np.float64], share: float | None
 ) -> bytes:
-    """Return the rows of a phenotype from the values of all weights, shape (rows, l)."""
-    column, share = weights[:, [number]], shares[number]
+    """Return the rows of a phenotype from the values of its weights, shape (rows, 1)."""
     if share is not None:
         with np.errstate(over="ignore"):  # a release may be crafted
-            column = column / effect_of_odds(share)
-    return b"".join(beginnings.with_weights(column))
+            weights = weights / effect_of_odds(share)
+    return b"".join(beginnings.with_weights(weights))
 
 
-def _rows(
-    beginnings: list[str], columns: Sequence[Sequence[str]], shares: _Shares, number: int
-) -> bytes:
-    """Return the rows of a phenotype from the texts of all weights, by phenotype."""
-    weights, share = columns[number], shares[number]
+def _rows(beginnings: list[str], weights: Sequence[str], share: float | None) -> bytes:
+    """Return the rows of a phenotype from the texts of its weights."""
     if share is not None:
         scale = effect_of_odds(share)
         weights = [weight_in_text(float(weight) / scale) for weight in weights]
-    rows = map("{}{}\n".format, beginnings, weights)
-    return "".join(rows).encode()
+    return "".join(map("{}{}\n".format, beginnings, weights)).encode()
 
 
 def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, SMALLEST_FREQUENCY
+from primo_scale.machine import usable_cpus
 from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import (
@@ -39,11 +40,12 @@ from primo_scale.publication.weights import (
     weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column
+from primo_scale.storage.read_ahead import read_ahead
 
 UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
-_CELLS_AT_ONCE = 1 << 17  # 10 MB of text
+_CELLS_AT_ONCE = 1 << 19  # 40 MB of text in scoring files
 _COMPILED_FROM = 1 << 16  # weights, below which loading compiled code takes longer than it saves
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
 # Atomic groups and possessive digits never go back, which takes a third of the time. Python before
@@ -124,11 +126,15 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
 
 def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[str], bool]]:
     """Yield each row, and whether compiled code found its weights as they are written."""
-    while part := list(islice(rows, rows_at_once(width))):
-        texts = [row[-1] for row in part]
-        compiled = compiled_text(len(part) * width)
-        is_checked = compiled is not None and compiled.are_as_written(texts, width)
-        yield from ((row, is_checked) for row in part)
+
+    def check(group: list[list[str]]) -> tuple[list[list[str]], bool]:
+        compiled = compiled_text(len(group) * width)
+        texts = [row[-1] for row in group]
+        return group, compiled is not None and compiled.are_as_written(texts, width)
+
+    groups = iter(lambda: list(islice(rows, rows_at_once(width))), [])
+    for group, is_checked in read_ahead(check, groups, usable_cpus()):
+        yield from ((row, is_checked) for row in group)
 
 
 def _are_as_written(text: str) -> bool:

@@ -213,8 +213,8 @@ def decrypt_attributes(
 def encrypt_file_content(content: bytes, about: str) -> bytes:
     """Encrypt the content of a small file with the key in effect, if there is one.
 
-    `about` is authenticated; `decrypt_file` must be given it again. The content is not JSON: an
-    encrypted file is.
+    `about` is authenticated; `decrypt_file` must be given it again. An encrypted file is a JSON
+    document, so that the content itself must not be one.
     """
     encryption = new_store_encryption()
     if encryption is None:
@@ -226,10 +226,12 @@ def encrypt_file_content(content: bytes, about: str) -> bytes:
 def decrypt_file(path: Path, about: str) -> bytes:
     """Return the content that `encrypt_file_content` was given, from the file at `path`.
 
-    A file that was changed, has another description or is encrypted with another key is refused.
+    A file that was changed, has another description or is encrypted with another key is refused,
+    and so is an unencrypted file if a key is in effect: its content could be of anybody's choice.
     """
     content = path.read_bytes()
     if not content.startswith(b'{"encryption":'):
+        check_key(None, path)
         return content
     return read_document(
         path, lambda document: _opened(document, about, path), remedy="Restore it from a backup"

@@ -184,6 +184,9 @@ def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypat
         noise_store.open_key("charge2")
     plain = noise_store.create_key(())
     assert noise_store.open_key(plain) == (noise_store.directory / f"{plain}.key").read_bytes()
+    monkeypatch.setenv(KEY_VARIABLE, str(key))
+    with pytest.raises(InputError, match="is not encrypted"):
+        noise_store.open_key(plain)  # else a writer of the directory would choose the noise
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:

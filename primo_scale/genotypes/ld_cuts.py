@@ -19,10 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.chromosomes import runs_of
+from primo_scale.genotypes.chromosomes import canonical_chromosomes, runs_of
 from primo_scale.genotypes.ld_panel import LdPanel, centred, read_dosages
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
-from primo_scale.genotypes.tables import VariantTable, is_one_of
 from primo_scale.genotypes.write_fileset import published_text
 
 Float32 = npt.NDArray[np.float32]
@@ -67,10 +66,16 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
     n_blocks = 0
     with published_text(out, mode=_PUBLIC_MODE) as table:
         table.write("chr\tstart\tstop\n")
-        for name in dict.fromkeys(variants.chromosome):
-            here = np.flatnonzero(is_one_of(variants.chromosome, {name}))
-            position = _sorted_positions(variants, here, panel)
-            cost = crossing_ld(partial(_standardised, source, here), len(here), sizes.most)
+        for first, last in runs_of(canonical_chromosomes(variants)):
+            name = variants.chromosome[first]
+            position = variants.position[first:last]
+            if (np.diff(position) < 0).any():
+                raise InputError(
+                    f"the variants of chromosome {name} are not sorted by position",
+                    where=panel,
+                    remedy="Sort them (plink2 --make-pgen --sort-vars, then --make-bed)",
+                )
+            cost = crossing_ld(partial(_standardised, source, first), last - first, sizes.most)
             cost[1:-1][np.diff(position) == 0] = math.inf
             cuts = least_cuts(cost, sizes)
             if cuts is None:
@@ -103,29 +108,17 @@ def panel_boundaries(panel: LdPanel, sizes: BlockSizes) -> tuple[int, ...]:
     return tuple(boundaries)
 
 
-def _standardised_panel(panel: LdPanel, start: int, part: slice) -> Float32:
-    here, dosages = panel.centred_dosages(slice(start + part.start, start + part.stop))
+def _standardised_panel(panel: LdPanel, first: int, part: slice) -> Float32:
+    """Return the standardised rows of a part of the variants from `first` on, zero if not found."""
+    here, dosages = panel.centred_dosages(slice(first + part.start, first + part.stop))
     rows = np.zeros((part.stop - part.start, panel.n_people), dtype=np.float32)
     rows[here] = _of_norm_one(dosages)
     return rows
 
 
-def _standardised(source: GenotypeSource, here: npt.NDArray[np.intp], part: slice) -> Float32:
-    """Return the standardised rows of a part of the variants `here`."""
-    return standardise(read_dosages(source, here[part]))
-
-
-def _sorted_positions(
-    variants: VariantTable, here: npt.NDArray[np.intp], path: Path
-) -> npt.NDArray[np.int64]:
-    position = variants.position[here]
-    if (np.diff(position) < 0).any() or (np.diff(here) != 1).any():
-        raise InputError(
-            f"the variants of chromosome {variants.chromosome[here[0]]} are not sorted by position",
-            where=path,
-            remedy="Sort them (plink2 --make-pgen --sort-vars, then --make-bed)",
-        )
-    return position
+def _standardised(source: GenotypeSource, first: int, part: slice) -> Float32:
+    """Return the standardised rows of a part of the variants from `first` on."""
+    return standardise(read_dosages(source, np.arange(first + part.start, first + part.stop)))
 
 
 def standardise(dosages: npt.NDArray[np.int8]) -> Float32:

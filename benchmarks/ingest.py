@@ -130,7 +130,6 @@ def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Mea
 
 def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
     """Time `ingest` as a whole, and from the first partition to the last."""
-    from primo_scale.genotypes.filters import Selection
     from primo_scale.genotypes.ingest import ingest
     from primo_scale.genotypes.source import SourceFiles
 
@@ -142,7 +141,6 @@ def _ingest(prefix: Path, warm: Path, store: Path) -> Measured:
         ingest(
             SourceFiles((source,)),
             target,
-            selection=Selection(),
             on_progress=lambda done, total: moments.append(time.perf_counter()),
         )
 

@@ -26,7 +26,6 @@ from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.job_queue import job_script
 from primo_scale.cluster.profile import JOB_QUEUES, PROFILES, JobQueue, JobQueueProfile
 from primo_scale.cluster.read_profile import read_profile
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, SourceFiles, open_source
 from primo_scale.genotypes.tables import read_bim, read_fam
@@ -317,12 +316,9 @@ def test_a_toy_source_gives_the_same_store(
     with (cohort / "cohort.toy").open("wb") as file:
         np.save(file, (packed >> np.array([0, 2, 4, 6], np.uint8) & 3).reshape(D, N))
     stores = [
-        ingest(
-            SourceFiles((cohort / path,), kind),
-            tmp_path / kind,
-            selection=Selection(),
-            on_progress=lambda done, total: None,
-        ).read_packed(slice(None), slice(None))
+        ingest(SourceFiles((cohort / path,), kind), tmp_path / kind).read_packed(
+            slice(None), slice(None)
+        )
         for path, kind in (("cohort", "bfile"), ("cohort.toy", "toy"))
     ]
     assert np.array_equal(*stores)

@@ -25,11 +25,12 @@ _ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
 # A bucket serves many concurrent requests, each of them slowly. A chunk usually has 4 MiB.
 _AT_ONCE = 16
 
-Progress = Callable[[int, int], None]
-
 
 def copy_genotypes(
-    source: GenotypeStore, destination: Location, *, on_progress: Progress
+    source: GenotypeStore,
+    destination: Location,
+    *,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
     """Copy a finished store to `destination`, or continue an interrupted copy; return the copy.
 

@@ -47,6 +47,10 @@ class Selection:
     ranking: Ranking | None = None  # only the most important variants, after all other filters
 
 
+NO_LISTS = Selection()
+"""Selection by no option, which leaves out what `select_variants` leaves out by default."""
+
+
 @dataclass(frozen=True)
 class FilterCount:
     """Effect of one filter. Counts of people are private, counts of variants are public."""

@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import GrowingDigest
-from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest_plan import (
     NOT_HASHED,
     IngestPlan,
@@ -83,16 +83,16 @@ def ingest(
     files: SourceFiles,
     destination: Path,
     *,
-    selection: Selection,
-    on_progress: Callable[[int, int], None],
+    selection: Selection = NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
     """Write the genotypes of `files` to a store, continue doing so, or reuse the finished store.
 
     All files hold the same people, and their variants are joined in the order of the files.
-    `on_progress` is called with (partitions written, total partitions). `chunk_shape` are the
-    numbers of variants and samples in a chunk, by default those of the packing; the number of
-    samples is a multiple of 4.
+    `chunk_shape` are the numbers of variants and samples in a chunk, by default those of the
+    packing; the number of samples is a multiple of 4. `on_progress` is called with (partitions
+    written, total partitions).
     """
     plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
     if destination.exists():

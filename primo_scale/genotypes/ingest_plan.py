@@ -15,7 +15,13 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
-from primo_scale.genotypes.filters import FilterCount, Selection, select_samples, select_variants
+from primo_scale.genotypes.filters import (
+    NO_LISTS,
+    FilterCount,
+    Selection,
+    select_samples,
+    select_variants,
+)
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
@@ -165,7 +171,7 @@ def plan_ingest(
     files: SourceFiles,
     destination: Path,
     *,
-    selection: Selection,
+    selection: Selection = NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
 ) -> IngestPlan:
     """Read the tables, apply the filters, check the files and fingerprint the sources.

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
@@ -73,8 +72,7 @@ def from_pandas_plink(
         write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
         write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
         write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
-        files = SourceFiles((prefix,))
-        store = ingest(files, out, selection=Selection(), on_progress=lambda done, total: None)
+        store = ingest(SourceFiles((prefix,)), out)
         shutil.rmtree(place)
     return store
 

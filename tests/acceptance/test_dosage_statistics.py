@@ -181,13 +181,11 @@ def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
     """The copy is verified by its checksums; the tasks that are missing are computed there."""
     options = (*BUDGET, *cohort.frequencies, *BLOCKS)
     digest = cohort.sum("dosages", tmp_path / "once", *options)
-    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy",
-                          on_progress=lambda done, total: None)  # fmt: skip
+    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy")
     assert copy.packing is DOSAGES
     assert cohort.sum("", tmp_path / "copied", *options, at=tmp_path / "copy") == digest
     with pytest.raises(InputError, match="another kind"):
-        copy_genotypes(open_genotype_store(cohort.store("bed")), tmp_path / "copy",
-                       on_progress=lambda done, total: None)  # fmt: skip
+        copy_genotypes(open_genotype_store(cohort.store("bed")), tmp_path / "copy")
 
 
 @pytest.mark.slow
@@ -244,8 +242,7 @@ def test_dosages_without_public_frequencies_are_refused(cohort, tmp_path):
 def test_a_store_of_dosages_has_a_version_of_its_own(cohort, tmp_path):
     """A reader that knows only hard calls refuses the kind, and one of this kind its version."""
     assert set(PACKINGS) <= set(FORMAT_VERSIONS)
-    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy",
-                          on_progress=lambda done, total: None)  # fmt: skip
+    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy")
     attributes = zarr.open_group(copy.path, mode="r+").attrs
     assert attributes["primo_scale_kind"] == "dosages"
     attributes[VERSION_ATTRIBUTE] = 0

@@ -16,7 +16,6 @@ from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
@@ -35,10 +34,7 @@ TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
 def written(files, path):
     """Ingest a fileset and return the path of the genotype store."""
-    return ingest(
-        SourceFiles((files / "cohort",)), path, selection=Selection(),
-        on_progress=lambda done, total: None, chunk_shape=(2, 16),
-    ).path  # fmt: skip
+    return ingest(SourceFiles((files / "cohort",)), path, chunk_shape=(2, 16)).path
 
 
 @pytest.fixture

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import bed_reader
 import numpy as np
 import zarr
 
-from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
@@ -22,19 +23,14 @@ FORMATS = Path(__file__).parent / "formats"
 def run(
     prefix: Path | list[Path] | SourceFiles,
     destination: Path,
-    selection: Selection | None = None,
+    selection: Selection = NO_LISTS,
     chunk_shape: tuple[int, int] = (16, 12),
-    on_progress: Callable[[int, int], None] = lambda done, total: None,
+    **options: Any,
 ) -> GenotypeStore:
+    """Ingest a fileset, several or other files in small chunks."""
     if not isinstance(prefix, SourceFiles):
         prefix = SourceFiles(tuple(prefix) if isinstance(prefix, list) else (prefix,))
-    return ingest(
-        prefix,
-        destination,
-        selection=selection or Selection(),
-        chunk_shape=chunk_shape,
-        on_progress=on_progress,
-    )
+    return ingest(prefix, destination, selection=selection, chunk_shape=chunk_shape, **options)
 
 
 class Stop(Exception):

@@ -240,8 +240,8 @@ def test_dosages_are_those_that_plink2_exports(dummy, tmp_path):
     """``--export A`` counts REF; BGEN rounds probabilities to 1/65535 or 1/255 before."""
     text = [line.split()[6:] for line in dummy.with_suffix(".raw").read_text().splitlines()[1:]]
     copies = 2 - np.array([[np.nan if c == "NA" else float(c) for c in row] for row in text]).T
-    pfile = run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "pgen.zarr", None,
-                (64, 128))  # fmt: skip
+    files = SourceFiles((dummy,), "pfile", packing=DOSAGES)
+    pfile = run(files, tmp_path / "pgen.zarr", chunk_shape=(64, 128))
     ours = stored(pfile, "genotypes").astype(float)
     np.testing.assert_array_equal(ours == 255, np.isnan(copies))
     called = ours != 255
@@ -251,7 +251,7 @@ def test_dosages_are_those_that_plink2_exports(dummy, tmp_path):
         name = f"{dummy}{bits}"
         files = SourceFiles((Path(f"{name}.bgen"),), "bgen", Path(f"{name}.sample"),
                             packing=DOSAGES)  # fmt: skip
-        bgen = run(files, tmp_path / f"{bits}.zarr", None, (64, 128))
+        bgen = run(files, tmp_path / f"{bits}.zarr", chunk_shape=(64, 128))
         theirs = stored(bgen, "genotypes").astype(float)
         np.testing.assert_array_equal(theirs == 255, ours == 255)
         assert np.abs(theirs - ours).max() <= largest
@@ -270,7 +270,7 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     run_plink2([*words, "no-mean-imputation", "--out", tmp_path / "s"])
     lines = (tmp_path / "s.sscore").read_text().splitlines()[1:]
     theirs = np.array([float(line.split()[-1]) for line in lines])
-    run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", None, (64, 128))
+    run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", chunk_shape=(64, 128))
     every = every_variant(weights[:, None], np.zeros(300))
     ours = score_people(open_store(tmp_path / "g"), every)[:, 0]
     assert 0 < np.abs(ours - theirs).max() < np.abs(weights).sum() / 254
@@ -288,6 +288,6 @@ def test_scores_of_whole_weights_have_the_same_bits_for_any_chunks(dummy, tmp_pa
     scores = []
     for chunks in ((64, 128), (7, 500)):
         store = tmp_path / f"{chunks[0]}"
-        run(SourceFiles((dummy,), "pfile", packing=DOSAGES), store, None, chunks)
+        run(SourceFiles((dummy,), "pfile", packing=DOSAGES), store, chunk_shape=chunks)
         scores.append(score_people(open_store(store), every))
     np.testing.assert_array_equal(*scores)

@@ -131,8 +131,6 @@ def test_large_chunks_of_sample_major_files_are_written_one_at_a_time(
     reference, tmp_path, name, large
 ):
     prefix = reference / "data/edge/plink_made" / name
-    plan = plan_ingest(
-        SourceFiles((prefix,)), tmp_path / "g.zarr", selection=Selection(), chunk_shape=(16, 12)
-    )
+    plan = plan_ingest(SourceFiles((prefix,)), tmp_path / "g.zarr", chunk_shape=(16, 12))
     assert plan.partitions_at_once == 2
     assert replace(plan, chunk_shape=(65_536, 8192)).partitions_at_once == large

@@ -16,7 +16,6 @@ from presence import missing
 
 from primo_scale.errors import PrimoError
 from primo_scale.genotypes.dosage import open_genotypes
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
 from primo_scale.genotypes.source import SourceFiles
@@ -58,12 +57,7 @@ def array_of(path: Path, people_per_chunk: int = 16) -> xarray.DataArray:
 
 
 def ours(name: str, folder: Path) -> np.ndarray:
-    ingest(
-        SourceFiles((EDGE / name,)),
-        folder / "ours",
-        selection=Selection(),
-        on_progress=lambda *_: None,
-    )
+    ingest(SourceFiles((EDGE / name,)), folder / "ours")
     return open_genotypes(folder / "ours").values
 
 

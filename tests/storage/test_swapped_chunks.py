@@ -13,7 +13,6 @@ from example_stores import EVERYTHING, VALUES, flip_a_bit, swap, write_store
 from small_cohort import write_cohort
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
@@ -103,13 +102,7 @@ def read_all(path: Path) -> None:
 @pytest.mark.slow
 def test_every_swapped_pair_of_equal_size_in_a_genotype_store_is_refused(tmp_path):
     cohort, path = write_cohort(tmp_path / "cohort") / "cohort", tmp_path / "genotypes.zarr"
-    ingest(
-        SourceFiles((cohort,)),
-        path,
-        selection=Selection(),
-        chunk_shape=(2, 8),
-        on_progress=lambda *_: None,
-    )
+    ingest(SourceFiles((cohort,)), path, chunk_shape=(2, 8))
     read_all(path)
     chunks = [chunk for chunk in path.glob("*/c/**/*") if chunk.is_file()]
     chunks.sort(key=lambda chunk: (chunk.stat().st_size, chunk))

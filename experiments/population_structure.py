@@ -32,7 +32,7 @@ from experiments.releases import HAPMAP, Codes, mosaic_of
 from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
-from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.cohort_files import CohortFiles
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.mosaic import score_people as genetic_values
 from primo_scale.simulation.panel import ReferencePanel, read_panel
@@ -119,7 +119,7 @@ def _write_cohort(
         for start, size, mosaic in zip(starts, sizes, mosaics, strict=True)
         for slab in genotype_slabs(mosaic, size)
     )
-    files = Fileset(str(study.path(cohort)))
+    files = CohortFiles(str(study.path(cohort)))
     files.write_genotypes(slabs, panel.variants, sum(sizes))
     people = [f"{number}_{i}" for number, size in enumerate(sizes) for i in range(size)]
     ids = pd.DataFrame({"FID": people, "IID": people})

@@ -25,7 +25,7 @@ import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from experiments.releases import mosaic_of, write_frequencies
 from experiments.result_tables import markdown_table
-from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.cohort_files import CohortFiles
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.panel import ReferencePanel, read_panel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects, simulate_people
@@ -139,7 +139,7 @@ def _simulate(
     study: Study, panel: ReferencePanel, name: str, n_people: int, effects: Effects
 ) -> None:
     """Write a cohort; the phenotypes of the fresh people are their genetic values."""
-    files, model = Fileset(str(study.path(name))), study.traits
+    files, model = CohortFiles(str(study.path(name))), study.traits
     mosaic = mosaic_of(panel, SEEDS[name])
     files.write_genotypes(genotype_slabs(mosaic, n_people), panel.variants, n_people)
     files.write_bounds(model)

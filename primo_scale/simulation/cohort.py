@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from primo_scale.genotypes.write_fileset import GenotypeSlab
-from primo_scale.simulation.fileset import Fileset
+from primo_scale.simulation.cohort_files import CohortFiles
 from primo_scale.simulation.mosaic import PEOPLE_PER_STRIPE, Mosaic, genotype_slabs
 from primo_scale.simulation.panel import lay_out_sites, read_panel
 from primo_scale.simulation.traits import TraitModel, draw_effects, simulate_people
 
 Progress = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
-"""Function of a name and of what is counted that yields a function of what is done, and of all."""
+"""Context of a progress bar, given its name and what it counts.
+
+It yields a function that is called with (count done, total count).
+"""
 
 _Part = TypeVar("_Part")
 
@@ -60,7 +63,7 @@ def simulate(
     model = TraitModel(
         cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
     )
-    n_people, files = cohort.samples, Fileset(cohort.out)
+    n_people, files = cohort.samples, CohortFiles(cohort.out)
     with progress("genotypes", "variants") as move:
         counted = _counted(
             genotype_slabs(mosaic, n_people),
@@ -81,14 +84,14 @@ def simulate(
 
 
 def _variants_done(slab: GenotypeSlab, mosaic: Mosaic, n_people: int) -> tuple[int, int]:
-    """Return the variants up to a slab, and all of them, which each stripe of people has."""
+    """Return how many variants are done after a slab, and their total, over all stripes."""
     stripe, stripes = slab.first_person // PEOPLE_PER_STRIPE, -(-n_people // PEOPLE_PER_STRIPE)
     done = stripe * mosaic.n_variants + slab.first_variant + len(slab.packed)
     return done, stripes * mosaic.n_variants
 
 
 def _counted(parts: Iterable[_Part], report: Callable[[_Part], None]) -> Iterator[_Part]:
-    """Yield each part, and report it when the next one is asked for."""
+    """Yield each part, and report it once the consumer is done with it."""
     for part in parts:
         yield part
         report(part)

@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.bed import open_bed
-from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable, read_bim, read_fam
+from primo_scale.genotypes.filesets import open_fileset
+from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.kernels.packed import decode
 
 A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
@@ -54,12 +55,11 @@ class Sites:
 
 def read_panel(prefix: str) -> ReferencePanel:
     """Read a whole PLINK 1 fileset into memory."""
-    variants = read_bim(Path(f"{prefix}.bim")).variants
-    n_members = len(read_fam(Path(f"{prefix}.fam")))
-    bed = open_bed(Path(f"{prefix}.bed"), n_members, len(variants))
-    packed = bed.read(np.arange(len(variants)), np.arange(n_members))
-    raw_values = np.tile(np.arange(4, dtype=np.int8), (len(variants), 1))
-    return ReferencePanel(variants, decode(packed, raw_values, n_members).view(np.uint8))
+    fileset = open_fileset(Path(prefix), SourceFiles((Path(prefix),)))
+    n_variants, n_members = len(fileset.variants), len(fileset.samples)
+    packed = fileset.read(np.arange(n_variants), np.arange(n_members))
+    raw_values = np.tile(np.arange(4, dtype=np.int8), (n_variants, 1))
+    return ReferencePanel(fileset.variants, decode(packed, raw_values, n_members).view(np.uint8))
 
 
 def lay_out_sites(panel: ReferencePanel, n_variants: int) -> Sites:

@@ -35,7 +35,7 @@ _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
 
 @dataclass(frozen=True)
-class Fileset:
+class CohortFiles:
     """Files of a simulated cohort, whose paths begin with `prefix`: ``PREFIX.bed`` and so on."""
 
     prefix: str

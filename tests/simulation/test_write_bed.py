@@ -1,4 +1,4 @@
-"""Files of a simulated cohort are complete or absent, and the same for any stripe size."""
+"""The .bed file of a simulated cohort is complete or absent, and the same for any stripe size."""
 
 from __future__ import annotations
 

@@ -93,12 +93,9 @@ def _hard_calls(
     ploidy: Any, phased: Any, bits: Any, probabilities: Any, cuts: Any, counts_first: Any,
     copies: Any,
 ) -> Any:  # fmt: skip
-    bits, end = np.int64(bits), 8 * probabilities.shape[0]
-    place = np.int64(0)
+    bits, place = np.int64(bits), np.int64(0)
     for i in range(ploidy.shape[0]):
         count = np.int64(ploidy[i] & 63)
-        if count > 2 or place + count * bits > end:
-            return i
         total = _expected_sum(probabilities, place, bits, count, phased)
         if total < 0:
             return i
@@ -115,12 +112,10 @@ def _hard_calls(
 def _dosages(
     ploidy: Any, phased: Any, bits: Any, probabilities: Any, counts_first: Any, dosages: Any
 ) -> Any:
-    bits, end = np.int64(bits), 8 * probabilities.shape[0]
-    most, place = (np.int64(1) << bits) - np.int64(1), np.int64(0)
+    bits, place = np.int64(bits), np.int64(0)
+    most = (np.int64(1) << bits) - np.int64(1)
     for i in range(ploidy.shape[0]):
         count = np.int64(ploidy[i] & 63)
-        if count > 2 or place + count * bits > end:
-            return i
         total = _expected_sum(probabilities, place, bits, count, phased)
         if total < 0:
             return i
@@ -133,10 +128,13 @@ def _dosages(
 
 @inlined
 def _expected_sum(probabilities: Any, place: Any, bits: Any, count: Any, phased: Any) -> Any:
-    """Return the expected copies times 2^bits - 1, or -1 for impossible probabilities.
+    """Return the expected copies times 2^bits - 1, where one copy counts as two.
 
-    They begin at bit `place`, and one copy counts as two.
+    The probabilities of `count` copies begin at bit `place`. The result is -1 if they are
+    impossible or incomplete, or the ploidy is above 2.
     """
+    if count > 2 or place + count * bits > 8 * probabilities.shape[0]:
+        return np.int64(-1)
     most = (np.int64(1) << bits) - np.int64(1)
     one = _value(probabilities, place, bits, most) if count > 0 else np.int64(0)
     two = _value(probabilities, place + bits, bits, most) if count > 1 else np.int64(0)

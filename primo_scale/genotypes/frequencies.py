@@ -86,7 +86,7 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     for line, identifier, alleles, alternate in _panel_rows(path):
         for index in rows_of_identifier.get(identifier, ()):
             found = compare_alleles(alleles, (variants.allele1[index], variants.allele2[index]))
-            if found is None:
+            if found is None or math.isnan(alternate):
                 mismatched[index] = True
                 continue
             if line_of_match[index]:
@@ -116,7 +116,10 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
 
 
 def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
-    """Yield line, identifier, alleles (ALT, REF) and frequency of ALT of rows that have calls."""
+    """Yield line, identifier, alleles (ALT, REF) and frequency of ALT of rows that have calls.
+
+    The frequency is nan where several alternate alleles have one each.
+    """
     columns: list[int] | None = None
     counts, file = False, str(path)
     for line, cells in table_lines(path):
@@ -140,7 +143,7 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
         identifier, reference, alternate, frequency, observed = (
             utf8_text(cells[column], where) for column in columns
         )
-        if "," in alternate:  # several alternate alleles never match
+        if "," in alternate:
             yield line, identifier, (alternate, reference), math.nan
             continue
         value = _frequency(frequency, where, observed if counts else "1")

@@ -64,34 +64,35 @@ def _side_by_side(
             yield from pool.map(of_block, blocks[start : start + 4 * threads])
 
 
-def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Index, Float64]:
-    """Return the positions and the centred codes of the variants that vary in the panel."""
+def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Index, Index, Float64]:
+    """Return the variants that vary in the panel, all others, and centred codes of the former.
+
+    Variants are positions in the slice `variants`; codes have the shape (varying, people).
+    """
     here, dosages = panel.centred_dosages(variants)
     varying = dosages.any(axis=1)
     here, dosages = here[varying], dosages[varying]
-    return here, np.asarray(dosages * coding.multiplier[variants][here, None], dtype=np.float64)
+    others = np.setdiff1d(np.arange(variants.stop - variants.start), here)
+    coded = dosages * coding.multiplier[variants][here, None]
+    return here, others, np.asarray(coded, dtype=np.float64)
 
 
 def _measured(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Float64, Float64]:
-    here, coded = _coded(panel, coding, variants)
-    size = variants.stop - variants.start
-    absent = np.setdiff1d(np.arange(size), here)
+    here, others, coded = _coded(panel, coding, variants)
     measured = _cross_validated(coded, min(coded.shape))
     total = float((coded**2).sum() / coded.shape[1])
-    missed = size - len(measured) - len(absent)
+    missed = len(here) - len(measured)
     left = max(total - measured.sum(), 0.0) / max(missed, 1)
-    variances = np.concatenate([measured, coding.variances[variants][absent]])
+    variances = np.concatenate([measured, coding.variances[variants][others]])
     return variances, np.full(missed, left)
 
 
 def _vectors(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> Float64:
-    here, coded = _coded(panel, coding, variants)
-    size = variants.stop - variants.start
-    absent = np.setdiff1d(np.arange(size), here)
+    here, others, coded = _coded(panel, coding, variants)
     found = _eigenvectors(coded)
-    vectors = np.zeros((len(found) + len(absent), size))
+    vectors = np.zeros((len(found) + len(others), len(here) + len(others)))
     vectors[: len(found), here] = found
-    vectors[np.arange(len(found), len(vectors)), absent] = 1.0
+    vectors[np.arange(len(found), len(vectors)), others] = 1.0
     return vectors
 
 

@@ -256,9 +256,9 @@ def _locked(path: Path) -> int:
         if not _take_lock(descriptor):
             os.close(descriptor)
             raise InputError(
-                "another run is using this work directory",
+                "another run is using this directory",
                 where=path.parent,
-                remedy="Wait for it to end, or choose another --work-dir",
+                remedy="Wait for it to end, or choose another directory",
             )
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):

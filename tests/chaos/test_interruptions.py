@@ -77,7 +77,7 @@ def test_a_work_directory_has_one_client_and_ignores_file_times(
     with fired(command) as client:
         refused = run(command, cohort.environment)
         assert refused.returncode == 3
-        assert "another run is using this work directory" in error_in(refused.stderr)
+        assert "another run is using this directory" in error_in(refused.stderr)
         assert str(work) in error_in(refused.stderr)
         client.kill()  # its workers still run for a moment
         client.wait()

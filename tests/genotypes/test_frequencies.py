@@ -65,6 +65,7 @@ def test_every_way_of_matching(tmp_path):
         ("absent", "A", "C"),
         ("uncalled", "A", "C"),
         ("multi", "A", "C"),
+        ("pair", "A,T", "C"),
         ("indel", "AC", "A"),
         (".", "A", "G"),
         ("two", "A", "G"),
@@ -79,6 +80,7 @@ def test_every_way_of_matching(tmp_path):
         "1 mismatch G A 0.1 10",
         "1 uncalled C A nan 0",
         "1 multi C A,T 0.1,0.2 10",
+        "1 pair C A,T 0.1,0.2 10",
         "1 indel A AC 0.25 8",
         "1 . G A 0.1 10",
         "1 two G T 0.3 10",
@@ -86,11 +88,11 @@ def test_every_way_of_matching(tmp_path):
     )
     matched = read_reference_frequencies(file, variants)
     nan = np.nan
-    expected = [0.1, 0.9, 0.1, 0.9, 0.9, nan, nan, nan, nan, 0.25, nan, 0.4]
+    expected = [0.1, 0.9, 0.1, 0.9, 0.9, nan, nan, nan, nan, nan, 0.25, nan, 0.4]
     np.testing.assert_allclose(matched.a1_frequency, expected)
     assert matched.n_matched == 7
     assert (matched.n_swapped, matched.n_flipped, matched.n_ambiguous) == (3, 2, 1)
-    assert (matched.n_mismatched, matched.n_absent) == (2, 3)
+    assert (matched.n_mismatched, matched.n_absent) == (3, 3)
 
 
 def test_columns_are_found_by_name_and_gzip_is_read(tmp_path):

@@ -52,10 +52,10 @@ _DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
     2: lambda content: bytes(Zstd().decode(content)),
 }
 _LAYOUT, _HAS_SAMPLES = 2, 1 << 31
-_SCANNED_BYTES = 1 << 10  # of the description of a variant, at first
+_SCANNED_BYTES = 1 << 10  # first read of a variant's description, which may be longer
 _SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID", "sex": "sex", "SEX": "sex"}
 
-_MOST_BITS = 32
+_MOST_BITS = 32  # of one probability
 _UNUSED_PROBABILITIES = (
     "dosages are not used: probabilities became hard calls as by plink2 --hard-call-threshold "
     "0.1, and missing genotypes where that is uncertain (--dosages reads dosages)"

@@ -168,7 +168,7 @@ def _find_columns(header: list[str], where: str) -> list[int]:
 
 
 def _frequency(token: str, where: str, observed: str) -> float:
-    """Return a frequency from its value, or from the count among `observed` alleles."""
+    """Return the number in a cell divided by the number of `observed` alleles; nan if unknown."""
     try:
         among = float(observed)
         value = float(token) / among if among else math.nan

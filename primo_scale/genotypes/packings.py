@@ -27,7 +27,7 @@ _Table = npt.NDArray[np.int8]
 
 @dataclass(frozen=True)
 class Packing:
-    """How the genotypes of a store are bytes, and the functions that read them.
+    """Encoding of a store's genotypes as bytes, and the functions that read them.
 
     A code table has the codes of 2 copies, of a missing genotype, of 1 copy and of 0 copies of A1
     for each variant, shape (v, 4).
@@ -36,7 +36,7 @@ class Packing:
     kind: str  # of the store, a key of `storage.groups.FORMAT_VERSIONS`
     samples_per_byte: int
     missing: int  # byte of samples whose genotypes are missing
-    steps: int  # of `steps_or_missing` in one copy
+    steps: int  # number of steps in one copy, see `steps_or_missing`
     # Default numbers of variants and samples in a chunk, which has 4 MiB.
     chunk_shape: tuple[int, int]
     # Decode (v, width) into the memory of codes, and return the part written, (v, samples).

@@ -1,4 +1,4 @@
-"""Partitions of an ingest: each copies one row of chunks from the .bed files to the store.
+"""Partitions of an ingest: each copies one row of chunks from the source to the store.
 
 A partition is complete when its record exists. The record is committed atomically after the chunks
 were flushed, and holds their checksums and the counts of genotypes.

@@ -17,7 +17,7 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canon
 
 REF_FIRST = "ref-first"
 ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")
-"""Orders of the alleles in .bgen files, by plink2's names. The counted allele is the other one."""
+"""plink2's words for the place of the reference allele in .bgen files; the other one is counted."""
 
 _SAME_PEOPLE = "All filesets must hold the same people in the same order"
 
@@ -38,7 +38,7 @@ class GenotypeSource(ABC):
     odd_positions: int = 0  # variants whose position is not a plain integer in the file
     # Whether a few variants of all people are read faster than many variants of a few.
     variant_major: bool = True
-    remark: str = ""  # what a user should know about the reading, for the log
+    remark: str = ""  # line of the log about content that is not used
 
     @abstractmethod
     def files(self) -> list[Path]:

@@ -58,12 +58,13 @@ _FIRST = np.zeros(1, dtype=np.intp)
 
 
 class _Cursor:
-    """Reader of a file and its place in it; it moves forward without a look at the index."""
+    """Reader of a file that remembers its position, and uses the index only to move far or back."""
 
     def __init__(self, path: Path, variants: VariantTable) -> None:
         self._path, self._variants, self._reader = path, variants, _open_reader(path)
         self._records: Iterator[Variant] = iter(())
-        self._next = self._stop = 0  # rows: of the next record, and after the last one
+        # Row of the next record of the table, and the row after the last record of its chromosome.
+        self._next = self._stop = 0
 
     def record(self, row: int) -> Variant:
         """Return the record of a row of the table; refuse a file without it at its position."""

@@ -1,4 +1,4 @@
-"""Counts of values that make a phenotype or covariate useless, and warnings of them. PRIVATE."""
+"""Warnings of phenotypes and covariates whose values are probably mistaken, by counts. PRIVATE."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ logger = logging.getLogger("primo_scale")
 
 
 class OutcomeCounts:
-    """Counts of all phenotypes of a coding, and of the first covariates, those of a table."""
+    """Counts of the values of phenotypes, and of the covariates that come from a file.
+
+    These are the first `n_covariates` of the coding; principal components follow them.
+    """
 
     def __init__(self, coding: OutcomeCoding, n_covariates: int) -> None:
         self.coding = coding
@@ -37,7 +40,7 @@ class OutcomeCounts:
         self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
 
     def add_phenotypes(self, values: _Float64, counted: _Bool) -> None:
-        """Count values, float64 (people, l), of those that are not missing and count in sums."""
+        """Count values, float64 (people, l); `counted` is the mask of those that enter sums."""
         coding = self.coding
         self.observed += counted.sum(axis=0)
         self._cases += (coding.cases(values) & counted).sum(axis=0)
@@ -77,7 +80,10 @@ class OutcomeCounts:
 def _warn_of_columns(
     columns: Sequence[PhenotypeBounds | CovariateCoding], counts: _Int64, level: int
 ) -> None:
-    """Warn of columns whose values, of which so many are present and outside, are of no use."""
+    """Warn of columns without values, or with many outside of the bounds.
+
+    `counts` has the number of values of each column, and that of values outside, shape (2, k).
+    """
     for column, (people, beyond) in zip(columns, counts.T, strict=True):
         if not people:
             logger.log(level, "%s: nobody has a value", column.name)

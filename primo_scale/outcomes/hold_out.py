@@ -37,5 +37,5 @@ class HoldOutChoice:
 
 
 def held_out_people(n_samples: int, share: float) -> int:
-    """Return the number of people to hold out of `n_samples`, which is public as that is."""
+    """Return the number of people to hold out, which is public if `n_samples` is."""
     return int(share * n_samples)

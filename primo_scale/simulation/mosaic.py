@@ -37,17 +37,17 @@ SLAB_BYTES = 16 << 20
 PEOPLE_PER_STRIPE = 1 << 20
 """Number of people whose state is in memory: 28 MiB, and 256 KiB per variant in a .bed file."""
 
-# Numbers of sums of a task, which stay in a core's cache, and of people if there are many scores.
-_CACHED_SUMS, _LEAST_SCORED = 1 << 16, 64
+_CACHED_SUMS = 1 << 16  # sums of one task, which stay in a core's cache
+_LEAST_SCORED = 64  # people of one task, however many scores they have
 _PEOPLE_PER_TASK = 4096  # their state stays in a core's cache during the loop over variants
-_LONGEST_RUN = 1e9  # keeps a position plus a run within int32
+_LONGEST_RUN = 1e9  # a position plus a run is within int32
 _NEVER = np.iinfo(np.int32).max
 
 # SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators" (2014).
 _WEYL = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
-_OF_MISSING_CALLS = np.uint64(0xD1B54A32D192ED03)
+_MISSING_CALLS = np.uint64(0xD1B54A32D192ED03)  # separates their streams from those of segments
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,7 +206,7 @@ def _person_streams(seed: int, people: range) -> npt.NDArray[np.uint64]:
 
 def _start_people(mosaic: Mosaic, people: range) -> _PeopleState:
     streams = _person_streams(mosaic.seed, people)
-    missing_streams = streams ^ _OF_MISSING_CALLS
+    missing_streams = streams ^ _MISSING_CALLS
     next_missing = np.full(len(people), _NEVER, dtype=np.int32)
     if mosaic.missing_rate > 0:
         _first_missing(missing_streams, _log_scale(mosaic.missing_rate), next_missing)

@@ -82,7 +82,7 @@ def upper_tiles(size: int, side: int | None = None) -> Iterator[Tile]:
 
 
 def tile_side(size: int) -> int:
-    """Return the side of the first tile of a matrix with `size` rows."""
+    """Return the side of the stored tiles of a matrix with `size` rows that are not at its edge."""
     return min(TILE, size)
 
 

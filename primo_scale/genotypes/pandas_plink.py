@@ -23,7 +23,13 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import SampleTable, StringColumn, VariantTable
+from primo_scale.genotypes.tables import (
+    SEX_CODES,
+    UNKNOWN_SEX,
+    SampleTable,
+    StringColumn,
+    VariantTable,
+)
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.kernels.packed import (
     GENOTYPES_PER_BYTE,
@@ -141,5 +147,5 @@ def _variants(genotypes: xarray.DataArray) -> VariantTable:
 
 def _samples(genotypes: xarray.DataArray) -> SampleTable:
     family, individual, gender = _texts(genotypes, "fid", "iid", "gender")
-    sex = np.select([gender == "1", gender == "2"], [1, 2], 0).astype(np.int8)
-    return SampleTable(family, individual, sex)
+    sex = [SEX_CODES.get(code, UNKNOWN_SEX) for code in gender]
+    return SampleTable(family, individual, np.array(sex, dtype=np.int8))

@@ -35,7 +35,7 @@ FAM_COLUMNS = ("FID", "IID", "father", "mother", "sex", "phenotype")
 NO_FAMILY = "0"
 LARGEST_POSITION = 2**31 - 2  # as in plink2
 _LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
-_SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
+SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
 
 
 class _Columns:
@@ -194,7 +194,7 @@ def read_people_table(
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
-        sexes.append(UNKNOWN_SEX if sex_at is None else _SEX_CODES.get(tokens[sex_at], UNKNOWN_SEX))
+        sexes.append(UNKNOWN_SEX if sex_at is None else SEX_CODES.get(tokens[sex_at], UNKNOWN_SEX))
     if not individuals:
         raise InputError("has no samples", where=path, remedy="Check that the file is complete")
     return SampleTable(

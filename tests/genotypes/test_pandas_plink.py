@@ -82,3 +82,8 @@ def test_an_array_in_memory_and_a_second_call_give_the_same_store(array_of, tmp_
     first = from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store")
     again = from_pandas_plink(array_of("base_n43_m61").compute(), tmp_path / "store")
     assert again.identity_digest == first.identity_digest
+
+
+def test_letters_are_codes_of_sex_as_in_a_fam_file(array_of, tmp_path):
+    array = array_of("n1_m61").assign_coords(gender=("sample", ["F"]))
+    assert from_pandas_plink(array, tmp_path / "store").samples.sex.tolist() == [2]

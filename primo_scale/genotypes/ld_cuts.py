@@ -22,7 +22,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes, runs_of
 from primo_scale.genotypes.ld_panel import LdPanel, centred, read_dosages
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
-from primo_scale.genotypes.write_fileset import published_text
+from primo_scale.storage.files import text_published_at_end
 
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
@@ -64,7 +64,7 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
     source = open_source(SourceFiles((panel,)))
     variants = source.variants
     n_blocks = 0
-    with published_text(out, mode=_PUBLIC_MODE) as table:
+    with text_published_at_end(out, mode=_PUBLIC_MODE) as table:
         table.write("chr\tstart\tstop\n")
         for first, last in runs_of(canonical_chromosomes(variants)):
             name = variants.chromosome[first]

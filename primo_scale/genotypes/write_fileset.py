@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels.packed import PackedGenotypes, packed_width
 from primo_scale.machine import refuse_full_disk
-from primo_scale.storage.files import disk_errors_explained, file_published_at_end
+from primo_scale.storage.files import (
+    disk_errors_explained,
+    file_published_at_end,
+    text_published_at_end,
+)
 
 _BED_HEADER = b"\x6c\x1b\x01"  # magic, variant-major
 _PRIVATE = 0o600
@@ -77,14 +79,5 @@ def write_fam(path: Path, samples: SampleTable) -> None:
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]], *, mode: int = _PRIVATE) -> None:
     """Write a table with tabs between the cells."""
-    with published_text(path, mode=mode) as file:
+    with text_published_at_end(path, mode=mode) as file:
         file.writelines("\t".join(map(str, row)) + "\n" for row in rows)
-
-
-@contextmanager
-def published_text(path: Path, *, mode: int) -> Iterator[TextIO]:
-    """Yield a text file, which gets its final name when the block ends without an error."""
-    with file_published_at_end(path, mode=mode) as file:
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
-        yield text
-        text.detach()

@@ -13,13 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.genotypes.tables import FEMALE, VariantTable
-from primo_scale.genotypes.write_fileset import (
-    GenotypeSlab,
-    published_text,
-    write_bed,
-    write_bim,
-    write_rows,
-)
+from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_rows
 from primo_scale.simulation.traits import (
     AGE_MEAN,
     AGE_OLDEST,
@@ -29,6 +23,7 @@ from primo_scale.simulation.traits import (
     PeopleSlab,
     TraitModel,
 )
+from primo_scale.storage.files import text_published_at_end
 
 _READABLE = 0o644  # by every user: the simulated people are not real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
@@ -58,14 +53,14 @@ class CohortFiles:
         """
         with ExitStack() as files:
             fam, covar = (
-                files.enter_context(published_text(self.path(suffix), mode=_READABLE))
+                files.enter_context(text_published_at_end(self.path(suffix), mode=_READABLE))
                 for suffix in (".fam", ".covar.tsv")
             )
             covar.write("FID\tIID\tage\tsex\n")
             pheno = None
             if model.names:
                 path = self.path(".pheno.tsv")
-                pheno = files.enter_context(published_text(path, mode=_READABLE))
+                pheno = files.enter_context(text_published_at_end(path, mode=_READABLE))
                 pheno.write("\t".join(("FID", "IID", *model.names)) + "\n")
             for slab in slabs:
                 identities = [f"{cohort}_{i + 1}\t{cohort}_{i + 1}" for i in slab.people]

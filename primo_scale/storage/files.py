@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import hashlib
+import io
 import json
 import os
 import re
@@ -17,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TextIO
 
 from primo_scale.errors import InputError, ResourceError, file_too_large
 from primo_scale.interruption import check
@@ -124,6 +125,15 @@ def file_published_at_end(path: Path, *, mode: int = 0o600) -> Iterator[BinaryIO
             os.replace(temporary, path)
             if_it_fails.pop_all()
         sync_directory(path.parent)
+
+
+@contextmanager
+def text_published_at_end(path: Path, *, mode: int) -> Iterator[TextIO]:
+    """Yield a text file as `file_published_at_end` does, in UTF-8 and with LF line ends."""
+    with file_published_at_end(path, mode=mode) as file:
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="\n")
+        yield text
+        text.detach()
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -139,7 +139,7 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
         """Return the content of an existing object."""
         content = sync(self.get(key, default_buffer_prototype()))
         if content is None:
-            raise missing_chunk(self._location / key)
+            raise FileNotFoundError(str(self._location / key))
         return bytes(content.to_bytes())
 
     def write(self, key: str, parts: Sequence[memoryview]) -> None:

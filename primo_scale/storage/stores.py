@@ -55,7 +55,10 @@ class BaseStore(Store):
 
     @abstractmethod
     def read(self, key: str) -> bytes | memoryview:
-        """Return the content of an existing object."""
+        """Return the content of an object.
+
+        A missing chunk raises `DamagedChunk`, and another missing object FileNotFoundError.
+        """
 
     @abstractmethod
     def write(self, key: str, parts: Sequence[memoryview]) -> None:

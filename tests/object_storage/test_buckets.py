@@ -111,6 +111,15 @@ def test_reading_a_missing_object_is_an_error(prefix, key):
         read_block(array, EVERYTHING)
 
 
+def test_missing_metadata_is_a_damaged_store_as_on_a_disk(prefix, tmp_path):
+    for location in (tmp_path, prefix):
+        written(location / "s")
+        store_at(location / "s").remove("a/zarr.json")
+        with pytest.raises(InputError, match=r"/s/a: the store is damaged") as caught:
+            array_of(open_group(location / "s", "statistics"), "a")
+        assert not isinstance(caught.value, DamagedChunk)
+
+
 def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
     """A third of the answers are errors, late, truncated or lost after the request was done."""
     faulty = proxy(seeded(1, 0.33))

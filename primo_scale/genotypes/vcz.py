@@ -129,8 +129,9 @@ class VcfZarrDosages(VcfZarr):
 def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     """Read the tables of a VCF-Zarr store.
 
-    A store that is missing or lacks an array, variants with more than two alleles, people of higher
-    ploidy, and a store without dosages that are to be read, are refused.
+    A store that is missing or lacks an array, arrays whose shapes disagree, variants with more than
+    two alleles, people of higher ploidy, and a store without dosages that are to be read, are
+    refused.
     """
     arrays = open_foreign_arrays(path)
     absent = [name for name in _REQUIRED if name not in arrays]
@@ -148,6 +149,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
             value=genotypes.shape,
             expected="(variants, people, ploidy 1 or 2)",
         )
+    _check_shapes(arrays, path)
     variants = _variants(arrays, path)
     refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
     people = people_with_ids(_texts(arrays["sample_id"], path))
@@ -156,6 +158,22 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
         return VcfZarrDosages(path, people, variants, genotypes, dosages)
     unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
     return VcfZarr(path, people, variants, genotypes, remark=UNUSED_DOSAGES if unused else "")
+
+
+def _check_shapes(arrays: Mapping[str, Array], path: Path) -> None:
+    """Refuse tables of another number of variants or people than the genotypes."""
+    n_variants, n_people, _ = arrays[_GENOTYPES].shape
+    shapes = {
+        "contig_id": arrays["contig_id"].shape[:1],
+        "sample_id": (n_people,),
+        "variant_allele": (n_variants, *arrays["variant_allele"].shape[-1:]),
+        **dict.fromkeys(("variant_contig", "variant_id", "variant_position"), (n_variants,)),
+    }
+    for name, shape in shapes.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise InputError(
+                f"{name} has a wrong shape", where=path, value=arrays[name].shape, expected=shape
+            )
 
 
 def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
@@ -179,7 +197,10 @@ def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
     alleles = _values(arrays["variant_allele"], path).astype(object)
     alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
     contigs = _texts(arrays["contig_id"], path)
-    chromosomes = contigs[_values(arrays["variant_contig"], path).astype(np.intp)]
+    contig = _values(arrays["variant_contig"], path).astype(np.intp)
+    if (contig < 0).any() or (contig >= len(contigs)).any():
+        raise InputError("variant_contig has an index without a contig_id", where=path)
+    chromosomes = contigs[contig]
     names = ["."] * len(position)
     if "variant_id" in arrays:
         names = _texts(arrays["variant_id"], path).tolist()

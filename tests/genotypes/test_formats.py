@@ -232,6 +232,23 @@ def test_a_vcz_store_without_an_array_or_with_an_unknown_allele_is_refused(files
 
 
 @pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("sample_id", np.array(["p1", "p2"])), ("sample_id", np.array([["p1", "p2"]])),
+        ("variant_position", np.arange(1, 8)), ("variant_contig", np.zeros(7, int)),
+        ("variant_allele", np.array(["A"] * 8)), ("variant_id", np.array(["a", "b"])),
+        ("variant_contig", np.full(8, 3)), ("variant_contig", np.full(8, -1)),
+    ],
+)  # fmt: skip
+def test_a_vcz_store_whose_arrays_disagree_is_refused(name, values, files_of):
+    files = files_of("odd", "vcz")
+    shutil.rmtree(files.paths[0] / name)
+    zarr.open_group(files.paths[0], mode="r+").create_array(name, data=values)
+    with pytest.raises(InputError, match=rf"odd.vcz: {name} has "):
+        open_source(files)
+
+
+@pytest.mark.parametrize(
     ("library", "kind", "extra"), [("pgenlib", "pfile", "pgen"), ("cyvcf2", "vcf", "vcf")]
 )
 def test_without_its_library_the_extra_is_named(library, kind, extra, files_of, monkeypatch):

@@ -126,7 +126,7 @@ def read_bim(path: Path) -> BimFile:
 
     Columns are separated by blanks or tabs, lines may end with CR LF, and columns after the sixth
     are ignored. A missing or empty file is refused, and so are a line with fewer columns, a
-    position that does not begin with an integer or is above 2**31 - 2, and a genetic distance that
+    position that does not begin with an integer or is beyond 2**31 - 2, and a genetic distance that
     is not a number.
     """
     with open_lines(path) as lines:
@@ -290,15 +290,15 @@ def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
             value=token,
             remedy="The position is in base pairs (column 4 of a .bim file)",
         )
-    position = int(match.group())
-    if position > LARGEST_POSITION:
+    position = float(match.group())  # of any number of digits, unlike an integer
+    if abs(position) > LARGEST_POSITION:
         raise InputError(
             "the position is too large",
             where=f"{path}:{line}",
-            value=position,
+            value=token[:20],
             limit=LARGEST_POSITION,
         )
-    return position, match.end() == len(token)
+    return int(position), match.end() == len(token)
 
 
 def _centimorgan(token: str, path: Path, line: int) -> float:

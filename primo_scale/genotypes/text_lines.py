@@ -64,7 +64,7 @@ def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
         with opener(path, "rb") as file:
             content = io.BytesIO(_decompressed(file.read())) if path.suffix == ".zst" else file
             yield enumerate(content, start=1)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise InputError("no such file", where=path, remedy="Check the path") from error
     except IsADirectoryError as error:
         raise InputError("is a directory, not a table", where=path) from error

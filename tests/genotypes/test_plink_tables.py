@@ -23,6 +23,8 @@ def test_absent_and_empty_files_are_named(tmp_path):
             read(tmp_path / name)
         with pytest.raises(InputError, match=f"{name}: has no"):
             read(written(tmp_path / name, b""))
+        with pytest.raises(InputError, match="below: no such file"):
+            read(tmp_path / name / "below")
 
 
 def test_bim_columns(tmp_path):
@@ -81,6 +83,8 @@ def test_positions_are_read_as_plink2_reads_them(tmp_path, token, position):
         (read_bim, b"1 a 0 5 A C\n1 b 0 6 A\n", 2),
         (read_bim, b"1 a 0 abc A C\n", 1),
         (read_bim, b"1 a 0 2147483647 A C\n", 1),
+        (read_bim, b"1 a 0 -9999999999999999999 A C\n", 1),
+        (read_bim, b"1 a 0 " + b"9" * 5000 + b" A C\n", 1),
         (read_bim, b"1 a X 5 A C\n", 1),
         (read_bim, b"1 a nan 5 A C\n", 1),
         (read_bim, b"1 a 0 5 A C\n\n1 b 0 5 A C\n", 2),

@@ -73,14 +73,15 @@ def from_pandas_plink(
     out = Path(out)
     with files_private():
         place = make_private_directory(out.with_name(f"{out.name}.plink"))
-        prefix = place / "genotypes"
-        shape = (genotypes.sizes["variant"], genotypes.sizes["sample"])
-        write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
-        write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
-        write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
-        store = ingest(SourceFiles((prefix,)), out)
-        shutil.rmtree(place)
-    return store
+        try:
+            prefix = place / "genotypes"
+            shape = (genotypes.sizes["variant"], genotypes.sizes["sample"])
+            write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
+            write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
+            write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
+            return ingest(SourceFiles((prefix,)), out)
+        finally:
+            shutil.rmtree(place)
 
 
 def _check_form(genotypes: xarray.DataArray) -> None:

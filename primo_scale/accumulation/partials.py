@@ -182,7 +182,7 @@ class Partials:
     @cached_property
     def code_table(self) -> npt.NDArray[np.int8]:
         """Public code of each 2-bit value for each variant, shape (d, 4)."""
-        return read_block(self.array("code_table"), (slice(None), slice(None)))
+        return read_block(self.array("code_table"))
 
     def array(self, name: str) -> Array:
         """Return an array of the store, which is opened once."""

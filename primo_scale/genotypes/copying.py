@@ -44,8 +44,7 @@ def copy_genotypes(
     here, there = store_at(source.path), store_at(destination)
     keys = sorted(key for key in here.all_keys() if key != _ROOT)
     tables = [key for key in keys if not key.startswith(_GENOTYPES)]
-    checksums = array_of(open_group(source.path, kind), "chunk_crc32c")
-    table = read_block(checksums, (slice(None), slice(None)))
+    table = read_block(array_of(open_group(source.path, kind), "chunk_crc32c"))
     recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
     every, present = set(keys), set(there.all_keys())
     missing = [key for key in keys if key not in present]

@@ -55,8 +55,8 @@ class LdComponents:
 
     def map_of(self, block: int) -> LinearMap:
         """Return the map of one LD block."""
-        matrix = read_block(array_of(self._group, f"matrix/{block}"), (slice(None), slice(None)))
-        multipliers = read_block(array_of(self._group, f"multipliers/{block}"), (slice(None),))
+        matrix = read_block(array_of(self._group, f"matrix/{block}"))
+        multipliers = read_block(array_of(self._group, f"multipliers/{block}"))
         return LinearMap(matrix, multipliers)
 
     @cached_property

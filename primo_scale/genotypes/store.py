@@ -56,7 +56,7 @@ class GenotypeStore:
         return SampleTable(
             family=read_strings(group, "sample_family"),
             individual=read_strings(group, "sample_individual"),
-            sex=read_block(array_of(group, "sample_sex"), (slice(None),)),
+            sex=read_block(array_of(group, "sample_sex")),
         )
 
     @cached_property
@@ -66,8 +66,8 @@ class GenotypeStore:
         return VariantTable(
             chromosome=read_strings(group, "variant_chromosome"),
             identifier=read_strings(group, "variant_identifier"),
-            centimorgan=read_block(array_of(group, "variant_centimorgan"), (slice(None),)),
-            position=read_block(array_of(group, "variant_position"), (slice(None),)),
+            centimorgan=read_block(array_of(group, "variant_centimorgan")),
+            position=read_block(array_of(group, "variant_position")),
             allele1=read_strings(group, "variant_allele1"),
             allele2=read_strings(group, "variant_allele2"),
         )
@@ -94,7 +94,7 @@ class GenotypeStore:
 
     @cached_property
     def _genotypes(self) -> Array:
-        checksums = read_block(array_of(self._group, "chunk_crc32c"), (slice(None), slice(None)))
+        checksums = read_block(array_of(self._group, "chunk_crc32c"))
         expect_checksums(self._group, "genotypes", checksums)
         return array_of(self._group, "genotypes")
 

@@ -112,7 +112,7 @@ def open_outcome_store(path: Location) -> OutcomeStore:
         path=path,
         n_samples=rows.shape[0],
         content_digest=str(attributes["content_digest"]),
-        observed=read_block(array_of(group, "observed"), (slice(None),)),
+        observed=read_block(array_of(group, "observed")),
         _rows=rows,
         _held_out=array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
     )

@@ -160,7 +160,7 @@ class BlockMatrices:
 
     def cross(self, block: int) -> Int64:
         """Return X_b' Z, shape (d_b, q)."""
-        return self._whole(f"cross/{block}")
+        return read_block(self._array(f"cross/{block}"))
 
     def cross_panels(self, block: int) -> Iterator[tuple[Panel, Int64]]:
         """Yield the panels of X_b' Z, one in memory at a time."""
@@ -170,17 +170,17 @@ class BlockMatrices:
 
     def outcome_gram(self) -> Int64:
         """Return Z' Z, shape (q, q)."""
-        return self._whole("outcome_gram")
+        return read_block(self._array("outcome_gram"))
 
     def observed(self) -> Int64:
         """Return the number of people with each phenotype, shape (l,)."""
-        return self._whole("observed")
+        return read_block(self._array("observed"))
 
     def smallest_eigenvalue(self) -> int | None:
         """Return the noisy, rounded smallest eigenvalue of X'X, or None if it was not measured."""
         if not has_array(self._group, "eigenvalue"):
             return None
-        return int(self._whole("eigenvalue")[0])
+        return int(read_block(self._array("eigenvalue"))[0])
 
     def sha256(self) -> str:
         """Return the digest of all integers and shapes, which reads the whole store."""
@@ -194,10 +194,6 @@ class BlockMatrices:
 
         pieces = _pieces(self.layout, copies, measured=measured)
         return _digest_of_all(self.layout, copies, in_threads(digest, pieces))
-
-    def _whole(self, name: str) -> Int64:
-        array = self._array(name)
-        return read_block(array, (slice(None),) * array.ndim)
 
     def _array(self, name: str) -> Array:
         return array_of(self._group, name)

@@ -37,12 +37,13 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
             array[selection] = values
 
 
-def read_block(array: Array, selection: tuple[slice, ...]) -> npt.NDArray[Any]:
-    """Read the values at `selection`.
+def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[Any]:
+    """Read the values at `selection`, by default all.
 
     The result may be read-only, and a part of one chunk keeps the whole chunk in memory. A chunk
     that is missing or fails its checksum raises `DamagedChunk`.
     """
+    selection = selection or (slice(None),) * array.ndim
     found = _in_one_chunk(array, selection)
     if found is not None:
         index, part = found

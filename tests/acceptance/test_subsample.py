@@ -60,7 +60,7 @@ def test_only_the_gram_matrix_is_of_the_subsample(
         everybody, tmp_path / "partials.zarr", share_of_norms=share_of_norms, tile=tile
     )
     assert {task.n_blocks for task in partials.plan.tile_tasks()} == {1 if tile < 300 else 2}
-    chosen = read_block(partials.array("in_subsample"), (slice(None),)).astype(bool)
+    chosen = read_block(partials.array("in_subsample")).astype(bool)
     assert chosen.sum() == SIZE and chosen[:100].any() and not chosen[:100].all()
     for task in [*partials.plan.row_tasks(), *partials.plan.tile_tasks()]:
         run_task(partials.address, task)
@@ -87,7 +87,7 @@ def test_only_the_gram_matrix_is_of_the_subsample(
 
 def test_every_store_draws_its_own_subsample_and_keeps_it(everybody, tmp_path) -> None:
     people = [
-        read_block(subsampled(everybody, tmp_path / name).array("in_subsample"), (slice(None),))
+        read_block(subsampled(everybody, tmp_path / name).array("in_subsample"))
         for name in ("first.zarr", "first.zarr", "other.zarr")
     ]
     np.testing.assert_array_equal(people[0], people[1])
@@ -104,7 +104,7 @@ def test_people_are_drawn_uniformly(tmp_path) -> None:
     counts, group = np.zeros(500), create_group(tmp_path / "drawn.zarr", KIND, {})
     for name in map(str, range(stores)):
         _draw_subsample(group, name, 500, SIZE)
-        counts += read_block(array_of(group, name), (slice(None),))
+        counts += read_block(array_of(group, name))
     share = SIZE / 500
     # The sum of squared deviations is approximately chi-square with mean 500, sd sqrt(2 500).
     variance = stores * share * (1 - share)

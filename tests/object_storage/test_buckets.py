@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from example_stores import EVERYTHING, VALUES, write_store
+from example_stores import VALUES, write_store
 from faulty_proxy import FAULTS, SECRET, seeded
 
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
@@ -42,7 +42,7 @@ def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
     assert sorted(in_bucket.all_keys()) == sorted(on_disk.all_keys())
     for key in on_disk.all_keys():
         assert in_bucket.read(key) == on_disk.read(key), key
-    np.testing.assert_array_equal(read_block(remote, EVERYTHING), read_block(local, EVERYTHING))
+    np.testing.assert_array_equal(read_block(remote), read_block(local))
     names = read_strings(open_group(prefix / "s", "statistics"), "names")
     assert names.tolist() == ["x0", "y"]
 
@@ -54,7 +54,7 @@ def test_neighbouring_prefixes_are_not_changed(prefix):
     store_at(prefix).remove_below("")
     assert list(store_at(prefix).all_keys()) == []
     np.testing.assert_array_equal(
-        read_block(array_of(open_group(longer, "statistics"), "a"), EVERYTHING), VALUES + 4
+        read_block(array_of(open_group(longer, "statistics"), "a")), VALUES + 4
     )
 
 
@@ -83,11 +83,11 @@ def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     for turn, winner in enumerate(first.argmax(axis=0) + 1):
         assert store_at(prefix).read(f"claims/{turn}") == str(winner).encode()
     array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
-    kept = read_block(array, EVERYTHING)
+    kept = read_block(array)
     assert set(kept.ravel()) <= set(range(1, RACERS + 1))
     assert (kept == kept[:, :1]).all()
     commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))  # a late commit has no effect
-    np.testing.assert_array_equal(read_block(array, EVERYTHING), kept)
+    np.testing.assert_array_equal(read_block(array), kept)
     drop_chunk(array, (0, 0))
     assert not store_at(prefix).holds("a/c/0/0")
     commit_chunk(array, (0, 0), np.zeros((1, 4), dtype=np.int64))
@@ -108,7 +108,7 @@ def test_reading_a_missing_object_is_an_error(prefix, key):
     array = written(prefix)
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
-        read_block(array, EVERYTHING)
+        read_block(array)
 
 
 def test_missing_metadata_is_a_damaged_store_as_on_a_disk(prefix, tmp_path):
@@ -126,7 +126,7 @@ def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
     array = written(prefix)
     reads = 0
     while reads < 8 or (set(faulty.traffic.faults) != {*FAULTS, "none"} and reads < 80):
-        np.testing.assert_array_equal(read_block(array, EVERYTHING), VALUES)
+        np.testing.assert_array_equal(read_block(array), VALUES)
         reads += 1
     assert set(faulty.traffic.faults) == {*FAULTS, "none"}
 
@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
     )
     array = array_of(open_group(prefix, "partial statistics", complete=False), "a")
     commit_chunk(array, (0,), np.arange(4))
-    np.testing.assert_array_equal(read_block(array, (slice(None),)), np.arange(4))
+    np.testing.assert_array_equal(read_block(array), np.arange(4))
     puts = [status for method, _, status in faulty.traffic.answered if method == "PUT"]
     assert puts == [412]  # the second attempt found the first one's object
 

@@ -189,9 +189,9 @@ def test_matrices_are_read_piece_by_piece(tmp_path, monkeypatch):
     content = statistics(layout, 1000)
     largest = 0
 
-    def counting(array, selection):
+    def counting(array, *selection):
         nonlocal largest
-        values = read_block(array, selection)
+        values = read_block(array, *selection)
         largest = max(largest, values.size)
         return values
 

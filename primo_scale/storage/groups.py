@@ -363,7 +363,9 @@ def foreign_errors_explained(path: Path) -> Iterator[Any]:
     """Turn errors of Zarr and of its codecs into an `InputError` that names the group."""
     try:
         yield
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SystemError,
+    ) as error:  # fmt: skip
         raise InputError(
             f"cannot be read as a Zarr group: {' '.join(str(error).split())}", where=path
         ) from error

@@ -270,7 +270,7 @@ def test_a_vcf_without_an_index_or_with_that_of_another_file_is_refused(tmp_path
     ("kind", "ending"),
     [
         ("bgen", ".bgen"), ("bgen", ".sample"), ("pfile", ".pgen"), ("pfile", ".pvar"),
-        ("vcf", ".vcf.gz"),
+        ("vcf", ".vcf.gz"), ("vcz", ".vcz/call_genotype/.zarray"),
     ],
 )  # fmt: skip
 def test_damaged_files_are_read_or_refused_in_one_line(kind, ending, files_of, tmp_path):

@@ -213,14 +213,17 @@ def _variants(reader: VCF, path: Path) -> VariantTable:
     """Read the table of variants, for which htslib parses the genotypes of one person alone."""
     reader.set_samples(reader.samples[:1])
     rows: list[tuple[Any, ...]] = []
-    with warnings.catch_warnings():
-        # The header may describe chromosomes that have no records.
-        warnings.filterwarnings("ignore", "no intervals found", UserWarning)
-        for name in reader.seqnames:
-            rows += (
-                (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
-                for each in reader(name)
-            )
+    try:
+        with warnings.catch_warnings():
+            # The header may describe chromosomes that have no records.
+            warnings.filterwarnings("ignore", "no intervals found", UserWarning)
+            for name in reader.seqnames:
+                rows += (
+                    (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
+                    for each in reader(name)
+                )
+    except AssertionError as error:  # of cyvcf2, about an index that it cannot load
+        raise _damaged(path, str(error)) from error
     if len(rows) != reader.num_records:
         raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
     if not rows:

@@ -264,6 +264,9 @@ def test_a_vcf_without_an_index_or_with_that_of_another_file_is_refused(tmp_path
     shutil.copy(FORMATS / "base_n43_m61.vcf.gz.csi", f"{moved}.csi")
     with pytest.raises(InputError, match=r"its index is that of another file"):
         open_source(SourceFiles((Path(moved),), "vcf"))
+    Path(f"{moved}.csi").write_bytes(b"")
+    with pytest.raises(InputError, match=r"its index is that of another file: error loading"):
+        open_source(SourceFiles((Path(moved),), "vcf"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
+from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, LocalPath, Number
 from primo_scale.cli.options import ld_components_option, request_from
 
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
@@ -89,7 +89,11 @@ _HEADINGS = (
     "of the row.",
 )
 @ld_components_option
-@click.option("--out", type=Path, help="Directory to create, with a table, JSON and a picture.")
+@click.option(
+    "--out",
+    type=LocalPath(path_type=Path),
+    help="Directory to create, with a table, JSON and a picture.",
+)
 def main(out: Path | None, **options: Any) -> None:
     """Forecast how accurate releases will be, from a public panel and numbers alone.
 
@@ -98,7 +102,10 @@ def main(out: Path | None, **options: Any) -> None:
     """
     from primo_scale.run.forecast import forecast, write_forecast
     from primo_scale.run.forecast_request import ForecastRequest
+    from primo_scale.storage.files import refuse_existing
 
+    if out is not None:
+        refuse_existing(out)
     rows = forecast(request_from(ForecastRequest, options))
     columns = _COLUMNS if options["target"] is None else _COLUMNS + _FOR_TARGET
     click.echo(columns.format(*_HEADINGS))

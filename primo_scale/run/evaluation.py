@@ -36,7 +36,7 @@ from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.run.genotype_files import GenotypeInputs
 from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.files import directory_published_at_end, files_private
+from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.storage.locations import Location, parse_location
 
 _NO_RESULT = f"A result needs {LEAST_PEOPLE} people (cases, controls) with varying scores"
@@ -155,8 +155,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     UsageError
         A prevalence is given for an unknown or a quantitative phenotype.
     """
-    if request.out.exists():
-        raise InputError("exists already", where=request.out, remedy="Choose another directory")
+    refuse_existing(request.out)
     genotypes, stamp = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)
     files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]

@@ -117,7 +117,7 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
 
 def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
     """Yield the set of every number of variants in a request."""
-    table = read_bim(request.ld_panel.with_name(f"{request.ld_panel.name}.bim")).variants
+    table = read_bim(Path(f"{request.ld_panel}.bim")).variants
     chosen, _ = select_variants(table, Selection(extract=request.extract))
     variants = table.select(chosen)
     frequencies = read_reference_frequencies(request.ref_freq, variants)
@@ -297,8 +297,6 @@ def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
 
 def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
     """Write forecast.tsv, forecast.json and, if matplotlib is installed, forecast.svg."""
-    if directory.exists():
-        raise InputError("exists already", where=directory, remedy="Choose another directory")
     with directory_published_at_end(directory) as staging:
         table = pd.DataFrame(map(asdict, rows))
         table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")

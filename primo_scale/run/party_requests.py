@@ -13,7 +13,14 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.parties.fit import PartyMethod
 from primo_scale.parties.mixtures import SEED_DIGITS, RandomSigns
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.run.request_parts import OutcomeTables, check_number, paths_of, regular_file
+from primo_scale.run.request_parts import (
+    BESIDE_THE_RELEASE,
+    OutcomeTables,
+    check_number,
+    paths_of,
+    regular_file,
+    release_directory,
+)
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -73,7 +80,7 @@ class PartyReleaseRequest:
     party: str
     roster: Path = field(converter=regular_file)
     party_key: Path = field(converter=regular_file)
-    out: Path = field(converter=Path)
+    out: Path = field(converter=release_directory)
     epsilon: float = field(converter=float)
     delta: float = field(converter=float)
     pheno: Path | None = field(default=None, converter=optional(regular_file))
@@ -83,13 +90,9 @@ class PartyReleaseRequest:
     mixtures: int | None = None
     seed: str | None = field(default=None, converter=optional(_seed))
     person_columns: int | None = None
-    work_dir: Path = field(converter=Path)
+    work_dir: Path = field(default=BESIDE_THE_RELEASE, converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
     cohort: str | None = None
-
-    @work_dir.default
-    def _beside_the_release(self) -> Path:
-        return self.out.with_name(self.out.name + ".work")
 
     def __attrs_post_init__(self) -> None:
         if not self.party.strip() or not self.party.isprintable():

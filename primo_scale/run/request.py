@@ -20,23 +20,20 @@ from primo_scale.run.design import Budget
 from primo_scale.run.execution import Execution
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.request_parts import (
+    BESIDE_THE_RELEASE,
     Fit,
     Model,
     OutcomeTables,
     Privacy,
-    StrPath,
     budget_from,
     regular_file,
+    release_directory,
     to_build_name,
 )
 from primo_scale.run.work_directory import STORE
 from primo_scale.storage.locations import Location, parse_location
 
 _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
-
-
-def _absolute(path: StrPath) -> Path:
-    return Path(path).absolute()
 
 
 @frozen(kw_only=True)
@@ -192,20 +189,12 @@ class ReleaseRequest(PublishingRequest):
     genotypes: GenotypeFiles
     outcomes: OutcomeTables
     privacy: Privacy
-    out: Path = field(converter=_absolute)
-    work_dir: Path = field(converter=Path)
+    out: Path = field(converter=release_directory)
+    work_dir: Path = field(default=BESIDE_THE_RELEASE, converter=Path)
     model: Model = field(factory=Model)
     execution: Execution = field(factory=Execution)
 
-    @work_dir.default
-    def _beside_the_release(self) -> Path:
-        return self.out.with_name(self.out.name + ".work")
-
     def __attrs_post_init__(self) -> None:
-        if not self.out.name:
-            raise UsageError(
-                "a release needs a directory of its own", where="--out", value=self.out
-            )
         self.accumulation, self.finalization  # noqa: B018  # checked here
         if not self.privacy.non_private and self.fit.method != "auto":
             method = method_named(self.fit.method, self.privacy.unit)

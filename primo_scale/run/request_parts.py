@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import UsageError
@@ -32,6 +32,20 @@ def regular_file(path: StrPath) -> Path:
 def paths_of(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
     """Return one path, or several, as a tuple."""
     return tuple(map(Path, (value,) if isinstance(value, str | Path) else value))
+
+
+def release_directory(path: StrPath) -> Path:
+    """Return the absolute path of a release directory, beside which the work directory may lie."""
+    absolute = Path(path).absolute()
+    if not absolute.name:
+        raise UsageError("a release needs a directory of its own", where="--out", value=absolute)
+    return absolute
+
+
+BESIDE_THE_RELEASE = Factory(
+    lambda request: request.out.with_name(f"{request.out.name}.work"), takes_self=True
+)
+"""Default work directory of a request whose `out` is a `release_directory`."""
 
 
 def to_build_name(value: str | None) -> str | None:

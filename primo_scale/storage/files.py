@@ -52,6 +52,14 @@ def refuse_special_file(path: Path) -> None:
         )
 
 
+def refuse_existing(path: Path) -> None:
+    """Refuse a directory to create that exists already."""
+    if path.exists():
+        raise InputError(
+            "exists already", where=path, remedy="Choose another directory or remove this one"
+        )
+
+
 def refuse_missing_file(path: Path) -> None:
     """Refuse an input that does not exist, or is a special file."""
     refuse_special_file(path)
@@ -149,10 +157,7 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
     Temporary directories of killed processes for the same `path` are removed. A directory that
     exists at `path` is refused and not overwritten.
     """
-    if path.exists():
-        raise InputError(
-            "exists already", where=path, remedy="Choose another directory or remove this one"
-        )
+    refuse_existing(path)
     with disk_errors_explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with _staging_directory(path) as staging:

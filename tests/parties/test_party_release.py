@@ -304,6 +304,7 @@ def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: Pay
         {"epsilon": -1.0},
         {"genotypes": "store"},
         {"party": ""},
+        {"out": "/"},
         {"party": "two\nlines"},
         {"epsilon": 1e-12, "person_columns": 10**12},
     ],

@@ -137,6 +137,9 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
         3, ["bounds.tsv/release: cannot be created"],
     ),
+    "a release without a name": (
+        lambda folder: ["--out", "/"], 2, ["--out: a release needs a directory of its own"],
+    ),
     "an epsilon that is no number": (lambda folder: ["--epsilon", "nan"], 2, ["epsilon"]),
     "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
     "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),

@@ -105,7 +105,13 @@ def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
     records = json.loads((tmp_path / "out" / "forecast.json").read_text())
     assert [record["phenotypes"] for record in records] == [1, 2]
     assert (tmp_path / "out" / "forecast.tsv").read_text().startswith("people\tphenotypes\t")
-    refused(command(main, *words), 3, "exists already")
+    nowhere = ("--ld-panel", tmp_path / "none")  # which a forecast would read first
+    refused(command(main, *words, *nowhere), 3, "exists already")
+    refused(command(main, *words, "--out", "s3://bucket/out"), 2, "is a URL")
+
+
+def test_a_panel_without_a_name_is_refused(variants):
+    refused(command(main, *words_of(variants), "--ld-panel", "/"), 3, "/.bim: no such file")
 
 
 @pytest.mark.slow

@@ -7,7 +7,7 @@ nothing that was computed from the cohort.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -237,26 +237,21 @@ class Design:
     @property
     def digest(self) -> str:
         """Hexadecimal SHA-256 of every choice; locations are not choices."""
-        return sha256_of_json({**self._as_json(), "genotype_store": None, "object_store": None})
+        return sha256_of_json({**to_json(self), "genotype_store": None, "object_store": None})
 
     def save(self, path: Path) -> None:
         """Write the design, atomically."""
-        write_atomically(path, canonical_json(self._as_json()))
-
-    def _as_json(self) -> dict[str, Any]:
-        value: dict[str, Any] = without_arrays(asdict(self))
-        return value
+        write_atomically(path, canonical_json(to_json(self)))
 
 
-def without_arrays(value: Any) -> Any:
-    """Return a JSON value with a list for every array, from dicts of dataclasses."""
-    if isinstance(value, dict):
-        return {name: without_arrays(part) for name, part in value.items()}
-    return value.tolist() if isinstance(value, np.ndarray) else value
+def to_json(choices: Design | PanelDesign) -> dict[str, Any]:
+    """Return public choices as a JSON object, with a list for every array."""
+    document: dict[str, Any] = msgspec.to_builtins(choices, enc_hook=np.ndarray.tolist)
+    return document
 
 
 def to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
-    """Invert `without_arrays` for msgspec; `kind` is ``ndarray[shape, dtype[scalar type]]``."""
+    """Return an array that `to_json` wrote; `kind` is ``ndarray[shape, dtype[scalar type]]``."""
     (scalar,) = get_args(get_args(kind)[1])
     return np.array(values, dtype=scalar)
 

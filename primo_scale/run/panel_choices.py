@@ -41,7 +41,7 @@ from primo_scale.run.design import (
     Design,
     PanelDesign,
     to_array,
-    without_arrays,
+    to_json,
 )
 from primo_scale.run.request_parts import Model
 from primo_scale.run.run_log import LOGGER
@@ -164,7 +164,7 @@ def _settled_panel(path: Path) -> PanelDesign | None:
 
 def save_panel_design(path: Path, panel: PanelDesign) -> None:
     """Write the choices, atomically, for runs that continue this one."""
-    write_atomically(path, canonical_json(without_arrays(asdict(panel))))
+    write_atomically(path, canonical_json(to_json(panel)))
 
 
 def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:

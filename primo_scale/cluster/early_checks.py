@@ -71,11 +71,8 @@ def _refuse_unusable_listener(profile: JobQueueProfile) -> None:
     from distributed.utils import get_ip_interface
     from tornado.netutil import bind_sockets
 
-    host, interface, port = (
-        profile.scheduler.host,
-        profile.scheduler.interface,
-        profile.scheduler.port,
-    )
+    listener = profile.scheduler
+    host, interface, port = listener.host, listener.interface, listener.port
     key = "scheduler.host" if interface is None else "scheduler.interface"
     if host is None and interface is None and profile.workers.interface is not None:
         key, interface = "workers.interface", profile.workers.interface  # as Dask does

@@ -45,13 +45,18 @@ def state_guarantee(promise: Promise, cost: Cost) -> statement.Guarantee:
     return statement.Guarantee(
         epsilon=promise.epsilon,
         delta=promise.delta,
-        cost=statement.StatedCost(cost.mu_squared, cost.epsilon, cost.delta),
+        cost=state_cost(cost),
         mu=math.sqrt(cost.mu_squared),
         adjacency=str(promise.adjacency),
         privacy=str(promise.privacy),
         unit=unit_in_words(promise.privacy, promise.adjacency),
         accountant=statement.Accountant(accountant_in_words(subsampled=cost.delta > 0), versions),
     )
+
+
+def state_cost(cost: Cost) -> statement.StatedCost:
+    """Return the statement of a cost."""
+    return statement.StatedCost(cost.mu_squared, cost.epsilon, cost.delta)
 
 
 def state_mechanism(

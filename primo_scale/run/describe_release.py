@@ -24,7 +24,7 @@ from primo_scale.publication.stated_files import (
     StatedSlope,
 )
 from primo_scale.publication.wording import public_by_assumption
-from primo_scale.run.describe_mechanism import state_guarantee, state_mechanism
+from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
 from primo_scale.run.design import OF_PANEL, Design
 from primo_scale.version import __version__
 
@@ -252,7 +252,7 @@ def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,
-        charges=tuple(statement.LedgerCharge(c.id, _stated(c.cost)) for c in charges),
+        charges=tuple(statement.LedgerCharge(c.id, state_cost(c.cost)) for c in charges),
         before=_balance(total_cost(others), budget.delta),
         after=_balance(total_cost([*others, *paid]), budget.delta),
         budget=statement.LedgerBudget(budget.epsilon, budget.mu_squared),
@@ -260,8 +260,4 @@ def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement
 
 
 def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
-    return statement.LedgerBalance(_stated(cost), composed_epsilon(cost, delta))
-
-
-def _stated(cost: Cost) -> statement.StatedCost:
-    return statement.StatedCost(cost.mu_squared, cost.epsilon, cost.delta)
+    return statement.LedgerBalance(state_cost(cost), composed_epsilon(cost, delta))

@@ -77,7 +77,7 @@ def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
     """Return the public bounds of the requested phenotypes; reads only headers and bounds."""
     # Names are checked before the bounds, which lack a mistyped name too.
     names = open_outcome_table(tables.pheno).matching(tables.pheno_name)
-    return read_phenotype_bounds(_bounds(tables.pheno_bounds), names)
+    return read_phenotype_bounds(given_bounds(tables.pheno_bounds), names)
 
 
 def outcome_coding(
@@ -93,7 +93,7 @@ def outcome_coding(
     covariates: tuple[CovariateBounds, ...] = ()
     if tables.covar is not None:
         columns = open_outcome_table(tables.covar).matching(tables.covar_name)
-        covariates = read_covariate_bounds(_bounds(tables.covar_bounds), columns)
+        covariates = read_covariate_bounds(given_bounds(tables.covar_bounds), columns)
     if loadings is not None:
         covariates += loadings.bounds
     names = [covariate.name for covariate in covariates]
@@ -245,7 +245,8 @@ def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     return f"{path.name} (SHA-256 {sha256_of_file(path)})"
 
 
-def _bounds(path: Path | None) -> Path:
+def given_bounds(path: Path | None) -> Path:
+    """Return the table of bounds of a table that is given."""
     if path is None:
         raise ValueError("OutcomeTables refuses a table without bounds")
     return path

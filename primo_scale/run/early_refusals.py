@@ -23,7 +23,7 @@ from primo_scale.genotypes.frequencies import (
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -34,7 +34,12 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Design, PaidMoments, load_design
-from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
+from primo_scale.run.design_choices import (
+    PublicPanels,
+    given_bounds,
+    make_design,
+    outcome_coding,
+)
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.principal_components import read_loadings
@@ -103,7 +108,7 @@ def check_before_work(
     if chosen is not None:
         _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
     if budget is not None and (release is not None or tables.pheno_moments):
-        announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
+        announce_opening(store, design, budget, request)
     needs = release_needs(
         design,
         None if release is None or chosen is None else replace(chosen, priors=priors),
@@ -200,9 +205,7 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     if outcomes.pheno_moments:  # their sds are bought
         return
     phenotypes = design.outcomes.phenotypes
-    path = outcomes.pheno_bounds
-    if path is None:
-        raise ValueError("OutcomeTables refuses a table without bounds")
+    path = given_bounds(outcomes.pheno_bounds)
     without = phenotypes_without_sd(path, [p.name for p in phenotypes])
     assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
     if assumed:
@@ -227,7 +230,7 @@ def _refuse_unaffordable(
     budget, moments = request.privacy.budget, request.outcomes.pheno_moments
     if budget is None:
         return
-    path = request.ledger or default_ledger_path()
+    path = request.ledger_path
     if pays or moments:  # this run writes to the ledger
         refuse_unwritable(path)
     noise_store = NoiseStore(request.work_dir / NOISE)

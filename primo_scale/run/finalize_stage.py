@@ -11,7 +11,7 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import Account, Charge
 from primo_scale.outcomes.store import open_outcome_store
@@ -116,8 +116,7 @@ def _release_privately(
     store: GenotypeStore,
 ) -> None:
     noise_store = NoiseStore(request.work_dir / NOISE)
-    path = request.ledger or default_ledger_path()
-    with Ledger(path, create=not noise_store.used_charges()) as ledger:
+    with Ledger(request.ledger_path, create=not noise_store.used_charges()) as ledger:
         ledger.refuse_unknown_charges(noise_store.used_charges())
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         moments = _moments_charges(design, ledger, payer.account)
@@ -132,7 +131,7 @@ def _release_privately(
             balance = ledger.balance(payer.account)
             log_payment("statistics", paid.receipt, balance)
         if not balance.affords(Cost(0.0)):
-            raise lowered_budget(path, balance)
+            raise lowered_budget(request.ledger_path, balance)
         charges = (*moments, paid.receipt.charge)
         expected = forecast_release(design, store.variants, mechanism).stated_size
         payment = Payment(mechanism, charges, balance, expected)

@@ -265,7 +265,16 @@ def _standard_normal(count: int) -> OutcomeCoding:
     return code_outcomes(traits, (), weight=outcome_weight(count, (), clipped=True))
 
 
-def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
+def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
+    """Write forecast.tsv, forecast.json and, if matplotlib is installed, forecast.svg."""
+    with directory_published_at_end(directory) as staging:
+        table = pd.DataFrame(map(asdict, rows))
+        table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")
+        table.to_json(staging / "forecast.json", orient="records", indent=2)
+        _draw_forecast(staging / "forecast.svg", rows)
+
+
+def _draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
     """Draw R^2 against the number of phenotypes or variants, whichever has more values."""
     try:
         from matplotlib.figure import Figure
@@ -293,12 +302,3 @@ def draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
     axes.set(xscale="log", xlabel=f"{along} of the release", ylabel="expected R²", ylim=(0, None))
     axes.legend(fontsize=8)
     figure.savefig(path, metadata={"Date": None})
-
-
-def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
-    """Write forecast.tsv, forecast.json and, if matplotlib is installed, forecast.svg."""
-    with directory_published_at_end(directory) as staging:
-        table = pd.DataFrame(map(asdict, rows))
-        table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")
-        table.to_json(staging / "forecast.json", orient="records", indent=2)
-        draw_forecast(staging / "forecast.svg", rows)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.design import load_design
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
@@ -252,8 +251,7 @@ def _at_work(request: RunRequest) -> Iterator[None]:
 def _check_places(request: PublishingRequest) -> None:
     """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
-    ledger = request.ledger or default_ledger_path()
-    private = {"--work-dir": request.work_dir, "--ledger": ledger}
+    private = {"--work-dir": request.work_dir, "--ledger": request.ledger_path}
     if isinstance(request, ReleaseRequest) and request.execution.performance_report is not None:
         report = request.execution.performance_report  # the number of tasks reveals that of people
         private["--performance-report"] = request.work_dir / report

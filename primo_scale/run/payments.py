@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
 from primo_scale.ledger.refusals import opening_command
 from primo_scale.ledger.spending import Account, Balance, PayingCohort
@@ -18,7 +16,7 @@ from primo_scale.privacy.phenotype_moments import pay_for_moments
 from primo_scale.privacy.receipt import Receipt
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.design_choices import phenotype_bounds
-from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.work_directory import NOISE
 
@@ -41,14 +39,13 @@ def paying_cohort_of(
 
 
 def announce_opening(
-    store: GenotypeStore, design: Design, budget: Budget, *, ledger: Path | None, cohort: str | None
+    store: GenotypeStore, design: Design, budget: Budget, request: RunRequest
 ) -> None:
     """Warn if the release opens the budget of its cohort, all of which it then spends."""
-    path = ledger or default_ledger_path()
-    account = _account_to_open(path, store, design, cohort)
+    account = _account_to_open(store, design, request)
     if account is None:
         return
-    command = opening_command(path, account, delta=f"{budget.delta!r}")
+    command = opening_command(request.ledger_path, account, delta=f"{budget.delta!r}")
     LOGGER.warning(
         "the cohort has no budget: this release opens one of epsilon %g at delta %g and spends all "
         "of it. To allow further releases, set a larger one first: %s%s",
@@ -57,14 +54,12 @@ def announce_opening(
     )  # fmt: skip
 
 
-def _account_to_open(
-    path: Path, store: GenotypeStore, design: Design, cohort: str | None
-) -> Account | None:
+def _account_to_open(store: GenotypeStore, design: Design, request: RunRequest) -> Account | None:
     """Return the account that a release would open, or None if its cohort has a budget."""
-    if not path.exists():
-        return Account(cohort or _NAME, design.privacy, design.adjacency)
-    with Ledger(path, read_only=True) as ledger:
-        payer = paying_cohort_of(ledger, store, cohort, design.privacy, design.adjacency)
+    if not request.ledger_path.exists():
+        return Account(request.cohort or _NAME, design.privacy, design.adjacency)
+    with Ledger(request.ledger_path, read_only=True) as ledger:
+        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         known = {balance.account.cohort for balance in ledger.balances()}
     return None if payer.account.cohort in known else payer.account
 
@@ -92,8 +87,7 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
     noise_store = NoiseStore(request.work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))
-        path = request.ledger or default_ledger_path()
-        with Ledger(path, create=not noise_store.used_charges()) as ledger:
+        with Ledger(request.ledger_path, create=not noise_store.used_charges()) as ledger:
             payer = paying_cohort_of(ledger, store, request.cohort, privacy.unit, privacy.adjacency)
             with deferred():
                 bought, receipt = pay_for_moments(

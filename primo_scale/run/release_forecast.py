@@ -135,7 +135,7 @@ def check_summed(design: Design, request: FinalizeRequest) -> None:
     chosen = choose(design, budget, request.fit)
     check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
     if budget is not None:
-        announce_opening(store, design, budget, ledger=request.ledger, cohort=request.cohort)
+        announce_opening(store, design, budget, request)
 
 
 def check_accuracy(

@@ -15,6 +15,7 @@ from attrs.converters import optional
 from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, ThreadsProfile
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.methods.catalogue import estimator_for, method_named
 from primo_scale.run.design import Budget
 from primo_scale.run.execution import Execution
@@ -59,6 +60,11 @@ class RunRequest:
     cohort: str | None = None
     accept_noise: bool = False
     encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+    @property
+    def ledger_path(self) -> Path:
+        """Ledger file of the run."""
+        return self.ledger or default_ledger_path()
 
 
 @frozen(kw_only=True)

@@ -1,4 +1,4 @@
-"""Command lines. Thin: they parse options, wire the layers and turn errors into exit codes."""
+"""Commands of ``primo-scale`` as modules, for ``python -m pipelines.COMMAND``."""
 
 import sys
 

@@ -1,11 +1,11 @@
 """Differentially private polygenic-score weights from biobank-scale genotypes.
 
-A request says what to do, and a function does it: `release` publishes weights from PLINK files,
-`ingest`, `accumulate` and `finalize` are its three stages, and `plan` forecasts it. `open_release`
-reads a release, `verify` checks one, `open_genotypes` reads a genotype store, and
-`from_pandas_plink` makes one from an array. `party_roster`, `party_release` and `party_fit` serve
-several parties who hold columns of the same people. `evaluate` measures the accuracy of scores, and
-`forecast` predicts it from a public panel and numbers alone.
+`release` publishes weights from PLINK files, `ingest`, `accumulate` and `finalize` are its three
+stages, and `plan` forecasts it. `open_release` reads a release, `verify` checks one,
+`open_genotypes` reads a genotype store, and `from_pandas_plink` makes one from an array.
+`party_roster`, `party_release` and `party_fit` serve several parties who hold columns of the same
+people. `evaluate` measures the accuracy of scores, and `forecast` predicts it from a public panel
+and numbers alone. Most of these functions take a request, a frozen object with every option.
 """
 
 from __future__ import annotations

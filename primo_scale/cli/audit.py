@@ -54,13 +54,13 @@ def main(
     runs: int,
     confidence: float,
 ) -> None:
-    """Bound the epsilon of every mechanism from below, by drawing its noise and looking.
+    """Bound the epsilon of every mechanism from below, by attacks on draws of its noise.
 
     The noise is drawn with the code of a release, over two invented neighbouring cohorts that
-    are as far apart as the proofs allow; how well they are told apart is evidence against the
-    claim. It reads no data and spends no budget. docs/audit.md says what it can show.
+    are as far apart as the proofs allow. An attack that distinguishes them too well is evidence
+    against the claim. No data is read, and no budget is spent. docs/audit.md has the details.
 
-    Exit code 0: no evidence against any claim; 1: some.
+    Exit code 0: no evidence against any claim; 1: evidence against a claim.
     """
     from primo_scale.audit.subjects import audit_subjects
 

@@ -25,10 +25,9 @@ _DAYS_OPTION = click.option(
 
 @click.group(cls=ContractGroup)
 def main() -> None:
-    """Make and renew the certificates that a cluster's members know each other by.
+    """Make, renew and check the certificates by which members of a cluster know each other.
 
-    Give DIRECTORY to whatever starts the scheduler and the workers, and to --tls. Whoever can read
-    it is a member.
+    Give DIRECTORY to the scheduler, the workers and --tls. Whoever can read it is a member.
     """
 
 
@@ -46,7 +45,7 @@ def new(directory: Path, days: int) -> None:
 @_DIRECTORY_ARGUMENT
 @_DAYS_OPTION
 def renew(directory: Path, days: int) -> None:
-    """Replace the certificates; holders of the old ones are shut out of whatever starts next.
+    """Replace the certificates, which excludes the holders of the old ones.
 
     A running cluster refuses the new ones: renew between runs, or start the cluster again.
     """
@@ -58,7 +57,7 @@ def renew(directory: Path, days: int) -> None:
 @main.command()
 @_DIRECTORY_ARGUMENT
 def show(directory: Path) -> None:
-    """Check the certificates and say until when they are valid."""
+    """Check the certificates and print the time when they expire."""
     from primo_scale.cluster.certificates import read_certificates
 
     _print(read_certificates(directory))

@@ -43,7 +43,7 @@ SOURCE_OPTIONS = (
         "1/127 of a copy.",
     ),
 )
-"""Options of genotype files, one for each format; docs/inputs.md says what is read."""
+"""Options of genotype files, one for each format; docs/inputs.md lists what is read."""
 
 source_options = under(GENOTYPES, *SOURCE_OPTIONS)
 

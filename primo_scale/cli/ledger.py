@@ -40,7 +40,7 @@ def main() -> None:
 def show(path: Path | None, cohort: str | None) -> None:
     """Print what each cohort may spend, has spent and has left, and every charge.
 
-    The public key is what others check the signatures of releases with: tell it to them.
+    Others verify the signatures of releases with the public key: publish it.
     """
     with _open(path) as ledger:
         balances = _matching(ledger, cohort) if cohort else ledger.balances()
@@ -55,7 +55,7 @@ def show(path: Path | None, cohort: str | None) -> None:
 @main.command()
 @_LEDGER_OPTION
 def verify(path: Path | None) -> None:
-    """Recompute the whole ledger; exit 1 and say what is wrong if anything is."""
+    """Recompute the whole ledger; print every problem, and exit 1 if there is one."""
     with _open(path) as ledger:
         problems = ledger.verify()
         for problem in problems:
@@ -82,8 +82,8 @@ def set_budget(
     """Set a cohort's total budget; --cohort may be left out when the ledger holds one cohort.
 
     A name that matches no cohort opens a budget for a new one, to be used with the same --cohort.
-    Each --privacy and --adjacency has a budget of its own, and they do not add: what is spent
-    protecting phenotypes alone says nothing about genotypes.
+    Each --privacy and --adjacency has a budget of its own. Budgets do not add up: a guarantee
+    for phenotypes alone is none for genotypes.
     """
     from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
     from primo_scale.ledger.ledger import Ledger

@@ -59,8 +59,8 @@ class LocalPath(click.Path):
         """Return the path."""
         if "://" in str(value):
             self.fail(
-                f"{value} is a URL, and this is written to a disk (docs/object_storage.md says "
-                "what object stores are for)", param, ctx,
+                f"{value} is a URL, and this is written to a disk (docs/object_storage.md lists "
+                "what object stores can hold)", param, ctx,
             )  # fmt: skip
         return super().convert(value, param, ctx)
 

@@ -34,7 +34,7 @@ Part = TypeVar("Part", bound=AttrsInstance)
 
 
 def neighbour_options(*also: str) -> Decorator:
-    """Return the options that say which cohorts are neighbours; `also` are further choices."""
+    """Return the options for the neighbours of a cohort; `also` are further choices."""
     return together(
         click.option(
             "--privacy",
@@ -276,7 +276,7 @@ _output_options = under(
         "--genome-build",
         metavar="GRCh37|GRCh38|NCBI36",
         help="Genome build of the positions, for the PGS files; hg19 and hg38 mean the same "
-        "(default: told from known variants; NR: not reported).",
+        "(default: inferred from known variants; NR: not reported).",
     ),
 )
 

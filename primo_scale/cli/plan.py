@@ -30,7 +30,7 @@ def main(**options: Any) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
 
     It is `primo-scale release --dry-run`: it reads headers, tables and the ledger, and changes
-    nothing. PRIVATE: the output tells the number of people.
+    nothing. PRIVATE: the output reveals the number of people.
     """
     from primo_scale.run.request import ReleaseRequest
 

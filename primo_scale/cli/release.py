@@ -35,9 +35,9 @@ A release without noise, to compare with other tools; it protects nobody:
 def main(dry_run: bool, **options: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
-    Runs ingest, accumulate and finalize. After any interruption the same command continues; when
-    the release is there already, it says so. Before it reads a genotype it checks all other inputs
-    and asks the ledger; with --dry-run it does only that.
+    Runs ingest, accumulate and finalize. After any interruption the same command continues, and it
+    publishes no release twice. Before it reads a genotype it checks all other inputs and asks the
+    ledger; with --dry-run it does only that.
     """
     from primo_scale.cli.plan import dry_run_of
     from primo_scale.run.operations import release

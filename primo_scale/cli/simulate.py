@@ -75,7 +75,7 @@ def main(**options: Any) -> None:
 
     Writes a PLINK 1 fileset, PREFIX.covar.tsv (age and sex) and, for traits, PREFIX.pheno.tsv,
     the bounds files that a release needs and the true effects. The same options give the same
-    files, byte for byte: nobody in them is real, so there is nothing for randomness to protect.
+    files, byte for byte.
     """
     from primo_scale.run.progress import count_bar
     from primo_scale.simulation.cohort import SimulatedCohort, simulate

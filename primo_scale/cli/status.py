@@ -20,10 +20,10 @@ _EXIT_CODES = {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_co
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
 def main(work_dir: Path, as_json: bool) -> None:
-    """Print the stage of the run in WORK_DIR, what is left of it, and how long that takes.
+    """Print the stage of the run in WORK_DIR, the work that is left, and the time it takes.
 
-    Reads what the run records about itself; the run does not notice. PRIVATE: the output counts
-    tasks, and so tells the number of people; it is for the operator's terminal alone.
+    The command reads the run's own record and does not disturb the run. PRIVATE: the number of
+    tasks reveals the number of people, so the output is for the operator's terminal alone.
 
     Exit code 0: the run goes on, finished, or is on another machine; 5: it stopped, and the same
     command continues it; 3: it failed, or WORK_DIR is not a work directory.

@@ -66,7 +66,7 @@ def accumulate_stage(
 ) -> RawStatistics:
     """Make the design, align the outcomes, and compute the sums that are still missing.
 
-    `checked` says whether all warnings of the outcomes' values have been given.
+    `checked` is whether all warnings about the outcomes' values have been logged.
     """
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)

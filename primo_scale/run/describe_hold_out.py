@@ -17,7 +17,7 @@ from primo_scale.publication.weights import ScoringWeights
 def state_hold_out(
     noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool
 ) -> HeldOut:
-    """Return the statement of the noisy sums over the people held out, and of what they tell."""
+    """Return the statement of the noisy sums over the people held out, and of the accuracy."""
     residual = residual_bounds(coding.phenotypes)
     ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, residual)
     bounds = zip(*(each.tolist() for each in (residual, *ranges)), strict=True)

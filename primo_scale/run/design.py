@@ -83,7 +83,7 @@ class ComponentDesign:
 
 @dataclass(frozen=True, eq=False)
 class PanelDesign:
-    """Public panel of genotypes, and what it tells of the linkage disequilibrium."""
+    """Public panel of genotypes, and the linkage disequilibrium that it shows."""
 
     file: str  # name of the prefix of the panel's files, without directories
     sha256: str  # digest of its .bed and .bim files

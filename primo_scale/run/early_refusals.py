@@ -72,7 +72,7 @@ _EXAMPLES = 5
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """Design and forecasts of a run. PRIVATE: they tell the number of people."""
+    """Design and forecasts of a run. PRIVATE: they reveal the number of people."""
 
     design: Design  # before phenotype moments are bought
     panels: PublicPanels  # and the choices made from them

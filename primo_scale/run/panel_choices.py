@@ -116,7 +116,7 @@ def design_panel(
     n_factors: int | None,
     settled: Path | None,
 ) -> PanelDesign:
-    """Return what a panel tells of the LD of a design, and its components if `use_components`.
+    """Return the LD of a design by a panel, and its components if `use_components`.
 
     The choices in the document `settled` are used if they belong to the same request, because the
     last bits of an eigenvalue may differ between machines.

@@ -1,4 +1,4 @@
-"""Payments: the account that pays, what the custodian is told, and the purchase of moments."""
+"""Payments: the account that pays, messages to the custodian, and the purchase of moments."""
 
 from __future__ import annotations
 

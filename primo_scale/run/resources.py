@@ -126,7 +126,7 @@ def refuse_small_memory(needs: ReleaseNeeds) -> None:
 
 @dataclass(frozen=True)
 class SummationForecast:
-    """Forecast of an accumulation. PRIVATE: it tells the number of people."""
+    """Forecast of an accumulation. PRIVATE: it reveals the number of people."""
 
     needs: ResourceNeeds
     kernel: str  # name

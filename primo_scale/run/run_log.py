@@ -111,7 +111,7 @@ def _record(level: int, message: str, event: str, fields: dict[str, object]) -> 
 def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[None]:
     """Write everything that is logged during the block to the work directory as well.
 
-    The log and the progress file are private, because they tell the number of people. Afterwards
+    The log and the progress file are private, because they reveal the number of people. Afterwards
     the logger is as it was before.
     """
     path = work_dir / RUN_LOG

@@ -20,6 +20,7 @@ from primo_scale.machine import disk_usage
 from primo_scale.run.execution import Execution
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
+from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import INTERMEDIATES, LOCK, STORE, empty_claimed, last_claimed
 from primo_scale.storage.documents import read_document
@@ -29,6 +30,7 @@ from primo_scale.storage.files import (
     sha256_of_json,
     write_atomically,
 )
+from primo_scale.storage.locations import Location
 
 _NOTE = "purged.json"
 _EXAMPLES = 3
@@ -117,9 +119,12 @@ def _digest(request: RunRequest) -> str:
 
 
 def _comparable(value: object) -> object:
+    """Return the value of an option as JSON, in which equal files have equal texts."""
+    if isinstance(value, PriorFile):
+        value = value.path, value.phenotype
     if isinstance(value, tuple):
         return [_comparable(part) for part in value]
-    return str(value.resolve()) if isinstance(value, Path) else value
+    return str(value.resolve()) if isinstance(value, Location) else value
 
 
 def _delete(work_dir: Path, note: _Purged) -> None:

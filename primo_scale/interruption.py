@@ -35,27 +35,27 @@ _Result = TypeVar("_Result")
 
 
 @dataclass
-class _Request:
+class _State:
     """State of the interruption of this process."""
 
-    came: bool = False  # whether a signal came
+    requested: bool = False  # whether a signal came
     deferrals: int = 0  # number of nested blocks of `deferred`, guarded by `lock`
-    last_words: Callable[[], None] | None = None  # logs before the watching thread ends the process
+    log: Callable[[], None] | None = None  # logs an interruption by the watching thread
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-_request = _Request()
+_state = _State()
 
 
 def check() -> None:
     """Raise InterruptedRun if a signal came, unless interruptions are deferred."""
-    if _request.came and not _request.deferrals:
+    if _state.requested and not _state.deferrals:
         raise InterruptedRun("interrupted")
 
 
 def check_before_charge() -> None:
     """Raise InterruptedRun if a signal came, even if deferred, because nothing is paid yet."""
-    if _request.came:
+    if _state.requested:
         raise InterruptedRun("interrupted")
 
 
@@ -65,14 +65,14 @@ def deferred() -> Iterator[None]:
 
     InterruptedRun is raised before the block if a signal came before it, and after it otherwise.
     """
-    with _request.lock:
+    with _state.lock:
         check()
-        _request.deferrals += 1
+        _state.deferrals += 1
     try:
         yield
     finally:
-        with _request.lock:
-            _request.deferrals -= 1
+        with _state.lock:
+            _state.deferrals -= 1
     check()
 
 
@@ -84,22 +84,22 @@ def result_of(future: Future[_Result]) -> _Result:
 
 
 @contextmanager
-def signals_noted(last_words: Callable[[], None]) -> Iterator[None]:
+def signals_noted(log_interruption: Callable[[], None]) -> Iterator[None]:
     """Handle SIGTERM and SIGINT during the block, and restore the previous handlers.
 
-    `last_words` logs the interruption before the watching thread ends the process. Outside the main
+    The watching thread calls `log_interruption` before it ends the process. Outside the main
     thread, Python cannot install handlers, and the block runs without them. A nested block only
-    replaces the last words.
+    replaces `log_interruption`.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     watch = None if signal.getsignal(signal.SIGTERM) is _note else _Watch()
-    outer, _request.last_words = _request.last_words, last_words
+    outer, _state.log = _state.log, log_interruption
     try:
         yield
     finally:
-        _request.last_words = outer
+        _state.log = outer
         if watch is not None:
             watch.end()
 
@@ -142,29 +142,29 @@ class _Watch:
         self._thread.join()
         for descriptor in (self._heard, self._wakeup):
             os.close(descriptor)
-        _request.came = False
+        _state.requested = False
 
     def _run(self) -> None:
         if os.read(self._heard, 1) == _END_OF_WATCH:
             return
-        _request.came = True
+        _state.requested = True
         left = GRACE_SECONDS
         while not self._ended.wait(_BETWEEN_LOOKS_SECONDS):
-            with _request.lock:  # no charge may begin between this check and the end
-                left = GRACE_SECONDS if _request.deferrals else left - _BETWEEN_LOOKS_SECONDS
+            with _state.lock:  # no charge may begin between this check and the end
+                left = GRACE_SECONDS if _state.deferrals else left - _BETWEEN_LOOKS_SECONDS
                 if left <= 0:
                     _end_process()
 
 
 def _note(signum: int, frame: FrameType | None) -> None:
-    _request.came = True
+    _state.requested = True
 
 
 def _end_process() -> None:
     """End the process with the exit code of an interruption, after logging it if possible."""
-    if _request.last_words is not None:
+    if _state.log is not None:
         # Logging itself may hang.
-        words = threading.Thread(target=_request.last_words, daemon=True)
-        words.start()
-        words.join(_BETWEEN_LOOKS_SECONDS)
+        logging = threading.Thread(target=_state.log, daemon=True)
+        logging.start()
+        logging.join(_BETWEEN_LOOKS_SECONDS)
     os._exit(InterruptedRun.exit_code)

@@ -92,9 +92,9 @@ class ContractCommand(_OneLineErrors):
             if not debug:
                 ends.push(_end_without_traceback)
             # The watching thread has a context of its own.
-            last_words = partial(copy_context().run, _report, InterruptedRun("interrupted"))
+            log_interruption = partial(copy_context().run, _report, InterruptedRun("interrupted"))
             try:
-                with signals_noted(last_words), files_private():
+                with signals_noted(log_interruption), files_private():
                     check()
                     super().invoke(ctx)
             except (PrimoError, MemoryError, OSError) as error:

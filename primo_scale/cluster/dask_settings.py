@@ -11,7 +11,7 @@ NO_WEB_PAGES: dict[str, list[str]] = {
 }
 """Settings of a process that starts schedulers and workers."""
 
-SELDOM_INTERRUPTED = {"distributed.worker.profile.interval": "100ms"}
+SPARSE_PROFILER = {"distributed.worker.profile.interval": "100ms"}
 """Sampling interval of Dask's profiler, for `--performance-report`; each sample delays a worker."""
 
 WORKER_PROCESS = {

@@ -13,7 +13,7 @@ import dask
 from distributed import LocalCluster, Security
 from distributed.core import Status
 
-from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SELDOM_INTERRUPTED, WORKER_PROCESS
+from primo_scale.cluster.dask_settings import NO_WEB_PAGES, SPARSE_PROFILER, WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
 from primo_scale.errors import ResourceError
 from primo_scale.interruption import check
@@ -28,7 +28,7 @@ _LOOK_SECONDS = 2.0
 _GONE = (Status.closed, Status.failed)
 _SETTINGS = {
     **NO_WEB_PAGES,
-    **SELDOM_INTERRUPTED,
+    **SPARSE_PROFILER,
     "distributed.nanny.pre-spawn-environ": WORKER_PROCESS,
     # Dask would restart a worker without a heartbeat for minutes, and all workers after a clock
     # change. On this machine the end of a process is detected at once without heartbeats.

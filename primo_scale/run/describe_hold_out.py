@@ -23,20 +23,28 @@ def state_hold_out(
     bounds = zip(*(each.tolist() for each in (residual, *ranges)), strict=True)
     measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
     phenotypes = []
-    for phenotype, (r, centre, u), counted, sums in measured:
+    for phenotype, (residual_bound, centre, score_bound), counts, sums in measured:
         scale = hold_out_scale(
             asdict(phenotype),
-            {"residual_bound": r, "score_bound": u, "counts": counted},
+            {"residual_bound": residual_bound, "score_bound": score_bound, "counts": counts},
             {"constant": CONSTANT, "people": noise.people, "unit": UNIT},
             noise.scale_sigma,
         )
         accuracy = held_out_accuracy(sums, noise.gram_sigma, scale)
-        above = accuracy.slope is not None and (accuracy.slope_lower or 0.0) > 0
-        factor = accuracy.slope if calibrate and above and accuracy.slope else 1.0
-        stated = HeldOutPhenotype(
-            phenotype.name, r, centre, u, counted, sums, **asdict(accuracy), calibration=factor
+        slope, lower = accuracy.slope, accuracy.slope_lower
+        is_calibrated = calibrate and lower is not None and lower > 0
+        phenotypes.append(
+            HeldOutPhenotype(
+                phenotype.name,
+                residual_bound,
+                centre,
+                score_bound,
+                counts,
+                sums,
+                **asdict(accuracy),
+                calibration=slope if is_calibrated and slope is not None else 1.0,
+            )
         )
-        phenotypes.append(stated)
     return HeldOut(noise.people, UNIT, CONSTANT, tuple(phenotypes))
 
 

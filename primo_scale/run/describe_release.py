@@ -25,7 +25,7 @@ from primo_scale.publication.stated_files import (
 )
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import OF_PANEL, Design
+from primo_scale.run.design import PANEL_RULE, Design
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
 def _blocks_source(design: Design) -> str:
     if design.ld_blocks == "one dense block":
         return "default"
-    of_panel = design.ld_blocks.startswith(OF_PANEL)
+    of_panel = design.ld_blocks.startswith(PANEL_RULE)
     return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"
 
 

@@ -40,7 +40,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
-OF_PANEL = "cuts of least LD in "
+PANEL_RULE = "cuts of least LD in "
 """Beginning of the rule that gave LD blocks, if it is that of a panel."""
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,

@@ -37,7 +37,7 @@ from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
-from primo_scale.run.design import OF_PANEL, Budget, Design, PaidMoments, PanelDesign
+from primo_scale.run.design import PANEL_RULE, Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import best_clip, design_panel, use_components, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
@@ -238,7 +238,7 @@ def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     if specification is None:
         if panel is None:
             return "one dense block"
-        return f"{OF_PANEL}{panel.prefix.name} (SHA-256 {panel.sha256})"
+        return f"{PANEL_RULE}{panel.prefix.name} (SHA-256 {panel.sha256})"
     if specification.startswith("window:"):
         return specification
     path = Path(specification)

@@ -33,7 +33,7 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged
-from primo_scale.run.work_directory import DESIGN, LOCK, STORE, claim
+from primo_scale.run.work_directory import DESIGN, GENOTYPES, LOCK, claim
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import (
     exclusive_lock,
@@ -204,7 +204,7 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
         _check_places(request)
         if is_done_and_purged(request, read_only=True):
             raise UsageError("this release is published, and its intermediates are deleted")
-        genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+        genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
         return check_before_work(genotypes, request.accumulation, request.finalization)
 
 
@@ -213,14 +213,14 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     from primo_scale.run.finalize_stage import finalize_stage
 
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    genotypes = planned_genotypes(request.genotypes, request.work_dir / STORE)
+    genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
     planned = check_before_work(genotypes, request.accumulation, request.finalization)
     del genotypes  # the tables of people and variants
-    store = ingest_stage(request.genotypes, request.work_dir / STORE)
+    store = ingest_stage(request.genotypes, request.work_dir / GENOTYPES)
     bucket = request.execution.object_store
     if bucket is not None:
         claim(bucket, request.work_dir)
-        store = copy_stage(store, bucket / STORE)
+        store = copy_stage(store, bucket / GENOTYPES)
     _sum(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
 

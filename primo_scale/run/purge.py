@@ -22,7 +22,13 @@ from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
 from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import INTERMEDIATES, LOCK, STORE, empty_claimed, last_claimed
+from primo_scale.run.work_directory import (
+    GENOTYPES,
+    INTERMEDIATES,
+    LOCK,
+    empty_claimed,
+    last_claimed,
+)
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import (
     canonical_json,
@@ -97,7 +103,7 @@ def warn_of_intermediates(work_dir: Path) -> None:
     sizes = {
         name: size
         for name, size in disk_usage(work_dir).items()
-        if name in (*INTERMEDIATES, STORE) and size
+        if name in (*INTERMEDIATES, GENOTYPES) and size
     }
     if not sizes:
         return
@@ -129,7 +135,7 @@ def _comparable(value: object) -> object:
 
 def _delete(work_dir: Path, note: _Purged) -> None:
     empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of claims is deleted
-    names = (*INTERMEDIATES, *((STORE,) if note.genotypes else ()))
+    names = (*INTERMEDIATES, GENOTYPES) if note.genotypes else INTERMEDIATES
     for path in (work_dir / name for name in names):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -42,9 +42,9 @@ from primo_scale.run.request_parts import Fit
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.locations import parse_location
 
-NOT_PRIVATE_METHOD = "reuse-cov-gauss"
-_OF_COMPONENTS = "reuse-cov-gauss"
-_OF_COMPONENTS_BY_DEFAULT = "point-normal"
+_NOISELESS_METHOD = "reuse-cov-gauss"
+_COMPONENTS_METHOD = "reuse-cov-gauss"
+_COMPONENTS_ESTIMATOR = "point-normal"
 _TRAIT = Trait()
 _BLOCK_GROUPS = 4
 
@@ -68,14 +68,14 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
         if fit.gamma is not None:
             raise UsageError("without noise there is no budget to share", where="--gamma")
-        return ChosenMethod(METHODS[NOT_PRIVATE_METHOD], "no noise was added", ESTIMATORS["ridge"])
+        return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", ESTIMATORS["ridge"])
     promise = design.promise(budget)
     if fit.method != "auto":
         method, reason = method_named(fit.method, promise.privacy), "as given"
     elif design.subsample is not None:
         method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
     elif design.components is not None:
-        method, reason = METHODS[_OF_COMPONENTS], "LD components are solved by no other method"
+        method, reason = METHODS[_COMPONENTS_METHOD], "LD components are solved by no other method"
     else:
         method, reason = choose_method(promise, design.sizes)
     if fit.gamma is not None:
@@ -109,13 +109,13 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
                 remedy="Leave it out, or give --ld-panel where the statistics are made",
             )
         return estimator
-    if fit.estimator is None and method.name == _OF_COMPONENTS:
-        estimator = ESTIMATORS[_OF_COMPONENTS_BY_DEFAULT]
+    if fit.estimator is None and method.name == _COMPONENTS_METHOD:
+        estimator = ESTIMATORS[_COMPONENTS_ESTIMATOR]
     known_noise = estimator.fits_effects or estimator is ESTIMATORS["known-noise"]
-    if method.name != _OF_COMPONENTS or not known_noise:
+    if method.name != _COMPONENTS_METHOD or not known_noise:
         raise UsageError(
-            f"LD components are solved by {_OF_COMPONENTS} with known-noise, genetic-factors or "
-            "point-normal weights",
+            f"LD components are solved by {_COMPONENTS_METHOD} with known-noise, "
+            "genetic-factors or point-normal weights",
             where="--method, --shrinkage, --ridge",
             value=f"{method.name}, {estimator}",
             remedy="Leave it out, or give --no-ld-components where the statistics are made",

@@ -31,7 +31,7 @@ from primo_scale.run.request_parts import (
     release_directory,
     to_build_name,
 )
-from primo_scale.run.work_directory import STORE
+from primo_scale.run.work_directory import GENOTYPES
 from primo_scale.storage.locations import Location, parse_location
 
 _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
@@ -210,7 +210,7 @@ class ReleaseRequest(PublishingRequest):
     @property
     def accumulation(self) -> AccumulateRequest:
         """Request of the stage that sums."""
-        return _request_of_stage(AccumulateRequest, self, genotypes=self.work_dir / STORE)
+        return _request_of_stage(AccumulateRequest, self, genotypes=self.work_dir / GENOTYPES)
 
     @property
     def finalization(self) -> FinalizeRequest:

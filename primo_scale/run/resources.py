@@ -44,15 +44,15 @@ from primo_scale.storage.tiles import TILE, n_threads
 # 300 to 350 MiB).
 _PROCESS_BYTES = 350 << 20
 # Copies of all weights while they are solved: on the lattice, per allele, and one in between.
-_WEIGHTS = 3
+_WEIGHT_COPIES = 3
 # Marginal effects, their standard errors, and temporary arrays of a block, at most as large.
-_SUMSTATS = 4
+_SUMSTATS_COPIES = 4
 # Names and alleles of a variant, and its lines on the way to the files (measured: 140 and 400).
-_PER_VARIANT = 600
+_BYTES_PER_VARIANT = 600
 # Copies of a tile of X'X while a thread draws its noise (measured: 120 MiB in all), and of Z'Z.
-_TILES_DRAWN, _OUTCOME_GRAMS = 15, 4
-_ENTRY = 8
-_LEAST = METHODS["reuse-cov-gauss"]  # needs the least of all methods
+_TILE_COPIES, _OUTCOME_GRAM_COPIES = 15, 4
+_ENTRY_BYTES = 8
+_LEAST_METHOD = METHODS["reuse-cov-gauss"]  # needs the least of all methods
 
 
 # ---- Release -------------------------------------------------------------------------------------
@@ -80,24 +80,24 @@ def release_needs(
     design: Design, chosen: ChosenMethod | None, *, sumstats: bool = False
 ) -> ReleaseNeeds:
     """Return the needs of a release by the chosen method, or the least of all methods."""
-    layout, method = design.layout, _LEAST if chosen is None else chosen.method
+    layout, method = design.layout, _LEAST_METHOD if chosen is None else chosen.method
     estimator = method.estimator if chosen is None else chosen.estimator
     copies = layout.n_phenotypes if method.gram_per_phenotype else 1
     largest = max(layout.sizes)
-    weights = _ENTRY * design.n_variants * layout.n_phenotypes
+    weights = _ENTRY_BYTES * design.n_variants * layout.n_phenotypes
     # LD components are solved as columns of the statistics, and give weights of all variants.
-    beside = weights - _ENTRY * layout.n_variants * layout.n_phenotypes
+    beside = weights - _ENTRY_BYTES * layout.n_variants * layout.n_phenotypes
     threads, outcomes = min(n_threads(), layout.n_blocks), layout.n_outcomes**2
     tiles = threads * min(largest, TILE) ** 2
     priors = None if chosen is None else chosen.priors
     n_scores = 0 if priors is None else priors.scores.effects.shape[1]
-    effects = _ENTRY * layout.n_variants * n_scores
+    effects = _ENTRY_BYTES * layout.n_variants * n_scores
     beside += effects_bytes(layout, design.block_sizes, estimator)
     return ReleaseNeeds(
         solving_bytes=solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside,
-        publishing_bytes=(_WEIGHTS + _SUMSTATS * sumstats) * weights
-        + _PER_VARIANT * design.n_variants,
-        drawing_bytes=_ENTRY * (_TILES_DRAWN * tiles + _OUTCOME_GRAMS * outcomes),
+        publishing_bytes=(_WEIGHT_COPIES + _SUMSTATS_COPIES * sumstats) * weights
+        + _BYTES_PER_VARIANT * design.n_variants,
+        drawing_bytes=_ENTRY_BYTES * (_TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * outcomes),
         noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
         largest_block=largest,
     )

@@ -22,7 +22,7 @@ from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 if TYPE_CHECKING:
     from primo_scale.storage.stores import BaseStore
 
-STORE, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
+GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
 DESIGN, LOCK = "design.json", "lock"
@@ -163,7 +163,8 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
         store = store_at(parse_location(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
             continue  # claimed by another, or emptied by a run that was then interrupted
-        for name in (PARTIALS, STATISTICS, OUTCOMES, COMPONENTS, *((STORE,) if genotypes else ())):
+        names = (PARTIALS, STATISTICS, OUTCOMES, COMPONENTS)
+        for name in (*names, GENOTYPES) if genotypes else names:
             store.remove_below(name)
         store.remove(_CLAIM)
         left = sorted({key.partition("/")[0] for key in store.all_keys()})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_io import PANEL, digest_in
+from command_io import PANEL, digest_in, table_options
 from design_partials import partials_of_design
 from example_stores import flip_a_bit, swap
 from tiers import thinned
@@ -45,14 +45,9 @@ class Simulated:
 
     def options(self, work: Path, *, store: str = "default", pheno: Path | None = None) -> list:
         """Return options of ``accumulate`` that lead to many tasks and clipped rows."""
-        files = {
-            name: Path(f"{self.prefix}.{name}.tsv")
-            for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
-        }
-        files["pheno"] = pheno or files["pheno"]
         return [
             "--genotypes", self.stores[store], "--ref-freq", f"{PANEL}.afreq",
-            *(word for name, path in files.items() for word in (f"--{name}", path)),
+            *table_options(self.prefix), *(["--pheno", pheno] if pheno else []),
             "--ld-blocks", "window:50", "--row-norm", 24, "--work-dir", work,
         ]  # fmt: skip
 

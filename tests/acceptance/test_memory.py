@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,13 +12,13 @@ from pathlib import Path
 import psutil
 import pytest
 from command_io import PANEL, table_options
+from processes import ROOT, command_of
 from small_cohort import outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[2]
 SMALL, LARGE = 20_000, 80_000
 N_VARIANTS = 1_000
 LARGEST_GROWTH = 1.10
@@ -164,8 +163,8 @@ def peak_bytes(environment: dict[str, str], command: str, *arguments: object) ->
     moments of a process.
     """
     main = subprocess.Popen(
-        [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)],
-        cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        command_of(command, arguments), cwd=ROOT, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     root, peaks = psutil.Process(main.pid), {}
     while main.poll() is None:

@@ -47,9 +47,3 @@ def test_gamma_is_stated_and_verified(cohort) -> None:
     assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
     assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2, rel=1e-6)
     assert "gamma" in (cohort.out / "release.log").read_text()
-
-
-def test_gamma_belongs_to_one_method(cohort) -> None:
-    refused = cohort.release("--gamma", 0.2)
-    assert refused.exit_code == 2
-    assert "--gamma" in refused.stderr

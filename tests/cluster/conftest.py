@@ -12,8 +12,13 @@ from pathlib import Path
 import pytest
 from command_io import PANEL, digest_in
 from presence import missing
-from processes import command_of, free_ports, run
+from processes import free_ports
 from queue_runs import Cohort, GridEngine, Slurm
+from small_cohort import command, succeeded
+
+import primo_scale as ps
+from primo_scale.cli import accumulate
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 HERE = Path(__file__).parent
 
@@ -65,15 +70,9 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     """Provide a small cohort, and the digest of its statistics summed on this machine."""
     directory = tmp_path_factory.mktemp("cohort")
     prefix = directory / "c"
-    _run("simulate", "--bfile", PANEL, "--out", prefix, "--samples", 400, "--seed", 1,
-         "--variants", 300, "--phenotypes", 2)  # fmt: skip
-    _run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr")
+    simulate(SimulatedCohort(str(PANEL), str(prefix), 400, 1, variants=300, phenotypes=2))
+    ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
     cohort = Cohort(prefix, Path(f"{PANEL}.afreq"))
-    said = _run("accumulate", *cohort.accumulate_options(directory / "work"), "--workers", 1)
-    return replace(cohort, digest=digest_in(said))
-
-
-def _run(command: str, *arguments: object) -> str:
-    done = run(command_of(command, arguments))
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    options = cohort.accumulate_options(directory / "work")
+    summed = succeeded(command(accumulate.main, *options))
+    return replace(cohort, digest=digest_in(summed.stdout))

@@ -161,7 +161,7 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     "another release": (another_release, 3, ["exists already and is not this release"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
-# Options without a proof of privacy, and what the one line must say.
+# Options without a proof of privacy, or of no use, and what the one line must say.
 WITHOUT_PROOF: dict[tuple[object, ...], str] = {
     ("--adjacency", "add-remove"): "--nominal-n",
     ("--nominal-n", 10): "public and needs no stand-in",
@@ -172,6 +172,7 @@ WITHOUT_PROOF: dict[tuple[object, ...], str] = {
     ("--privacy", "feature", "--pheno-moments"): "--pheno-moments",
     ("--subsample", 10, "--pheno-moments"): "no common account",
     ("--ridge", 1, "--shrinkage", "sure"): "exclude each other",
+    ("--gamma", 0.2): "--gamma",
 }
 
 

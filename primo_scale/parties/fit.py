@@ -14,6 +14,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.errors import UsageError
+
 Floats = npt.NDArray[np.float64]
 
 _ROWS_AT_A_TIME = 1 << 14
@@ -99,6 +101,11 @@ def fit_outcome(
     below the noise of the matrix are therefore raised to it. If `ridge` is given, it is added to
     all eigenvalues instead, in the units of a sum over people. `outcome` and `predictors` are
     indices among the columns without the constant.
+
+    Raises
+    ------
+    UsageError
+        The predictors are linearly dependent.
     """
     used = np.array([0, *(1 + index for index in predictors)])
     variance = joined.noise_sd[used] ** 2
@@ -107,8 +114,15 @@ def fit_outcome(
         hessian = hessian - joined.n_rows * np.diag(variance)
     eigenvalues, vectors = np.linalg.eigh(hessian)
     floor = 0.0 if ridge is not None or not debiased else _noise_norm(hessian, variance, joined)
-    inverse = 1 / (np.maximum(eigenvalues, floor) + (ridge or 0.0))
-    solution = vectors @ (inverse * (vectors.T @ joined.gram[used, 1 + outcome]))
+    raised = np.maximum(eigenvalues, floor) + (ridge or 0.0)
+    if raised[0] <= len(used) * np.finfo(np.float64).eps * raised[-1]:
+        raise UsageError(
+            "the released columns do not determine the weights of so many predictors",
+            where="--predictors",
+            value=len(predictors),
+            remedy="Name fewer or other --predictors, or give --ridge",
+        )
+    solution = vectors @ (vectors.T @ joined.gram[used, 1 + outcome] / raised)
     return PartyFit(float(solution[0]), solution[1:], eigenvalues, floor)
 
 

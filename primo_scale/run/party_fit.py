@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -73,15 +74,20 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
     InputError
         A release is not valid, or the releases are not of the same people.
     UsageError
-        A column is unknown or ambiguous, or the method does not fit the releases.
+        A column is unknown, ambiguous or the outcome itself, the method does not fit the releases,
+        or the predictors are linearly dependent.
     """
     parties = [open_party_release(path) for path in request.releases]
     _check_joint(parties, request.method)
     columns = _named(parties)
-    names = [column.name for column in columns]
-    outcome = _index(names, request.outcome, "--outcome")
-    others = request.predictors or [name for name in names if name != names[outcome]]
-    predictors = [_index(names, name, "--predictors") for name in others]
+    indices = {column.name: index for index, column in enumerate(columns)}
+    if len(indices) < len(columns):
+        raise UsageError("two releases have columns of one party and name", where="--release")
+    outcome = _index(indices, request.outcome, "--outcome")
+    others = request.predictors or [name for name in indices if name != request.outcome]
+    predictors = [_index(indices, name, "--predictors") for name in others]
+    if outcome in predictors:
+        raise UsageError("is the outcome", where="--predictors", value=request.outcome)
     joined = join_columns(
         [party.values for party in parties],
         [party.scale for party in parties],
@@ -118,13 +124,11 @@ def _check_joint(parties: Sequence[PartyRelease], method: PartyMethod) -> None:
 
 
 def _named(parties: Sequence[PartyRelease]) -> list[_Named]:
-    """Return every column with a unique name: its own, or that with the party before it."""
-    all_names = [c["name"] for party in parties for c in party.document["columns"]]
+    """Return every column with its name, or with the party before it if parties share the name."""
+    counts = Counter(c["name"] for party in parties for c in party.document["columns"])
     return [
         _Named(
-            c["name"]
-            if all_names.count(c["name"]) == 1
-            else f"{party.document['party']}:{c['name']}",
+            c["name"] if counts[c["name"]] == 1 else f"{party.document['party']}:{c['name']}",
             (c["lower"] + c["upper"]) / 2,
             (c["upper"] - c["lower"]) / 2,
         )
@@ -133,12 +137,11 @@ def _named(parties: Sequence[PartyRelease]) -> list[_Named]:
     ]
 
 
-def _index(names: Sequence[str], name: str, option: str) -> int:
-    if name not in names:
-        raise UsageError(
-            "no party released this column", where=option, value=name, limit=", ".join(names[:9])
-        )
-    return names.index(name)
+def _index(indices: Mapping[str, int], name: str, option: str) -> int:
+    if name not in indices:
+        known = ", ".join([*indices][:9])
+        raise UsageError("no party released this column", where=option, value=name, limit=known)
+    return indices[name]
 
 
 def _constant(party: PartyRelease) -> Floats:

@@ -158,4 +158,6 @@ class PartyFitRequest:
     ridge: float | None = field(default=None, converter=optional(float))
 
     def __attrs_post_init__(self) -> None:
+        if not self.releases:
+            raise UsageError("no releases are given", where="--release")
         check_number("--ridge", self.ridge, least=0)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
+from primo_scale.errors import UsageError
 from primo_scale.parties.fit import JoinedColumns, PartyMethod, fit_outcome, join_columns
 
 
@@ -48,6 +49,16 @@ def test_without_noise_it_is_least_squares() -> None:
     ridge = fit_outcome(exact(rows, 0.0), 3, [0, 2], debiased=False, ridge=40.0)
     expected = Ridge(alpha=40.0, fit_intercept=False).fit(rows[:, [0, 2]], rows[:, 3]).coef_
     np.testing.assert_allclose(ridge.weights, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_mixtures", [4, 1])
+def test_fewer_mixtures_than_columns_are_refused_without_a_penalty(n_mixtures: int) -> None:
+    rows = np.random.default_rng(6).normal(1, 1, (n_mixtures, 5))
+    with pytest.raises(UsageError, match="do not determine the weights of so many predictors"):
+        fit_outcome(exact(rows), 4, [0, 1, 2, 3], debiased=False)
+    assert np.isfinite(
+        fit_outcome(exact(rows), 4, [0, 1, 2, 3], debiased=False, ridge=1).weights
+    ).all()
 
 
 def test_debiasing_removes_the_bias_and_the_floor_guards_it() -> None:

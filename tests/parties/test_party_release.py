@@ -190,6 +190,25 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
         fit_of([releases[0].directory, other.directory], tmp_path / "m", "dgm")
 
 
+@pytest.mark.parametrize(
+    ("places", "changes", "words"),
+    [
+        ([0, 0, 2], {}, "two releases have columns of one party and name"),
+        ([0, 2], {"predictors": ["a", "y"]}, "--predictors: is the outcome .got y"),
+        ([0, 2], {"predictors": ["a", "a"]}, "do not determine the weights .*got 2"),
+        ([], {}, "no releases are given"),
+    ],
+)
+def test_columns_that_give_no_model_are_refused(released, tmp_path, places, changes, words) -> None:
+    _, _, releases = released
+    given = [releases[place].directory for place in places]
+    with pytest.raises(UsageError, match=words):
+        party_fit(PartyFitRequest(
+            releases=given, outcome="y", out=tmp_path / "model", method="bgm", **changes
+        ))  # fmt: skip
+    assert not (tmp_path / "model").exists()
+
+
 def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:
     fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
     genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")

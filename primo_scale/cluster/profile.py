@@ -22,7 +22,9 @@ def _text(pattern: str, description: str) -> Meta:
 # Names go into job scripts, so they must not contain characters that a shell or queue interprets.
 Name = Annotated[str, _text(r"[A-Za-z0-9._@%:/+-]+", "letters, digits and ._@%:/+-")]
 Line = Annotated[str, _text(r"[^\r\n]+", "one line")]
-Size = Annotated[str, _text(r"[0-9]+(\.[0-9]+)?[KMGT]i?B", "a size such as 8GiB")]
+Size = Annotated[
+    str, _text(r"(?=[0.]*[1-9])[0-9]+(\.[0-9]+)?[KMGT]i?B", "a size above zero, such as 8GiB")
+]
 Duration = Annotated[
     str, _text("[0-9]+:[0-5][0-9]:[0-5][0-9]", "hours:minutes:seconds, such as 04:00:00")
 ]
@@ -41,7 +43,7 @@ Label = Annotated[
     _text(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -"),
 ]
 MountPath = Annotated[str, _text(r"/[A-Za-z0-9._/-]*", "an absolute path")]
-Quantity = Annotated[str, _text(r"[0-9]+[KMGT]i", "a quantity such as 8Gi")]
+Quantity = Annotated[str, _text(r"0*[1-9][0-9]*[KMGT]i", "a quantity such as 8Gi")]
 Address = Annotated[
     str, _text(r"(tcp|tls)://[A-Za-z0-9.\[\]:-]+:[0-9]+", "tcp://HOST:PORT or tls://HOST:PORT")
 ]

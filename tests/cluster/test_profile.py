@@ -94,6 +94,8 @@ REFUSED = {
     "no table": (SLURM + "jobs = 3", ["jobs: expected a table", "got 3"]),
     "wrong type in a list": (JOBS + "directives = [1]", ["jobs.directives[0]", "got 1"]),
     "no size": (JOBS + 'memory = "8"', ["jobs.memory", "8GiB", "got '8'"]),
+    "no memory": (JOBS + 'memory = "0.0GiB"', ["jobs.memory: expected a size above zero"]),
+    "no memory of a pod": (TLS + KUBERNETES + 'memory = "0Gi"', ["pods.memory", "such as 8Gi"]),
     "no duration": (JOBS + 'walltime = "4h"', ["jobs.walltime", "04:00:00"]),
     "too short": (JOBS + 'walltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
     "too small": (JOBS + "maximum = 0", ["jobs.maximum", ">= 1", "got 0"]),

@@ -24,7 +24,6 @@ _HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict metho
 @click.option(
     "--method",
     default=_ALL,
-    show_default=True,
     metavar="all|NAME",
     help="Method whose mechanisms are audited; docs/methods.md has the table.",
 )
@@ -35,14 +34,12 @@ _HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict metho
     "--runs",
     type=click.IntRange(min=1000),
     default=10_000,
-    show_default=True,
     help="Number of releases drawn over each cohort of each pair of neighbours.",
 )
 @click.option(
     "--confidence",
     type=Number(0, 1, min_open=True, max_open=True),
     default=0.99,
-    show_default=True,
     help="Probability that no sound mechanism is accused, over all lines together.",
 )
 def main(

@@ -18,7 +18,6 @@ _DAYS_OPTION = click.option(
     "--days",
     type=click.IntRange(1, 397),
     default=30,
-    show_default=True,
     help="Number of days in which new connections are possible.",
 )
 

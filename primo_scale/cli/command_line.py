@@ -37,7 +37,11 @@ BATCH_JOB_SIGNS = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "PRIMO_SCALE_BATCH_JOB",
 )  # fmt: skip
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
-CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+CONTEXT = {
+    "help_option_names": ["-h", "--help"],
+    "max_content_width": 100,
+    "show_default": True,
+}
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]
@@ -163,7 +167,6 @@ log_format_option = click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
     default="text",
-    show_default=True,
     expose_value=False,
     callback=_remember_format,
     help="How lines on standard error and in the work directory's run.log are written.",

@@ -41,7 +41,6 @@ _HEADINGS = (
     "--phenotypes",
     type=CommaSeparated(int),
     default="1,10,100",
-    show_default=True,
     metavar="L[,L...]",
     help="Numbers of phenotypes of a release.",
 )
@@ -49,7 +48,6 @@ _HEADINGS = (
     "--epsilon",
     type=CommaSeparated(float),
     default="1,5",
-    show_default=True,
     metavar="E[,E...]",
     help="Values of epsilon.",
 )
@@ -78,7 +76,6 @@ _HEADINGS = (
     "--prior-people",
     type=click.IntRange(min=1),
     default=100_000,
-    show_default=True,
     help="People of the study that gave this score.",
 )
 @click.option(

@@ -20,9 +20,7 @@ from primo_scale.cli.options import out_option, ref_freq_option, request_from
 @click.option(
     "--chunk-variants", type=int, help="Variants of a chunk (default: 2048, of dosages 512)."
 )
-@click.option(
-    "--chunk-samples", default=8192, show_default=True, help="People of a chunk, a multiple of 4."
-)
+@click.option("--chunk-samples", default=8192, help="People of a chunk, a multiple of 4.")
 @log_format_option
 def main(out: Path, chunk_variants: int | None, chunk_samples: int, **options: Any) -> None:
     """Write genotype files to a packed Zarr store.

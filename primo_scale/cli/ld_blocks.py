@@ -17,14 +17,12 @@ from primo_scale.cli.option_types import FILE_PATH
     "--least",
     type=click.IntRange(min=1),
     default=300,
-    show_default=True,
     help="Smallest number of variants in a block.",
 )
 @click.option(
     "--most",
     type=click.IntRange(min=1),
     default=700,
-    show_default=True,
     help="Largest number of variants in a block.",
 )
 def main(panel: Path, out: Path, least: int, most: int) -> None:

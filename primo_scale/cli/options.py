@@ -41,7 +41,6 @@ def neighbour_options(*also: str) -> Decorator:
             "unit",
             type=click.Choice(["full", "label", "feature", *also]),
             default="full",
-            show_default=True,
             help="What is protected: a person's whole row; the phenotypes (genotypes and "
             "covariates are public); or genotypes and covariates (phenotypes are public).",
         ),
@@ -49,7 +48,6 @@ def neighbour_options(*also: str) -> Decorator:
             "--adjacency",
             type=click.Choice(["replace-one", "add-remove", *also]),
             default="replace-one",
-            show_default=True,
             help="Against which neighbours: a row replaced by any other, or by nothing.",
         ),
     )
@@ -124,7 +122,6 @@ ref_freq_option = under(
 ld_components_option = click.option(
     "--ld-components/--no-ld-components",
     default=True,
-    show_default=True,
     help="Sum LD components of the panel in place of variants.",
 )
 
@@ -219,14 +216,12 @@ _method_options = under(
         "--ridge",
         type=AutoNumber(),
         default="auto",
-        show_default=True,
         metavar="auto|VALUE",
         help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
     ),
     click.option(
         "--method",
         default="auto",
-        show_default=True,
         metavar="auto|NAME",
         help="Method of noise and weights; docs/methods.md has the table.",
     ),
@@ -322,7 +317,6 @@ execution_options = under(
         "--kernel",
         type=click.Choice(NAMES),
         default=AUTOMATIC,
-        show_default=True,
         help="Code that multiplies genotypes; every kernel gives the same integers.",
     ),
     click.option(

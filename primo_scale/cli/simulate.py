@@ -27,21 +27,18 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
     "--mean-segment",
     type=Number(min=1),
     default=200,
-    show_default=True,
     help="Mean number of neighbouring variants copied from one member of the panel.",
 )
 @click.option(
     "--missing",
     type=Number(min=0, max=1, max_open=True),
     default=0,
-    show_default=True,
     help="Share of genotype calls to make missing.",
 )
 @click.option(
     "--phenotypes",
     type=click.IntRange(min=0),
     default=0,
-    show_default=True,
     help="Quantitative traits QT1, QT2, ... of mean 0 and variance 1.",
 )
 @click.option(
@@ -53,21 +50,18 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
     "--heritability",
     type=Number(min=0, max=LARGEST_HERITABILITY),
     default=0.3,
-    show_default=True,
     help="Heritability of every trait in the simulated population (CASE: on the liability scale).",
 )
 @click.option(
     "--causal-fraction",
     type=Number(min=0, max=1, min_open=True),
     default=0.01,
-    show_default=True,
     help="Share of polymorphic variants that have an effect.",
 )
 @click.option(
     "--effects-seed",
     type=SEED,
     default=0,
-    show_default=True,
     help="Seed of the effects; cohorts with equal seeds and trait options have equal effects.",
 )
 def main(**options: Any) -> None:

@@ -37,11 +37,7 @@ BATCH_JOB_SIGNS = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "PRIMO_SCALE_BATCH_JOB",
 )  # fmt: skip
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
-CONTEXT = {
-    "help_option_names": ["-h", "--help"],
-    "max_content_width": 100,
-    "show_default": True,
-}
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
 Command = Callable[..., Any]
 Decorator = Callable[[Command], Command]

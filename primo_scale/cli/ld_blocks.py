@@ -20,10 +20,7 @@ from primo_scale.cli.option_types import FILE_PATH
     help="Smallest number of variants in a block.",
 )
 @click.option(
-    "--most",
-    type=click.IntRange(min=1),
-    default=700,
-    help="Largest number of variants in a block.",
+    "--most", type=click.IntRange(min=1), default=700, help="Largest number of variants in a block."
 )
 def main(panel: Path, out: Path, least: int, most: int) -> None:
     """Divide the chromosomes of a public panel where there is the least LD across the cuts.

@@ -204,9 +204,7 @@ ledger_options = under(
     PRIVACY,
     click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
     click.option(
-        "--cohort",
-        metavar="NAME",
-        help="The cohort's name in the ledger. Every release states it.",
+        "--cohort", metavar="NAME", help="The cohort's name in the ledger. Every release states it."
     ),
 )
 

@@ -81,9 +81,7 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
     _check_private(directory)
     if not (directory / AUTHORITY_FILE).is_file():
         raise InputError(
-            "holds no certificates",
-            where=directory,
-            remedy="Run primo-scale certificates new",
+            "holds no certificates", where=directory, remedy="Run primo-scale certificates new"
         )
     _write(directory, _from_now(days))
     return read_certificates(directory)
@@ -232,9 +230,7 @@ def _check_private(directory: Path) -> None:
     """Refuse certificates that other users can read, because any holder can join the cluster."""
     if not directory.is_dir():
         raise InputError(
-            "no such directory",
-            where=directory,
-            remedy="Run primo-scale certificates new",
+            "no such directory", where=directory, remedy="Run primo-scale certificates new"
         )
     for path in (directory, directory / KEY_FILE):
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0

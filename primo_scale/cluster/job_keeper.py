@@ -124,9 +124,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
         """Return the numbers of the user's jobs, or None if the queue does not answer."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._listing,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
+                *self._listing, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
             )
         except OSError:
             return None

@@ -58,10 +58,7 @@ def manifest(profile: KubernetesProfile) -> dict[str, Any]:
                     ],
                 },
             },
-            "worker": {
-                "replicas": pods.workers,
-                "spec": _pod(profile, _worker(profile)),
-            },
+            "worker": {"replicas": pods.workers, "spec": _pod(profile, _worker(profile))},
         },
     }
 
@@ -142,10 +139,7 @@ def _container(
             {"name": key, "value": value} for key, value in {**environment, **encrypted}.items()
         ],
         "volumeMounts": mounts,
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
 
 
@@ -197,7 +191,5 @@ def _kubectl(profile: KubernetesProfile, arguments: list[str], stdin: str = "") 
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["it says nothing"]
         raise InputError(
-            f"kubectl {arguments[0]} failed: {lines[-1]}",
-            where="--cluster",
-            value=profile.name,
+            f"kubectl {arguments[0]} failed: {lines[-1]}", where="--cluster", value=profile.name
         ) from error

@@ -39,8 +39,7 @@ Directory = Annotated[
 # Job scripts quote nothing, and no shell or queue interprets these characters.
 SharedPath = Annotated[str, _text(r"[\w./+@=-]+", "a path of letters, digits and _./+@=-")]
 Label = Annotated[
-    str,
-    _text(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -"),
+    str, _text(r"[a-z0-9]([-a-z0-9]{0,50}[a-z0-9])?", "at most 52 lower-case letters, digits and -")
 ]
 MountPath = Annotated[str, _text(r"/[A-Za-z0-9._/-]*", "an absolute path")]
 Quantity = Annotated[str, _text(r"0*[1-9][0-9]*[KMGT]i", "a quantity such as 8Gi")]

@@ -22,12 +22,7 @@ from primo_scale.accumulation.summation import RunTasks, accumulate
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.outcomes.store import (
-    ComponentRows,
-    OutcomeFiles,
-    OutcomeStore,
-    align_outcomes,
-)
+from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, OutcomeStore, align_outcomes
 from primo_scale.run.design import Design, PaidMoments
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.execution import Execution
@@ -173,10 +168,7 @@ def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
     from primo_scale.cluster.connect import dask_client
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with (
-        dask_client(execution.profile, scratch) as client,
-        _reported(client, work_dir, execution),
-    ):
+    with dask_client(execution.profile, scratch) as client, _reported(client, work_dir, execution):
         yield partial(run_tasks, client, run_task)
 
 

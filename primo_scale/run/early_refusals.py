@@ -34,12 +34,7 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Design, PaidMoments, load_design
-from primo_scale.run.design_choices import (
-    PublicPanels,
-    given_bounds,
-    make_design,
-    outcome_coding,
-)
+from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import announce_opening, paying_cohort_of
 from primo_scale.run.principal_components import read_loadings

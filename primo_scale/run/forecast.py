@@ -23,12 +23,7 @@ from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import (
-    NoGenotypes,
-    PublicPanels,
-    make_design,
-    outcome_weight,
-)
+from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design, outcome_weight
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.prior_scores import importance_by
@@ -211,10 +206,7 @@ def _with_target(
     """Return the row with what reaches a target."""
 
     def reached_at(
-        *,
-        people: int = row.people,
-        phenotypes: int = row.phenotypes,
-        epsilon: float = row.epsilon,
+        *, people: int = row.people, phenotypes: int = row.phenotypes, epsilon: float = row.epsilon
     ) -> bool | None:
         try:
             found = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)

@@ -35,14 +35,7 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.water_filling import fill
-from primo_scale.run.design import (
-    Budget,
-    ComponentDesign,
-    Design,
-    PanelDesign,
-    to_array,
-    to_json,
-)
+from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, to_array, to_json
 from primo_scale.run.request_parts import Model
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.documents import read_document
@@ -156,9 +149,7 @@ def _settled_panel(path: Path) -> PanelDesign | None:
     if not path.is_file():
         return None
     return read_document(
-        path,
-        lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array),
-        remedy=_AGAIN,
+        path, lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array), remedy=_AGAIN
     )
 
 

@@ -37,10 +37,7 @@ from primo_scale.publication.party_statement import (
     PartyStatement,
 )
 from primo_scale.publication.publish import publish_party_release
-from primo_scale.publication.releasable import (
-    check_column_names,
-    check_variant_identifiers,
-)
+from primo_scale.publication.releasable import check_column_names, check_variant_identifiers
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.signed_document import read_document

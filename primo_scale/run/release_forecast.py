@@ -177,10 +177,7 @@ def check_accuracy(
 
 
 def forecast_release(
-    design: Design,
-    variants: VariantTable,
-    mechanism: Mechanism,
-    trait: Trait = _TRAIT,
+    design: Design, variants: VariantTable, mechanism: Mechanism, trait: Trait = _TRAIT
 ) -> Forecast:
     """Return the accuracy expected of a private release with the noise of `mechanism`."""
     if design.panel is None:

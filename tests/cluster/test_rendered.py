@@ -78,9 +78,7 @@ FULL = KubernetesProfile(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "resource",
-    [example(), manifest(BARE), manifest(FULL)],
-    ids=["example", "bare", "full"],
+    "resource", [example(), manifest(BARE), manifest(FULL)], ids=["example", "bare", "full"]
 )
 def test_a_manifest_conforms_to_the_operators_schema(resource: dict[str, Any]) -> None:
     validate(resource)

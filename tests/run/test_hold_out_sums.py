@@ -87,8 +87,7 @@ def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
 
 
 @pytest.mark.parametrize(
-    ("share", "words"),
-    [(0.05, ["too few people", "20 of 400 people"]), (0.6, ["0.6"])],
+    ("share", "words"), [(0.05, ["too few people", "20 of 400 people"]), (0.6, ["0.6"])]
 )
 def test_a_useless_share_is_refused(cohort, share, words):
     refused(cohort.accumulate("--hold-out", share), 2, *words)

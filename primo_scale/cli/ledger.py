@@ -86,9 +86,8 @@ def set_budget(
     for phenotypes alone is none for genotypes.
     """
     from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-    from primo_scale.ledger.ledger import Ledger
 
-    with Ledger(_path(path)) as ledger:
+    with _open(path, create=True) as ledger:
         name = cohort if cohort is not None else _only_cohort(ledger)
         account = ledger.account_named(name, unit=PrivacyUnit(unit), adjacency=Adjacency(adjacency))
         known = {balance.account.cohort for balance in ledger.balances()}
@@ -98,16 +97,10 @@ def set_budget(
         _print_balance(balance)
 
 
-def _path(path: Path | None) -> Path:
-    from primo_scale.ledger.ledger import default_ledger_path
+def _open(path: Path | None, *, create: bool = False) -> Ledger:
+    from primo_scale.ledger.ledger import Ledger, default_ledger_path
 
-    return path if path is not None else default_ledger_path()
-
-
-def _open(path: Path | None) -> Ledger:
-    from primo_scale.ledger.ledger import Ledger
-
-    return Ledger(_path(path), create=False)
+    return Ledger(path or default_ledger_path(), create=create)
 
 
 def _matching(ledger: Ledger, cohort: str) -> list[Balance]:

@@ -14,9 +14,14 @@ from msgspec import Meta, Struct, field
 
 from primo_scale.machine import memory_limit, usable_cpus
 
+TEXTS: list[Meta] = []
+"""Constraints of the texts in a profile: a pattern, and its description for a user."""
+
 
 def _text(pattern: str, description: str) -> Meta:
-    return Meta(pattern=rf"\A{pattern}\Z", description=description)
+    """Add a constraint to `TEXTS` and return it."""
+    TEXTS.append(Meta(pattern=rf"\A{pattern}\Z", description=description))
+    return TEXTS[-1]
 
 
 # Names go into job scripts, so they must not contain characters that a shell or queue interprets.
@@ -46,14 +51,6 @@ Quantity = Annotated[str, _text(r"0*[1-9][0-9]*[KMGT]i", "a quantity such as 8Gi
 Address = Annotated[
     str, _text(r"(tcp|tls)://[A-Za-z0-9.\[\]:-]+:[0-9]+", "tcp://HOST:PORT or tls://HOST:PORT")
 ]
-TEXTS: tuple[Meta, ...] = tuple(
-    get_args(text)[1]
-    for text in (
-        Name, Line, Size, Duration, Host, Directory, SharedPath, Label, MountPath, Quantity,
-        Address,
-    )
-)  # fmt: skip
-"""Constraints of the texts in a profile: a pattern, and its description for a user."""
 
 Count = Annotated[int, Meta(ge=1)]
 NonNegative = Annotated[int, Meta(ge=0)]

@@ -216,7 +216,7 @@ def _read_columns(path: Path, samples: SampleTable) -> dict[str, Floats]:
 
 def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.bool_]]:
     """Return the people of each group of a table of IID and group."""
-    group_of = {}
+    group_of: dict[str, str] = {}
     for line, cells in table_lines(path):
         if len(cells) != 2:
             raise InputError(
@@ -225,8 +225,9 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
                 value=f"{len(cells)} columns",
                 expected=2,
             )
-        person, group_of_person = (utf8_text(cell, f"{path}:{line}") for cell in cells)
-        group_of[person] = group_of_person
+        person, group = (utf8_text(cell, f"{path}:{line}") for cell in cells)
+        if group_of.setdefault(person, group) != group:
+            raise InputError("one person in two groups", where=f"{path}:{line}", value=person)
     of_people = np.array([group_of.get(person, "") for person in samples.individual])
     names = sorted({*of_people.tolist()} - {"", EVERYBODY})
     if not names:

@@ -214,13 +214,12 @@ def _with_target(
             return None
         return found.r2 >= target.r2(found.r2_without_noise)
 
-    epsilon = _last_that_reaches(lambda x: reached_at(epsilon=x), _MOST_EPSILON, _LEAST_EPSILON)
-    people = _last_that_reaches(
-        lambda x: reached_at(people=math.ceil(x)), _MOST_PEOPLE, _FEWEST_PEOPLE
-    )
-    phenotypes = _last_that_reaches(
-        lambda x: reached_at(phenotypes=math.floor(x)), 1.0, _MOST_PHENOTYPES
-    )
+    least_epsilon = min(_LEAST_EPSILON, row.epsilon)
+    epsilon = _last_that_reaches(lambda x: reached_at(epsilon=x), _MOST_EPSILON, least_epsilon)
+    fewest = min(_FEWEST_PEOPLE, row.people)
+    people = _last_that_reaches(lambda x: reached_at(people=math.ceil(x)), _MOST_PEOPLE, fewest)
+    most = max(_MOST_PHENOTYPES, row.phenotypes)
+    phenotypes = _last_that_reaches(lambda x: reached_at(phenotypes=math.floor(x)), 1.0, most)
     return replace(
         row,
         target_epsilon=epsilon,

@@ -292,6 +292,13 @@ def damaged(folder, tmp_path):
     return tmp_path / "damaged"
 
 
+def in_two_groups(folder):
+    text = (folder / "groups.tsv").read_text()
+    person = text.splitlines()[1].split()[0]
+    (folder / "twice.tsv").write_text(f"{text}{person} B\n")
+    return (*people(folder), "--groups", folder / "twice.tsv")
+
+
 @pytest.mark.parametrize(
     ("weights", "options", "code", "words"),
     [
@@ -307,6 +314,7 @@ def damaged(folder, tmp_path):
          ["names no phenotype"]),
         (lambda f, _: f / "release", lambda f: (*people(f), "--prevalence", "QT1=.1"), 2,
          ["--prevalence QT1", "is not binary", "500 values"]),
+        (lambda f, _: f / "release", in_two_groups, 3, ["twice.tsv:502", "one person in two"]),
     ],
 )  # fmt: skip
 def test_a_wrong_request_is_refused(weights, options, code, words, folder, tmp_path):

@@ -151,6 +151,13 @@ def test_more_people_than_the_sums_can_hold_do_not_end_the_search():
 
 
 @pytest.mark.slow
+def test_the_sizes_of_a_row_that_reaches_a_target_are_no_less_than_stated(few):
+    """Also where they are beyond those that a search tries."""
+    (row,) = ps.forecast(request(few, people=60, phenotypes=1, epsilon=1.0, target=1e-9))
+    assert (row.target_people, row.target_epsilon) == (60, 0.05)
+
+
+@pytest.mark.slow
 def test_a_target_out_of_reach_is_none(few):
     (row,) = ps.forecast(request(few, people=N, phenotypes=1, epsilon=5.0, target=0.29))
     assert (row.target_epsilon, row.target_phenotypes) == (None, None)

@@ -1,4 +1,4 @@
-"""The journal of the work of processes, and schedulers and workers that a user starts."""
+"""The cohort of the tests, the journal of their tasks, and schedulers and workers of a user."""
 
 from __future__ import annotations
 
@@ -12,8 +12,32 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+from command_io import PANEL, table_options
 from journal import GATE, JOURNAL
-from processes import free_ports, started, wait_until
+from processes import command_of, free_ports, started, wait_until
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Cohort that is ready to be accumulated."""
+
+    prefix: Path
+    environment: dict[str, str]
+
+    def command(self, work: Path, *options: object) -> list[str]:
+        """Return the command that accumulates the cohort in a few tasks, with clipped rows."""
+        return command_of("accumulate", [
+            "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
+            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *options,
+        ])  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Finished:
+    """Undisturbed run."""
+
+    work: Path
+    digest: str
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in
-from commands import Journal, kill
-from conftest import Cohort, Finished
+from commands import Cohort, Finished, Journal, kill
 from processes import PATIENCE_SECONDS, kill_group, started, wait_until
 
 SEED = 5

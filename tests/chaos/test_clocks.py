@@ -17,8 +17,7 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in
-from commands import Journal, dask_process, free_address, scheduler_at, worker_of
-from conftest import Cohort, Finished
+from commands import Cohort, Finished, Journal, dask_process, free_address, scheduler_at, worker_of
 from presence import missing
 from processes import PATIENCE_SECONDS, run, started, wait_until
 

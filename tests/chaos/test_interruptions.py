@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_io import digest_in, error_in
-from commands import Journal, dask_process, free_address, scheduler_at, worker_of
-from conftest import Cohort, Finished
+from commands import Cohort, Finished, Journal, dask_process, free_address, scheduler_at, worker_of
 from processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
 from primo_scale.storage.files import exclusive_lock

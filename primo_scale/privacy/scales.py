@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 
 from primo_scale.errors import UsageError
@@ -282,6 +282,13 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
             where="--method" if recipe.subsample is None else "--subsample",
             remedy="Use reuse-cov-gauss or reuse-cov-proj-x without a subsample",
         )
+    if gram_share(promise, recipe) <= 0:
+        raise UsageError(
+            "the smallest eigenvalue would take the whole budget",
+            where="--gamma",
+            value=recipe.eigenvalue_share,
+            limit=f"below {1 - counts_share(promise):g}",
+        )
     if recipe.subsample is None:
         return
     if promise.adjacency is not Adjacency.REPLACE_ONE:
@@ -309,9 +316,12 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
 
 
 def _check_integer_range(mechanism: Mechanism) -> None:
-    """Refuse noise that exceeds the sampler's range, and sums that could overflow."""
-    scales, bounds = mechanism.scales, mechanism.bounds
-    sigma = max(*scales.gram, scales.phenotype_cross, scales.fixed_gram, scales.phenotype_gram)
+    """Refuse noise that exceeds the sampler's range, and sums that could overflow.
+
+    Noise on any statistic counts, because it is drawn after the release is paid for.
+    """
+    gram, *others = astuple(mechanism.scales)
+    sigma, bounds = max(*gram, *others), mechanism.bounds
     if math.ldexp(sigma, fine_bits(sigma)) > LARGEST_FINE_SIGMA:
         raise LatticeTooSmall(
             "the noise is too large for 64-bit sampling",

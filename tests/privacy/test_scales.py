@@ -250,6 +250,8 @@ def test_bounds_that_are_not_positive_are_refused(name, value) -> None:
         (Promise(1.0, 1e-6), Recipe(subsample=10, gram_copies=2)),
         (Promise(1.0, 1e-6), Recipe(subsample=10, eigenvalue_share=0.1)),
         (Promise(1.0, 1e-6, share=0.95), Recipe(subsample=10)),
+        (Promise(1.0, 1e-6), Recipe(eigenvalue_share=0.99)),  # the counts take 0.01
+        (Promise(1.0, 1e-6), Recipe(eigenvalue_share=0.999)),
     ],
 )
 def test_recipes_without_a_proof_are_refused(promise, recipe) -> None:
@@ -264,10 +266,19 @@ def test_sums_that_could_wrap_around_are_refused() -> None:
     calibrate(replace(bounds, n_samples=2**18), Promise(1.0, 1e-6), Recipe(), split=1.0)
 
 
-def test_noise_beyond_the_sampler_is_refused() -> None:
-    bounds = replace(BOUNDS, row_norm=2**57, n_samples=1)
+@pytest.mark.parametrize(
+    ("changes", "privacy", "recipe"),
+    [
+        ({"row_norm": 2**57, "n_samples": 1}, FULL, Recipe()),
+        ({"fixed_norm": 2**61, "phenotype_norm": 2**52, "n_samples": 1}, LABEL, Recipe()),
+        ({}, FULL, Recipe(eigenvalue_share=1e-30)),
+    ],
+    ids=["X'X", "C'Y", "smallest eigenvalue"],
+)
+def test_noise_beyond_the_sampler_is_refused(changes, privacy, recipe) -> None:
+    """Before it is paid for: any statistic whose noise cannot be drawn would end the release."""
     with pytest.raises(UsageError, match="64-bit sampling"):
-        calibrate(bounds, Promise(1.0, 1e-6), Recipe(), split=1.0)
+        calibrate(replace(BOUNDS, **changes), Promise(1.0, 1e-6, privacy), recipe, split=1.0)
 
 
 def test_sums_leave_room_for_the_tail_of_the_noise() -> None:

@@ -13,6 +13,7 @@ from itertools import count
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.audit.distinguishing import Floats
 from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
@@ -26,7 +27,6 @@ from primo_scale.privacy.noisy_matrices import (
 )
 from primo_scale.storage.tiles import panels, upper_tiles
 
-Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 NoiseOfRun = Callable[[], FineNoise]
 

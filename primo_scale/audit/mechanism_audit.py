@@ -16,14 +16,13 @@ from enum import StrEnum
 import numpy as np
 
 from primo_scale.audit.audited_release import (
-    Floats,
     NoiseOfRun,
     exact_numbers,
     flat,
     publish,
     stated_scales,
 )
-from primo_scale.audit.distinguishing import Evidence, Scores, evidence
+from primo_scale.audit.distinguishing import Evidence, Floats, Scores, evidence
 from primo_scale.audit.worst_pairs import (
     NeighbourPair,
     Person,

@@ -12,13 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import scipy.linalg
 
+from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, PublicBounds
-
-Integers = npt.NDArray[np.int64]
 
 # Bounds of the artificial rows. They are large, so that directions are exact to 1e-4, and the bound
 # of the covariate is below that of the phenotypes, so that X'C and X'Y are distinguishable.

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
+
 Floats = npt.NDArray[np.float64]
 
-NORMAL_QUANTILE = 1.959963984540054
-"""97.5% quantile of the normal distribution."""
 _DECILES = 10
 _ROUNDING = 1e-9
 

@@ -173,9 +173,9 @@ def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
     It contains the whole cohort identifier, because an abbreviation is not known before the
     cohort's first budget.
     """
-    options = [f"--ledger {shlex.quote(str(path))}", f"--cohort {shlex.quote(account.cohort)}"]
     return (
-        f"primo-scale ledger set-budget {' '.join(options)} "
+        f"primo-scale ledger set-budget --ledger {shlex.quote(str(path))} "
+        f"--cohort {shlex.quote(account.cohort)} "
         f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
     )
 

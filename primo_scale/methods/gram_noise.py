@@ -18,15 +18,12 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from primo_scale.methods.shrinkage import KnownNoise
+from primo_scale.methods.shrinkage import Float64, KnownNoise
 
 # Variants of the block that is drawn; its noise has the same norm as that of the block it stands
 # for, and its eigenvalues are as many quantiles.
 _DRAWN = 256
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class BlockNoise:
     residual_variance: float  # variance v of a phenotype
 
 
-def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Floats) -> float:
+def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Float64) -> float:
     """Return R^2 with the noise on X'X, as a share of that with the exact X'X.
 
     `eigenvalues` are any number of eigenvalues of the correlation matrix, of mean 1.
@@ -62,7 +59,7 @@ def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Floats) -> float:
     )
 
 
-def _factors(values: Floats, noise: BlockNoise, gram_sigma: float) -> Floats:
+def _factors(values: Float64, noise: BlockNoise, gram_sigma: float) -> Float64:
     """Return the factors of the weights for known noise, shape (d,)."""
     rule = KnownNoise(
         effect_variance=np.array([noise.effect_variance]),
@@ -73,7 +70,7 @@ def _factors(values: Floats, noise: BlockNoise, gram_sigma: float) -> Floats:
     return rule.factors(values, np.empty((len(values), 1)))[:, 0]
 
 
-def _squared_correlation(filtered: Floats, values: Floats, noise: BlockNoise) -> float:
+def _squared_correlation(filtered: Float64, values: Float64, noise: BlockNoise) -> float:
     """Return the squared correlation of scores and genetic values, up to a constant."""
     covariance = float(filtered.diagonal() @ values**2)
     in_target = noise.effect_variance * values**2 + noise.residual_variance * values

@@ -18,7 +18,6 @@ from primo_scale.methods.shrinkage import Float64, floored_at_zero
 class Spectrum:
     """Decomposition ``S = V diag(lambda) V'`` and target ``H = V'G`` of one LD block."""
 
-    block: int
     phenotypes: slice  # all, or a single one if each has its own X'X
     fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
     # Eigenvalues lambda in ascending order; negative and negligible ones are 0, shape (d_b,).
@@ -57,7 +56,6 @@ def spectra_of(
         values, vectors = eigenvectors(gram, phenotypes.stop - phenotypes.start)
         del gram  # overwritten
         yield Spectrum(
-            block=block,
             phenotypes=phenotypes,
             fixed_cross=adjusted.fixed_cross,
             values=floored_at_zero(values, rounding),

@@ -30,6 +30,7 @@ import numpy.typing as npt
 
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
+    Floats,
     PublicSizes,
     attenuation,
     clipped_moments,
@@ -49,8 +50,6 @@ _MANY, _CLOSEST_GAP = 100, 5.0
 # Number of frequencies at which the spectrum is evaluated, and of pairs of variants in memory.
 _FREQUENCIES, _PAIRS = 4096, 2**20
 _LEAST_EIGENVALUE = 1e-9
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

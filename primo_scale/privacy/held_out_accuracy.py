@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
+from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
+
 Floats = npt.NDArray[np.float64]
 
 N_EDGES = 32
@@ -25,7 +27,8 @@ _LARGEST_EDGE = 4.0  # in units of the bound on residuals
 _QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
 # A range of scores that cuts more than this share of people is too small.
 _CUT, _SIGNIFICANCE = 0.005, 3.0
-_QUANTILE = 1.959963984540054  # 97.5% of the normal distribution
+NORMAL_QUANTILE = 1.959963984540054
+"""97.5% quantile of the normal distribution."""
 MOST_BEYOND = 0.01
 """Share of people with too large a residual above which no accuracy is stated (normal: 0.3%)."""
 _ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
@@ -216,22 +219,23 @@ def _with_liability(
     prevalence: float,
 ) -> HeldOutAccuracy:
     """Add what a normal liability implies, from the correlation, its interval and Var(r)."""
-    from primo_scale.privacy.liability_scale import area_under_curve, liability_r2
-
     share = _case_share(variance, prevalence)
 
     def liability(r2: float) -> float:
         return min(liability_r2(r2, share, prevalence), 1.0)
 
-    areas = [
-        0.5 + math.copysign(area_under_curve(liability(rho**2), prevalence) - 0.5, rho)
-        for rho in correlations
-    ]
-    r2 = (accuracy.r2 or 0.0, accuracy.r2_lower, accuracy.r2_upper)
+    def area(rho: float) -> float:
+        return 0.5 + math.copysign(area_under_curve(liability(rho**2), prevalence) - 0.5, rho)
+
+    correlation, lower, upper = correlations
     return replace(
         accuracy,
-        **dict(zip(("auc", "auc_lower", "auc_upper"), areas, strict=True)),
-        **dict(zip(_LIABILITY, map(liability, r2), strict=True)),
+        auc=area(correlation),
+        auc_lower=area(lower),
+        auc_upper=area(upper),
+        liability_r2=liability(accuracy.r2 or 0.0),
+        liability_r2_lower=liability(accuracy.r2_lower),
+        liability_r2_upper=liability(accuracy.r2_upper),
     )
 
 
@@ -249,7 +253,7 @@ def _correlation_interval(m: _Moments) -> tuple[float, float]:
         """Return a number that is positive if the correlation `rho` is rejected."""
         sampling = m.uu * m.rr / m.n * (1 - rho**2) ** 2
         noise = m.noise_variance(-rho * root / 2, 1.0, -rho / root / 2)
-        return (m.ur - rho * size) ** 2 - _QUANTILE**2 * (sampling + noise)
+        return (m.ur - rho * size) ** 2 - NORMAL_QUANTILE**2 * (sampling + noise)
 
     nearest = min(max(m.ur / size, -1 + 1e-9), 1 - 1e-9)
     if rejection(nearest) > 0:  # the estimate is beyond 1, and so is what noise explains
@@ -261,7 +265,7 @@ def _correlation_interval(m: _Moments) -> tuple[float, float]:
 
 def _slope_interval(m: _Moments, scale: HoldOutScale) -> tuple[float, float] | None:
     """Return Fieller's interval of the slope ur / uu, or None if it is unbounded."""
-    z = _QUANTILE**2
+    z = NORMAL_QUANTILE**2
     slope = m.ur / m.uu
     residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n * _spread(m, scale)  # by sampling
 
@@ -281,13 +285,12 @@ def _spread(m: _Moments, scale: HoldOutScale) -> float:
     """Return the factor on the sampling variance of ``sum u e`` for unequal variances of e."""
     if scale.prevalence is None:
         return 1.0
-    from primo_scale.privacy.liability_scale import liability_r2, residual_spread
-
     share = _case_share(m.rr / m.n * scale.unit**2, scale.prevalence)
     r2 = liability_r2(min(m.ur**2 / (m.uu * m.rr), 1.0), share, scale.prevalence)
     return residual_spread(r2, share, scale.prevalence)
 
 
-_LIABILITY = ("liability_r2", "liability_r2_lower", "liability_r2_upper")
 _NOTHING = HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
-_NOTHING_BINARY = HeldOutAccuracy(None, 0.0, 1.0, None, None, None, None, 0.0, 1.0, None, 0.0, 1.0)
+_NOTHING_BINARY = replace(
+    _NOTHING, auc_lower=0.0, auc_upper=1.0, liability_r2_lower=0.0, liability_r2_upper=1.0
+)

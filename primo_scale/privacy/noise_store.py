@@ -22,7 +22,6 @@ release that a subsample may serve.
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ import msgspec
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
+from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import read_document
@@ -127,7 +127,7 @@ class NoiseStore:
         ledger does not know these charges, because a run died before they were durable. An
         InputError or a ResourceError is raised if the key cannot be written.
         """
-        charge = secrets.token_hex(8)
+        charge = random_charge_id()
         path = self._key_file(charge, "unused")
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:

@@ -10,13 +10,13 @@ from sklearn.metrics import roc_auc_score
 from tiers import thinned
 
 from primo_scale.evaluation.accuracy import (
-    NORMAL_QUANTILE,
     Estimate,
     area_under_curve,
     calibrate,
     decile_means,
     squared_correlation,
 )
+from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))

@@ -15,6 +15,7 @@ import pandas as pd
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.genotypes.genome_build import build_name
+from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import Release, open_release
 from primo_scale.publication.verify import verify
@@ -113,7 +114,11 @@ def _read_catalog(
     by_position = "rsID" not in names
     place = ["chr_name", "chr_position"] if by_position else ["rsID"]
     table = _read_table(path, [*place, *_ALLELES, "effect_weight"], len(comments))
-    table["ID"] = table[place[0]] + ":" + table[place[1]] if by_position else table[place[0]]
+    if by_position:
+        chromosomes = table["chr_name"].map(canonical_chromosome)
+        table["ID"] = chromosomes + ":" + table["chr_position"]
+    else:
+        table["ID"] = table["rsID"]
     trait, build, pgs_id = (_header_value(comments, name) for name in (_TRAIT, _BUILD, _PGS_ID))
     phenotype = {name.replace("=", "_"): name for name in wanted or ()}.get(trait)
     return ScoringFile(

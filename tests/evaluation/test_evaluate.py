@@ -218,10 +218,11 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     with gzip.open(folder / "release/pgs/QT1.txt.gz", "rt") as file:
         lines = file.read().splitlines()
     head = [line for line in lines if line.startswith("#")]
-    rows = [line.split("\t", 1)[1] for line in lines[len(head) :]]
+    names, *rows = (line.split("\t", 1)[1] for line in lines[len(head) :])
+    rows[::2] = (f"chr{row}" for row in rows[::2])  # another name of the same chromosome
     head = [line.replace("=QT1", "=height") for line in head]
     path = tmp_path / "positions.txt"
-    path.write_text("\n".join([*head, *rows]) + "\n")
+    path.write_text("\n".join([*head, names, *rows]) + "\n")
     expected, _ = scores_of(folder / "release/pgs/QT1.txt.gz", folder)
     np.testing.assert_array_equal(scores_of(path, folder)[0], expected)
     assert run(folder, tmp_path / "out", "--weights", path, *people(folder)).exit_code == 0

@@ -222,7 +222,7 @@ def _with_liability(
     share = _case_share(variance, prevalence)
 
     def liability(r2: float) -> float:
-        return min(liability_r2(r2, share, prevalence), 1.0)
+        return liability_r2(r2, share, prevalence)
 
     def area(rho: float) -> float:
         return 0.5 + math.copysign(area_under_curve(liability(rho**2), prevalence) - 0.5, rho)

@@ -24,7 +24,8 @@ def liability_r2(observed: float, case_share: float, prevalence: float) -> float
     """Return R^2 of the liability from R^2 of the 0/1 trait (Lee et al. 2012, equation 15).
 
     It corrects for the share of cases in the sample. If that equals the prevalence in the
-    population, it is the scale of Dempster and Lerner (1950). The function increases.
+    population, it is the scale of Dempster and Lerner (1950). The function increases, up to 1,
+    which scores that are not normal could exceed.
     """
     threshold = -_NORMAL.inv_cdf(prevalence)
     density = _NORMAL.pdf(threshold)
@@ -32,7 +33,7 @@ def liability_r2(observed: float, case_share: float, prevalence: float) -> float
     excess = mean_of_cases * (case_share - prevalence) / (1 - prevalence)
     theta = excess * (excess - threshold)
     scale = (prevalence * (1 - prevalence) / density) ** 2 / (case_share * (1 - case_share))
-    return observed * scale / (1 + observed * theta * scale)
+    return min(observed * scale / (1 + observed * theta * scale), 1.0)
 
 
 def residual_spread(r2: float, case_share: float, prevalence: float) -> float:

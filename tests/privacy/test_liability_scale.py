@@ -59,6 +59,10 @@ def test_liability_r2_is_that_of_a_simulated_liability(prevalence, case_share):
     assert (abs(uncorrected - EXPLAINED) > 0.03) == (case_share != prevalence)
 
 
+def test_a_score_that_is_not_normal_explains_no_more_than_the_whole_liability():
+    assert liability_r2(0.9, 0.5, 0.01) == 1
+
+
 @pytest.mark.parametrize(("prevalence", "case_share"), [(0.05, 0.05), (0.5, 0.5), (0.1, 0.4)])
 def test_the_spread_of_residuals_is_that_of_simulated_cases(prevalence, case_share):
     score, is_case = simulated(8, prevalence, case_share)

@@ -27,6 +27,13 @@ def request(digest="first", epsilon=5.0, delta=DELTA, account=ACCOUNT, cost=None
     return ChargeRequest(account, digest, epsilon, delta, cost or gaussian(epsilon, delta))
 
 
+def publish(ledger):
+    """Pay for a release and record it as drawn and published."""
+    charge = ledger.reserve(request()).charge
+    ledger.mark_drawn(charge, "noised")
+    ledger.mark_published(charge, "release")
+
+
 def report_public_key(path, keys):
     with Ledger(path) as ledger:
         keys.put(ledger.public_key)

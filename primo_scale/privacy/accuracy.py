@@ -129,8 +129,8 @@ def expected_r2_sum(
 ) -> float:
     """Return the sum of expected squared correlations over all pairs of variants of an LD block.
 
-    By Sved's expectation ``1 / (1 + 4 Ne c)`` at a distance of c Morgan; at least the number of
-    variants d, each of which has a correlation of 1 with itself. `chromosome` and `position`, in
+    At a distance of c Morgan it is Sved's, ``1 / (1 + 4 Ne c)``. The sum is at least the number of
+    variants d, because each has a correlation of 1 with itself. `chromosome` and `position`, in
     base pairs, have the shape (d,), and `blocks` are the boundaries of the LD blocks: 0, ..., d. A
     variant without a position (0 or below) counts as independent of all others, and so do the
     variants of a chromosome whose positions merely number the rows.

@@ -72,24 +72,19 @@ class NoiseStore:
         """Return the charges whose noise, or whose noise key, is stored."""
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
-            drawn = {path.stem for path in self.directory.glob("*.zarr") if is_drawn(path)}
-        whole = (path.stem for end in ("npy", "key") for path in self.directory.glob(f"*.{end}"))
-        return frozenset(drawn.union(whole)) | self.unused_charges()
+            drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
+        return frozenset(drawn.union(self._files("npy", "key", "unused")))
 
     def unused_charges(self) -> frozenset[str]:
         """Return the charges with a key from which nothing was drawn."""
-        return frozenset(path.stem for path in self.directory.glob("*.unused"))
+        return frozenset(self._files("unused"))
 
     def used_charges(self) -> dict[str, Path]:
         """Return the charges whose noise may exist, each with the file that names it.
 
         Damaged phenotype moments raise an InputError.
         """
-        found = {
-            path.stem: path
-            for end in ("zarr", "npy", "key")
-            for path in self.directory.glob(f"*.{end}")
-        }
+        found = self._files("zarr", "npy", "key")
         if self.subsample_use_path.is_file():
             found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
         moments = self.read_moments()
@@ -231,6 +226,10 @@ class NoiseStore:
         be durable.
         """
         write_atomically(self.subsample_use_path, charge.encode())
+
+    def _files(self, *ends: str) -> dict[str, Path]:
+        """Return the files with any of these ends by their charge; a later end takes precedence."""
+        return {path.stem: path for end in ends for path in self.directory.glob(f"*.{end}")}
 
     def _key_file(self, charge: str, end: str) -> Path:
         return self.directory / f"{charge}.{end}"

@@ -10,11 +10,7 @@ from contextlib import closing
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from ledger_examples import (
-    ACCOUNT,
-    DELTA,
-    request,
-)
+from ledger_examples import ACCOUNT, DELTA, publish, request
 from tiers import thinned
 
 from primo_scale.errors import InputError, PrimoError, ResourceError
@@ -27,9 +23,7 @@ from primo_scale.ledger.spending import Account, Balance
 @pytest.fixture
 def used(path):
     with Ledger(path) as ledger:
-        charge = ledger.reserve(request()).charge
-        ledger.mark_drawn(charge, "noised")
-        ledger.mark_published(charge, "release")
+        publish(ledger)
     return path
 
 
@@ -107,6 +101,31 @@ def test_a_missing_ledger_is_an_error_if_it_is_not_created(tmp_path):
     with pytest.raises(InputError, match="no ledger here"):
         Ledger(tmp_path / "ledger.sqlite", create=False)
     assert not (tmp_path / "ledger.sqlite").exists()
+
+
+@pytest.mark.parametrize("create", [False, True])
+def test_an_empty_ledger_file_is_refused(tmp_path, create):
+    path = tmp_path / "ledger.sqlite"
+    path.touch()
+    with pytest.raises(InputError, match=r"is an empty file.*Restore the ledger from a backup"):
+        Ledger(path, create=create)
+    assert path.stat().st_size == 0
+
+
+def test_a_new_ledger_is_complete_before_it_has_its_name(tmp_path, monkeypatch):
+    """A process that dies while it creates a ledger leaves no file that would be refused."""
+    sizes = []
+    link = os.link
+
+    def seen(source, target):
+        link(source, target)
+        sizes.append(target.stat().st_size)
+
+    monkeypatch.setattr("os.link", seen)
+    Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
+    assert len(sizes) == 1
+    assert sizes[0] > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
 
 
 def test_a_newer_format_is_refused(path, monkeypatch):
@@ -196,9 +215,7 @@ def used_ledger(path) -> tuple[bytes, list[Balance]]:
     """Return the content of a ledger with a published release, and its balances."""
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=8.0, delta=DELTA)
-        charge = ledger.reserve(request()).charge
-        ledger.mark_drawn(charge, "noised")
-        ledger.mark_published(charge, "release")
+        publish(ledger)
         balances = ledger.balances()
     return path.read_bytes(), balances
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tiny_release import raw_statistics
+from tiny_release import LAYOUT
+from whole_matrices import zero_statistics
 
 
 @pytest.fixture
 def raw(tmp_path):
     """Exact statistics of a tiny cohort."""
-    return raw_statistics(tmp_path / "raw")
+    return zero_statistics(tmp_path / "raw", LAYOUT)

@@ -20,8 +20,8 @@ from tiny_release import (
     noise_store,
     open_budget,
     pay,
-    raw_statistics,
 )
+from whole_matrices import zero_statistics
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
@@ -35,7 +35,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 def test_drawn_noise_has_the_stated_scale(tmp_path):
     layout = BlockLayout((0, 90, 210), n_fixed=3, n_phenotypes=40)
     asked = mechanism(layout=layout, norms=(6_000, 8_000))
-    matrices, _ = pay(tmp_path, raw_statistics(tmp_path / "raw", layout), asked)
+    matrices, _ = pay(tmp_path, zero_statistics(tmp_path / "raw", layout), asked)
     for block, sigma in enumerate(asked.scales.gram):
         above = matrices.gram(block)[np.triu_indices(layout.sizes[block], 1)]
         for noise, scale in (

@@ -5,8 +5,6 @@ A ledger that was lost, emptied or replaced does not count the spending that thi
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from crash import KILLED, killed_at
 from tiny_release import charges_of, key_left, noise_store, pay, pay_moments
@@ -77,28 +75,3 @@ def test_an_unused_key_is_not_refused(tmp_path, raw, label):
     (tmp_path / "backup.sqlite").replace(ledger)
     with pytest.raises(InputError, match="does not know a charge"):
         pay(tmp_path, raw)
-
-
-@pytest.mark.parametrize("create", [False, True])
-def test_an_empty_ledger_file_is_refused(tmp_path, create):
-    path = tmp_path / "ledger.sqlite"
-    path.touch()
-    with pytest.raises(InputError, match=r"is an empty file.*Restore the ledger from a backup"):
-        Ledger(path, create=create)
-    assert path.stat().st_size == 0
-
-
-def test_a_new_ledger_is_complete_before_it_has_its_name(tmp_path, monkeypatch):
-    """A process that dies while it creates a ledger leaves no file that would be refused."""
-    sizes = []
-    link = os.link
-
-    def seen(source, target):
-        link(source, target)
-        sizes.append(target.stat().st_size)
-
-    monkeypatch.setattr("os.link", seen)
-    Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
-    assert len(sizes) == 1
-    assert sizes[0] > 0
-    assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from whole_matrices import zero_statistics
 
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, PayingCohort
@@ -30,10 +29,6 @@ def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None):
 
 
 MECHANISM = mechanism()
-
-
-def raw_statistics(path, layout=LAYOUT):
-    return zero_statistics(path, layout)
 
 
 def noise_store(folder):

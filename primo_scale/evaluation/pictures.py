@@ -82,7 +82,9 @@ def _deciles(results: tuple[ScoreResult, ...]) -> Any:
         axes.set(title=phenotype, xlabel="decile of the score", ylabel="mean, with SE")
     for axes in panels[len(phenotypes) :]:
         axes.set_visible(False)
-    handles = {label: line for axes in panels for line, label in zip(
-        *axes.get_legend_handles_labels(), strict=True)}  # fmt: skip
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center")
+    legend: dict[str, Any] = {}
+    for axes in panels:
+        lines, labels = axes.get_legend_handles_labels()
+        legend |= zip(labels, lines, strict=True)
+    figure.legend(legend.values(), legend.keys(), loc="outside lower center")
     return figure

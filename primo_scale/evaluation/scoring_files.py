@@ -113,7 +113,7 @@ def _read_catalog(
 ) -> ScoringFile:
     by_position = "rsID" not in names
     place = ["chr_name", "chr_position"] if by_position else ["rsID"]
-    table = _read_table(path, [*place, *_ALLELES, "effect_weight"], len(comments))
+    table = _read_table(path, [*place, *_ALLELES, "effect_weight"])
     if by_position:
         chromosomes = table["chr_name"].map(canonical_chromosome)
         table["ID"] = chromosomes + ":" + table["chr_position"]
@@ -136,15 +136,16 @@ def _header_value(comments: Sequence[str], name: str) -> str:
     return "".join(line.removeprefix(name).strip() for line in comments if line.startswith(name))
 
 
-def _read_table(path: Path, columns: list[str], n_comments: int = 0) -> pd.DataFrame:
+def _read_table(path: Path, columns: list[str]) -> pd.DataFrame:
     """Read columns of a table as text."""
+    n_comments = len(_comments(path))
     return pd.read_csv(
         path, sep="\t", skiprows=n_comments, usecols=columns, dtype=str, na_filter=False
     )
 
 
 def _comments(path: Path) -> list[str]:
-    """Return the lines before the header of a PGS Catalog file."""
+    """Return the lines before the header, such as those of a PGS Catalog file."""
     opener = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8") as file:
         return list(takewhile(lambda line: line.startswith("#"), file))

@@ -67,9 +67,11 @@ class PartyFit:
 
 
 def join_columns(
-    parts: Sequence[npt.NDArray[np.int64]], scales: Sequence[float], noise_sd: Sequence[float],
+    parts: Sequence[npt.NDArray[np.int64]],
+    scales: Sequence[float],
+    noise_sd: Sequence[float],
     constant: Floats,
-) -> JoinedColumns:  # fmt: skip
+) -> JoinedColumns:
     """Return the inner products of released columns, read in pieces of rows.
 
     `parts` are the released values of each party, int64 of shape (rows, columns). `scales` are the

@@ -63,7 +63,7 @@ def hash_people(individuals: Iterable[str], key: bytes) -> Hashes:
     return np.array(hashes, dtype=f"S{_DIGITS}")
 
 
-def make_roster(individuals: Sequence[str], key_file: Path, others: Iterable[Path] = ()) -> Roster:
+def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Path] = ()) -> Roster:
     """Return the roster of the people who are also in all `others`, roster files of other parties.
 
     `key_file` holds the key that the parties share. A roster of another key has nobody in common.

@@ -201,7 +201,7 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
     kept.loc[[80, 81], "effect_allele"] = "N"
     kept.loc[[90, 91, 92], "ID"] = ["x1", "x2", "."]
     path = tmp_path / "other.tsv"
-    kept.to_csv(path, sep="\t", index=False)
+    path.write_text("# a comment\n" + kept.to_csv(sep="\t", index=False))
     found, counts = scores_of(path, folder, ("QT1",))
     assert (counts.total, counts.matched, counts.mismatched, counts.absent) == (200, 195, 2, 3)
     assert (counts.swapped, counts.flipped) == (50, 50)

@@ -47,6 +47,21 @@ def off_diagonal_sigma(sigma: float) -> float:
     return math.nextafter(sigma / math.sqrt(2), math.inf)
 
 
+def check_sigma(sigma: float, *, remedy: str, where: str | None = None) -> None:
+    """Refuse a standard deviation, in lattice units, that is not between 2^-20 and 2^58.
+
+    `where` is the option that asks for the noise, if it is one.
+    """
+    if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
+        raise UsageError(
+            "the noise scale cannot be sampled exactly",
+            where=where,
+            value=sigma,
+            limit=f"{SMALLEST_SIGMA:g} to {LARGEST_FINE_SIGMA:g}",
+            remedy=remedy,
+        )
+
+
 def lattice_noise(
     size: int, sigma: float, *, bits: int | None = None, source: FineNoise, label: str
 ) -> Integers:
@@ -57,13 +72,7 @@ def lattice_noise(
     keystream draws each label once. A `sigma` that is not between 2^-20 and 2^58, and a label that
     was used before, raise a UsageError.
     """
-    if not SMALLEST_SIGMA <= sigma <= LARGEST_FINE_SIGMA:
-        raise UsageError(
-            "the noise scale cannot be sampled exactly",
-            value=sigma,
-            limit=f"{SMALLEST_SIGMA:g} to {LARGEST_FINE_SIGMA:g}",
-            remedy="Change the public bounds or the scale of the lattice",
-        )
+    check_sigma(sigma, remedy="Change the public bounds or the scale of the lattice")
     bits = fine_bits(sigma) if bits is None else bits
     return rounded_shift(source.draw(label, size, math.ldexp(sigma, bits)), bits)
 

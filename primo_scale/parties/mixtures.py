@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ import numpy.typing as npt
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import usable_cpus
+from primo_scale.storage.tiles import in_threads
 
 SEED_DIGITS = 32
 _BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of its counter
@@ -87,8 +87,7 @@ class MixtureSums:
             for place, plane in planes.items():
                 self._sums[number, place].add(plane, bits)
 
-        with ThreadPoolExecutor(usable_cpus()) as threads:
-            list(threads.map(add_part, range(len(self._parts))))
+        in_threads(add_part, range(len(self._parts)), usable_cpus())
 
     def total(self) -> Int64:
         """Return the sums, int64 of shape (k, columns)."""

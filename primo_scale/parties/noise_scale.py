@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
+from primo_scale.gaussian.lattice_noise import check_sigma
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.privacy.scales import rounded_up
 
@@ -35,13 +34,7 @@ def party_noise(
     """
     mu = release_mu(epsilon, delta)
     sigma = rounded_up(party_sensitivity(person_columns, n_mixtures) / mu)
-    if sigma > LARGEST_FINE_SIGMA:
-        raise UsageError(
-            "the noise scale cannot be sampled exactly",
-            value=sigma,
-            limit=f"{LARGEST_FINE_SIGMA:g}",
-            remedy="Raise --epsilon, or release fewer columns or mixtures",
-        )
+    check_sigma(sigma, remedy="Raise --epsilon, or release fewer columns or mixtures")
     return PartyNoise(sigma, Cost(mu**2 * n_columns / person_columns))
 
 

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.lattice_noise import (
-    LARGEST_FINE_SIGMA,
     FineNoise,
     Integers,
     add_lattice_noise,
+    check_sigma,
     fine_bits,
     lattice_noise,
     off_diagonal_sigma,
@@ -75,14 +74,7 @@ def hold_out_noise(n_phenotypes: int, people: int, mu_squared: float, fit: str) 
     counts_mu, gram_mu = (math.sqrt(s * mu_squared) for s in (SCALE_SHARE, 1 - SCALE_SHARE))
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
     gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, ROW_NORM) / gram_mu)
-    if gram > LARGEST_FINE_SIGMA:
-        raise UsageError(
-            "the noise on the hold-out is too large for 64-bit sampling",
-            where="--hold-out",
-            value=gram,
-            limit=LARGEST_FINE_SIGMA,
-            remedy="Leave it out, or raise epsilon",
-        )
+    check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
     return HoldOut(people, scale, gram, fit)
 
 

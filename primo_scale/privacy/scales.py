@@ -16,7 +16,7 @@ from functools import partial
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA, fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
     COUNTS_SHARE,
@@ -322,7 +322,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
     """
     gram, *others = astuple(mechanism.scales)
     sigma, bounds = max(*gram, *others), mechanism.bounds
-    if math.ldexp(sigma, fine_bits(sigma)) > LARGEST_FINE_SIGMA:
+    if sigma > LARGEST_FINE_SIGMA:
         raise LatticeTooSmall(
             "the noise is too large for 64-bit sampling",
             value=sigma,

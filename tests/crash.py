@@ -15,22 +15,9 @@ from typing import Any
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
-# Steps of a release, in order.
-STEPS = (
-    PaymentStep.KEY_STORED,
-    PaymentStep.RESERVATION_WRITTEN,
-    PaymentStep.RESERVATION_COMMITTED,
-    PaymentStep.DRAW_STARTED,
-    PaymentStep.BLOCK_WRITTEN,
-    PaymentStep.STATISTICS_STORED,
-    PaymentStep.DRAW_RECORD_WRITTEN,
-    PaymentStep.DRAW_RECORD_COMMITTED,
-    PaymentStep.KEY_REMOVED,
-    PaymentStep.RELEASE_STAGED,
-    PaymentStep.RELEASE_PUBLISHED,
-    PaymentStep.PUBLICATION_RECORD_WRITTEN,
-    PaymentStep.PUBLICATION_RECORD_COMMITTED,
-)
+# Steps of a release without moments and hold-out, in order.
+_FURTHER_STEPS = {PaymentStep.MOMENTS_STORED, PaymentStep.HOLD_OUT_STORED}
+STEPS = tuple(step for step in PaymentStep if step not in _FURTHER_STEPS)
 # Steps of buying phenotype moments, in order.
 MOMENTS_STEPS = (*STEPS[:4], PaymentStep.MOMENTS_STORED, *STEPS[6:9])
 

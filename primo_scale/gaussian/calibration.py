@@ -50,6 +50,10 @@ class Cost:
         )
 
 
+NO_COST = Cost(0.0)
+"""Cost of nothing."""
+
+
 def log_delta(epsilon: float, mu: float) -> float:
     """Return the natural logarithm of the analytic Gaussian profile ``delta(epsilon; mu)``.
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.calibration import NO_COST, Cost, release_mu
 from primo_scale.ledger.history import History, reservation_as_json
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
@@ -28,7 +28,6 @@ from primo_scale.ledger.refusals import other_delta
 from primo_scale.ledger.reservation import Reservation, answer_request, random_charge_id
 from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
 
-_NO_COST = Cost(0.0)
 _RESERVATION = (PaymentStep.RESERVATION_WRITTEN, PaymentStep.RESERVATION_COMMITTED)
 _DRAW_RECORD = (PaymentStep.DRAW_RECORD_WRITTEN, PaymentStep.DRAW_RECORD_COMMITTED)
 _PUBLICATION_RECORD = (
@@ -52,7 +51,7 @@ class Ledger(LedgerReader):
         request: ChargeRequest,
         *,
         stored_noise: Collection[str] = (),
-        further_cost: Cost = _NO_COST,
+        further_cost: Cost = NO_COST,
         new_charge: Callable[[], str] = random_charge_id,
     ) -> Reservation:
         """Pay for a release, or return the charge that paid for the same release before.
@@ -96,7 +95,7 @@ class Ledger(LedgerReader):
         self,
         request: ChargeRequest,
         *,
-        further_cost: Cost = _NO_COST,
+        further_cost: Cost = NO_COST,
         new_charge: Callable[[], str] = random_charge_id,
     ) -> Reservation:
         """Pay for a release whose earlier noise is lost, as if it had never been drawn.

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.history import History, replay
@@ -100,7 +100,7 @@ class LedgerReader:
             known = replace(charge.request, digest=request.digest, roster=request.roster)
             if known == request and charge.id in stored_noise:
                 return None
-        return answer_request(self.path, history, request, Cost(0.0), self._log.attachment)
+        return answer_request(self.path, history, request, NO_COST, self._log.attachment)
 
     def replayable_charge(
         self, request: ChargeRequest, *, stored_noise: Collection[str]

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.ledger.ledger import Ledger
@@ -77,7 +76,7 @@ def pay_for_values(
         )
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
     noise_store.refuse_full_disk(None if replayed is None else replayed.id, 2 * size)
-    receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))
+    receipt = settle(ledger, request, noise_store)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         path = noise_store.values_path(charge.id)

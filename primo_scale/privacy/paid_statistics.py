@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
@@ -63,7 +62,7 @@ def pay_and_draw(
         noise_store.refuse_second_use(replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(replayed, size)
-    receipt = settle(ledger, request, noise_store, further_cost=Cost(0.0))
+    receipt = settle(ledger, request, noise_store)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)

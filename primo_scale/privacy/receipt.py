@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.calibration import NO_COST, Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import Charge, ChargeRequest, ChargeState
@@ -29,7 +29,7 @@ def settle(
     request: ChargeRequest,
     noise_store: NoiseStore,
     *,
-    further_cost: Cost,
+    further_cost: Cost = NO_COST,
     stored: Collection[str] = (),
 ) -> Receipt:
     """Pay for a request, unless it was paid for and its noise is stored.

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from audited_mechanisms import ADD, EPSILON, FULL, LABEL, REPLACE, mechanism
+from audited_mechanisms import ADD, DELTA, EPSILON, FULL, LABEL, mechanism
 from opendp_noise import OpenDPNoise
 from tiers import thinned
 from whole_matrices import write_matrices
@@ -23,11 +23,11 @@ from primo_scale.audit import audited_release
 from primo_scale.audit import mechanism_audit as auditing
 from primo_scale.audit.audited_release import pooled_noise, publish
 from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
-from primo_scale.audit.worst_pairs import SPLIT, SUBSAMPLE, audit_bounds, statistics_of, worst_pairs
+from primo_scale.audit.subjects import ALL, audit_subjects
+from primo_scale.audit.worst_pairs import SPLIT, audit_bounds, statistics_of, worst_pairs
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
-from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.private_statistics import KIND, Draw, privatise
 from primo_scale.privacy.scales import calibrate
@@ -37,18 +37,14 @@ FALSE_ALARM = 1e-8
 
 
 def every_mechanism():
-    """Return one mechanism for each recipe of a method and each promise that it supports."""
-    found = {}
-    for method in METHODS.values():
-        recipe = method.recipe(2, SUBSAMPLE if method.subsamples else None)
-        for unit in method.privacy:
-            for adjacency in [REPLACE] if method.subsamples else [REPLACE, ADD]:
-                for by_block in [False] if method.subsamples or unit is LABEL else [False, True]:
-                    audited = mechanism(unit, adjacency, by_block=by_block, recipe=recipe)
-                    layout = "blocks" if by_block else "dense"
-                    name = f"{unit} {adjacency} {layout} {method.name}"
-                    found.setdefault(audited, pytest.param(audited, id=name))
-    return list(found.values())
+    """Return the mechanism of each recipe of a method and each promise that it supports."""
+    found = []
+    for subject in audit_subjects(ALL, ALL, ALL, epsilon=EPSILON, delta=DELTA):
+        audited = subject.mechanism
+        layout = "dense" if audited.bounds.block_norms is None else "blocks"
+        promise = f"{audited.promise.privacy} {audited.promise.adjacency}"
+        found.append(pytest.param(audited, id=f"{promise} {layout} {subject.methods[0]}"))
+    return found
 
 
 def one_of_each():

@@ -1,4 +1,4 @@
-"""What noise on X'X costs the scores of variants, by public numbers.
+"""Cost of the noise on X'X to the scores of variants, from public numbers.
 
 An LD block of m variants has ``S = N diag(lambda)`` in the basis of its eigenvectors, in which
 symmetric noise has the same law. The weights are ``W = F G`` for the filter F of the noisy S

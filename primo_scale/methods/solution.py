@@ -230,7 +230,7 @@ def _across_phenotypes(
         (adjustment.block(block).target / adjustment.rescale for block in range(layout.n_blocks)),
         radius,
     )
-    return projection, _in_numbers(projection.multiplier, radius)
+    return projection, _projection_parameters(projection.multiplier, radius)
 
 
 def _projection_penalty(
@@ -253,8 +253,8 @@ def _projection_penalty(
         for spectrum in blocks
     ]
     multiplier = ball_multiplier(values, np.concatenate(squares), radius)
-    return multiplier, _in_numbers(multiplier, radius)
+    return multiplier, _projection_parameters(multiplier, radius)
 
 
-def _in_numbers(multiplier: float, radius: float) -> dict[str, float]:
+def _projection_parameters(multiplier: float, radius: float) -> dict[str, float]:
     return {"projection_multiplier": multiplier, "projection_radius": math.sqrt(radius)}

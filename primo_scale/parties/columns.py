@@ -118,7 +118,7 @@ class GenotypeColumns:
 
 @dataclass(frozen=True, eq=False)
 class Survey:
-    """What one pass over a party's columns finds. PRIVATE."""
+    """Result of one pass over a party's columns. PRIVATE."""
 
     individuals: list[str]  # IIDs of the people of the roster whom the party knows
     # SHA-256 digest of all coded values in the order of the roster. It does not depend on the order

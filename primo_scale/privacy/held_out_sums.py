@@ -45,16 +45,10 @@ _RESIDUAL_SDS = 3.0
 def residual_bounds(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
     """Return the public bound R on the residual of each phenotype, shape (l,).
 
-    It is three standard deviations, or the farther bound if that is less, and the farther value of
-    a binary phenotype.
+    It is the limit on residuals, or the farther bound if that is less.
     """
-    return np.array(
-        [
-            farthest if p.kind == "binary" else min(_RESIDUAL_SDS * p.sd, farthest)
-            for p in phenotypes
-            for farthest in [max(p.upper - p.mean, p.mean - p.lower)]
-        ]
-    )
+    farthest = [max(p.upper - p.mean, p.mean - p.lower) for p in phenotypes]
+    return np.minimum(residual_limits(phenotypes), farthest)
 
 
 def residual_limits(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:

@@ -269,13 +269,16 @@ def _create_log(path: Path) -> None:
 
 def _fill_new_log(path: Path) -> None:
     """Write the tables, the keys and the first event to an empty file."""
+    key = secrets.token_bytes(_KEY_BYTES)
+    signing_key = Ed25519PrivateKey.generate().private_bytes_raw()
+    body = {"format_version": FORMAT_VERSION, "public_key": _public_key_of(signing_key)}
     with closing(_connect(path)) as database, database:
         database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA:
             database.execute(statement)
-        key = secrets.token_bytes(_KEY_BYTES)
         database.execute("INSERT INTO secret VALUES (?)", (key,))
-        _append(database, key, _NO_EVENT, "created", _add_signing_key(database))
+        database.execute("INSERT INTO signing VALUES (?)", (signing_key,))
+        _append(database, key, _NO_EVENT, "created", body)
 
 
 def _refuse_empty_file(path: Path) -> None:
@@ -286,13 +289,6 @@ def _refuse_empty_file(path: Path) -> None:
             remedy="Restore the ledger from a backup; remove the file only if no release was ever "
             "paid from it",
         )
-
-
-def _add_signing_key(database: sqlite3.Connection) -> dict[str, Any]:
-    """Store a new signing key and return the body of the event that must record it."""
-    key = Ed25519PrivateKey.generate().private_bytes_raw()
-    database.execute("INSERT INTO signing VALUES (?)", (key,))
-    return {"format_version": FORMAT_VERSION, "public_key": _public_key_of(key)}
 
 
 def _public_key_of(signing_key: bytes) -> str:

@@ -327,7 +327,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
             "the noise is too large for 64-bit sampling",
             value=sigma,
             limit=LARGEST_FINE_SIGMA,
-            remedy="Lower the scale of the lattice or raise epsilon",
+            remedy="Lower the scale of the lattice, or raise epsilon or --gamma",
         )
     largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.outcome_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:

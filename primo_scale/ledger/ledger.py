@@ -37,9 +37,17 @@ _PUBLICATION_RECORD = (
 
 
 def default_ledger_path() -> Path:
-    """Return the path of the user's ledger in the XDG state directory."""
+    """Return the path of the user's ledger in the XDG state directory.
+
+    A UsageError is raised if the user has no home directory.
+    """
     state = os.environ.get("XDG_STATE_HOME")
-    root = Path(state) if state else Path.home() / ".local" / "state"
+    try:
+        root = Path(state) if state else Path.home() / ".local" / "state"
+    except RuntimeError as error:
+        raise UsageError(
+            "the user has no home directory", where="--ledger", remedy="Give the path of the ledger"
+        ) from error
     return root / "primo_scale" / "ledger.sqlite"
 
 

@@ -218,6 +218,11 @@ def test_default_ledger_path(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     expected = tmp_path / ".local" / "state" / "primo_scale" / "ledger.sqlite"
     assert default_ledger_path() == expected
+    # A container may run as a user who is in no table of users.
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    with pytest.raises(UsageError, match="no home directory"):
+        default_ledger_path()
 
 
 # --- concurrency ------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ def of(people, account, epsilon=1.0, digest=""):
 
 
 FIRST, SECOND = Account("first"), Account("second")
+KIND = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
 
 
 def test_the_same_people_get_no_second_budget_automatically(ledger):
@@ -124,8 +125,7 @@ def test_the_remedy_contains_the_whole_unknown_identifier(ledger):
     people = ledger.cohort_identifier("sample list")
     ledger.reserve(of(people, FIRST))
     _, command = refused_command(ledger, of(people, Account(people)))
-    kind = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
-    account = ledger.account_named(command["--cohort"], **kind)
+    account = ledger.account_named(command["--cohort"], **KIND)
     ledger.set_budget(account, epsilon=1.0, delta=DELTA)
     ledger.reserve(of(people, Account(people)))
 
@@ -147,9 +147,8 @@ def test_an_abbreviated_identifier_names_its_account(ledger, unit, adjacency):
 def test_an_abbreviation_of_two_identifiers_is_refused(ledger):
     for last in "01":
         ledger.set_budget(Account("0123456789abcde" * 4 + "012" + last), epsilon=1.0, delta=DELTA)
-    kind = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
     with pytest.raises(UsageError, match="matches several cohorts"):
-        ledger.account_named("01234567", **kind)
+        ledger.account_named("01234567", **KIND)
 
 
 def test_a_long_name_is_not_an_identifier():

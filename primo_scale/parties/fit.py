@@ -122,7 +122,7 @@ def fit_outcome(
             "the released columns do not determine the weights of so many predictors",
             where="--predictors",
             value=len(predictors),
-            remedy="Name fewer or other --predictors, or give --ridge",
+            remedy="Name fewer or other --predictors, or give --ridge above 0",
         )
     solution = vectors @ (vectors.T @ joined.gram[used, 1 + outcome] / raised)
     return PartyFit(float(solution[0]), solution[1:], eigenvalues, floor)

@@ -45,8 +45,8 @@ from primo_scale.storage.read_ahead import read_ahead
 UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
-_CELLS_AT_ONCE = 1 << 19  # 40 MB of text in scoring files
-_COMPILED_FROM = 1 << 16  # weights, below which loading compiled code takes longer than it saves
+_ROWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 14, 1 << 19  # up to 40 MB of text in scoring files
+_COMPILED_FROM = 1 << 14  # weights, below which loading compiled code takes longer than it saves
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
 # Atomic groups and possessive digits never go back, which takes a third of the time. Python before
 # 3.11.5 matches possessive groups wrongly.
@@ -79,7 +79,7 @@ def variant_rows_in(directory: Path, document: Document) -> Iterator[list[str]]:
 
 def rows_at_once(n_phenotypes: int) -> int:
     """Return the number of rows of weights.tsv.gz that are checked together."""
-    return 1 + _CELLS_AT_ONCE // n_phenotypes
+    return min(_ROWS_AT_ONCE, 1 + _CELLS_AT_ONCE // n_phenotypes)
 
 
 def compiled_text(n_weights: int) -> ModuleType | None:

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.machine import usable_cpus
 from primo_scale.publication.check_weights import (
+    CHECKERS,
     UNREADABLE,
     compiled_text,
     listed_in,
@@ -80,7 +80,7 @@ def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[st
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
     variants = variant_rows_in(directory, document)
     groups = iter(lambda: list(islice(variants, rows_at_once(len(names)))), [])
-    for parts in read_ahead(partial(_written_again, shares), groups, usable_cpus()):
+    for parts in read_ahead(partial(_written_again, shares), groups, CHECKERS):
         for number, part in enumerate(parts):
             digests[number].update(part)
             sizes[number] += len(part)

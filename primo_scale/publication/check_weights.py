@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, SMALLEST_FREQUENCY
-from primo_scale.machine import usable_cpus
 from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import (
@@ -45,6 +44,7 @@ from primo_scale.storage.read_ahead import read_ahead
 UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
+CHECKERS = 2  # threads that check weights while another one reads them
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 14, 1 << 19  # up to 40 MB of text in scoring files
 _COMPILED_FROM = 1 << 14  # weights, below which loading compiled code takes longer than it saves
 # Numbers of nine digits below ten in absolute value, which are as written without being converted.
@@ -133,7 +133,7 @@ def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[
         return group, compiled is not None and compiled.are_as_written(texts, width)
 
     groups = iter(lambda: list(islice(rows, rows_at_once(width))), [])
-    for group, is_checked in read_ahead(check, groups, usable_cpus()):
+    for group, is_checked in read_ahead(check, groups, CHECKERS):
         yield from ((row, is_checked) for row in group)
 
 

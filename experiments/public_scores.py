@@ -146,7 +146,7 @@ def _simulate(
     people = simulate_people(mosaic, n_people, model, effects)
     if name == "fresh":
         people = (replace(slab, trait=slab.genetic_value) for slab in people)
-    files.write_people(people, model, f"SIM{SEEDS[name]}")
+    files.write_people(people, model, SEEDS[name])
 
 
 # ---- Releases ------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ def simulate(
     progress: Progress = lambda name, of_what: nullcontext(lambda done, total: None),
 ) -> int:
     """Write the files of a cohort and return its number of variants."""
+    files = CohortFiles(cohort.out)
+    files.refuse_others()
     panel = read_panel(cohort.bfile)
     sites = lay_out_sites(panel, cohort.variants or len(panel.variants))
     mosaic = Mosaic(
@@ -63,7 +65,7 @@ def simulate(
     model = TraitModel(
         cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
     )
-    n_people, files = cohort.samples, CohortFiles(cohort.out)
+    n_people = cohort.samples
     with progress("genotypes", "variants") as move:
         counted = _counted(
             genotype_slabs(mosaic, n_people),
@@ -79,7 +81,7 @@ def simulate(
     with progress("covariates and traits", "people") as move:
         people = simulate_people(mosaic, n_people, model, effects)
         written = _counted(people, lambda slab: move(slab.people.stop, n_people))
-        files.write_people(written, model, f"SIM{cohort.seed}")
+        files.write_people(written, model, cohort.seed)
     return mosaic.n_variants
 
 

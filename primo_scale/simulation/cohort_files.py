@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import FEMALE, VariantTable
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_rows
 from primo_scale.simulation.traits import (
@@ -25,6 +26,7 @@ from primo_scale.simulation.traits import (
 )
 from primo_scale.storage.files import text_published_at_end
 
+_COHORT = "SIM"
 _READABLE = 0o644  # by every user: the simulated people are not real
 _TRAIT_BOUND = 5  # standard deviations of a trait whose mean is 0
 
@@ -39,6 +41,16 @@ class CohortFiles:
         """Return the path of the file with a suffix, such as ``.bed`` or ``.pheno.tsv``."""
         return Path(f"{self.prefix}{suffix}")
 
+    def refuse_others(self) -> None:
+        """Refuse a prefix of files of other people than a simulated cohort."""
+        path = self.path(".fam")
+        if path.is_file() and not path.read_bytes().startswith(_COHORT.encode()):
+            raise InputError(
+                "is not of a simulated cohort and would be overwritten",
+                where=path,
+                remedy="Choose another --out",
+            )
+
     def write_genotypes(
         self, slabs: Iterable[GenotypeSlab], variants: VariantTable, n_people: int
     ) -> None:
@@ -46,10 +58,10 @@ class CohortFiles:
         write_bed(self.path(".bed"), slabs, (len(variants), n_people), mode=_READABLE)
         write_bim(self.path(".bim"), variants, mode=_READABLE)
 
-    def write_people(self, slabs: Iterable[PeopleSlab], model: TraitModel, cohort: str) -> None:
+    def write_people(self, slabs: Iterable[PeopleSlab], model: TraitModel, seed: int) -> None:
         """Write the sample table, the covariates and, if the model has any, the phenotypes.
 
-        Person i of cohort ``SIM1`` has FID and IID ``SIM1_i``, counting from 1.
+        Person i of the cohort with seed 1 has FID and IID ``SIM1_i``, counting from 1.
         """
         with ExitStack() as files:
             fam, covar = (
@@ -63,7 +75,8 @@ class CohortFiles:
                 pheno = files.enter_context(text_published_at_end(path, mode=_READABLE))
                 pheno.write("\t".join(("FID", "IID", *model.names)) + "\n")
             for slab in slabs:
-                identities = [f"{cohort}_{i + 1}\t{cohort}_{i + 1}" for i in slab.people]
+                names = [f"{_COHORT}{seed}_{i + 1}" for i in slab.people]
+                identities = [f"{name}\t{name}" for name in names]
                 for identity, sex, age in zip(identities, slab.sex, slab.age, strict=True):
                     fam.write(f"{identity}\t0\t0\t{sex}\t-9\n")
                     covar.write(f"{identity}\t{age}\t{sex - 1}\n")

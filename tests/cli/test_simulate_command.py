@@ -140,6 +140,18 @@ def test_bad_options(options: list[str], exit_code: int, message: str, tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+def test_files_of_other_people_are_kept(tmp_path: Path) -> None:
+    prefix = tmp_path / "cohort"
+    for _ in range(2):  # a simulated cohort is made again
+        succeeded(simulate(prefix, 10))
+    (tmp_path / "cohort.fam").write_text("F1 I1 0 0 1 -9\n")
+    genotypes = (tmp_path / "cohort.bed").read_bytes()
+    result = simulate(prefix, 20)
+    assert result.exit_code == 3
+    assert "cohort.fam: is not of a simulated cohort and would be overwritten" in result.output
+    assert (tmp_path / "cohort.bed").read_bytes() == genotypes
+
+
 def test_a_disk_without_room_is_found_out_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -109,7 +109,8 @@ class Trait:
         """
         odds = self.heritability * unknown * odds
         found = float((weights * unknown * odds / (1 + odds)).sum())
-        return self.public_r2 + self.heritability * found
+        # A public score of few people cannot explain as much as is assumed of it.
+        return min(self.public_r2 + self.heritability * found, self.heritability)
 
 
 _TRAIT = Trait()

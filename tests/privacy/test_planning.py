@@ -235,6 +235,12 @@ def test_a_public_score_of_other_effects_is_worth_less_than_its_people():
     assert found[0].r_squared < found[1].r_squared
 
 
+def test_no_forecast_exceeds_the_heritability():
+    trait = Trait(0.3, 0.29, public_people=1)
+    expected = forecast(SIZES, np.ones(8), clip=0.7, cross_sigma=3.0, trait=trait)
+    assert 0.29 < expected.r_squared <= 0.3
+
+
 def test_pairs_in_a_block_and_on_a_chromosome_are_summed():
     chromosome = np.array(["1", "1", "1", "2", "2", "2", "2"], dtype=object)
     position = np.array([1_000, 3_000, 9_000, 5_000, 5_000, 0, 0])

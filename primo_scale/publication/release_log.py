@@ -69,10 +69,10 @@ def options_in(log: str) -> dict[str, str]:
 def option_problems(document: Document, options: Mapping[str, str]) -> list[str]:
     """Return problems of options that are unknown or contradict release.json."""
     problems = [f"has an unknown option --{name}" for name in options if name not in OPTIONS]
-    for name, expected in _stated(document).items():
+    for name, expected in on_one_line(_stated(document)).items():
         value = options.get(name, expected)
         if value not in (expected, _OPEN.get(name)) and not _same_number(value, expected):
-            problems.append(f"has --{name} {value}, release.json has {expected}")
+            problems.append(f"has --{name} {value}, release.json has {expected or 'none'}")
     ridge = options.get("ridge", "auto")
     if ridge != "auto" and not _same_number(ridge, ridge):
         problems.append(f"has --ridge {ridge}, which is not a number")
@@ -80,30 +80,38 @@ def option_problems(document: Document, options: Mapping[str, str]) -> list[str]
 
 
 def _stated(document: Document) -> dict[str, str]:
-    """Return the value of each option according to release.json."""
-    public, guarantee, mechanism = (
-        document[name] for name in ("public_inputs", "guarantee", "mechanism")
+    """Return the value of each option according to release.json, empty for an option not given."""
+    public, guarantee, mechanism, estimation = (
+        document[name] for name in ("public_inputs", "guarantee", "mechanism", "estimation")
     )
-    blocks = PurePath(public["ld_blocks"]).name
-    stated = {"ld-blocks": blocks, "genome-build": public["genome_build"]}
-    stated["sumstats"] = "yes" if document.get("summary_statistics") else "no"
-    scores = document["estimation"].get("public_scores", [])
-    stated["prior-weights"] = ", ".join(dict.fromkeys(score["file"] for score in scores))
-    if public["reference_frequencies"] != "uninformative":
-        stated["ref-freq"] = public["reference_frequencies"]["file"]
-    if public.get("ld_panel"):
-        stated["ld-panel"] = public["ld_panel"]["file"]
-    if public.get("pc_loadings"):
-        stated["pc-loadings"] = public["pc_loadings"]["file"]
+    reference = public["reference_frequencies"]
+    files = {
+        "ref-freq": None if reference == "uninformative" else reference,
+        "ld-panel": public.get("ld_panel"),
+        "pc-loadings": public.get("pc_loadings"),
+    }
+    scores = [score["file"] for score in estimation.get("public_scores", [])]
+    stated = {
+        "ld-blocks": PurePath(public["ld_blocks"]).name,
+        "genome-build": public["genome_build"],
+        "sumstats": "yes" if document.get("summary_statistics") else "no",
+        "prior-weights": ", ".join(dict.fromkeys(scores)),
+        **{name: file["file"] if file else "" for name, file in files.items()},
+    }
     if not document["private"]:
-        return on_one_line({**stated, "non-private": "yes"})
-    stated |= {name: guarantee[name] for name in ("privacy", "adjacency")}
-    stated |= {name: repr(guarantee[name]) for name in ("epsilon", "delta")}
-    stated |= {"method": mechanism["method"], "shrinkage": document["estimation"]["estimator"]}
-    stated["gamma"] = repr(mechanism["eigenvalue_share"])
+        return {**stated, "non-private": "yes", "epsilon": "", "delta": ""}
     people, subsample = document["cohort"]["nominal_n"], mechanism["subsample"]
-    stated |= {"nominal-n": str(people), "subsample": str(subsample), "non-private": "no"}
-    return on_one_line(stated)
+    return {
+        **stated,
+        "non-private": "no",
+        **{name: guarantee[name] for name in ("privacy", "adjacency")},
+        **{name: repr(guarantee[name]) for name in ("epsilon", "delta")},
+        "method": mechanism["method"],
+        "shrinkage": estimation["estimator"],
+        "gamma": repr(mechanism["eigenvalue_share"]),
+        "nominal-n": str(people or ""),
+        "subsample": str(subsample or ""),
+    }
 
 
 def _same_number(one: str, other: str) -> bool:

@@ -274,9 +274,11 @@ def publish(
     statement: said.Statement,
     options: dict[str, str] = OPTIONS,
 ) -> Path:
-    """Publish a release; a private one is signed by the test key."""
-    signer = SIGNER if statement.private else None
-    return publish_release(directory, weights, statement, options, signer=signer)
+    """Publish a release; only a private one has an epsilon and is signed by the test key."""
+    if statement.private:
+        return publish_release(directory, weights, statement, options, signer=SIGNER)
+    others = {name: value for name, value in options.items() if name != "epsilon"}
+    return publish_release(directory, weights, statement, others, signer=None)
 
 
 def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:

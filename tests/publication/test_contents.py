@@ -213,12 +213,20 @@ def restate_options(directory: Path, *lines: str) -> None:
     "option",
     ["n-samples-exact 4711", "epsilon 1", "delta 1e-9", "privacy label", "adjacency add-remove",
      "method ssp", "shrinkage sure", "ridge 4711 people", "genome-build n4711", "nominal-n 4711",
-     "subsample 4711", "non-private yes", "ld-blocks n4711", "ridge nan", "cohort biobank"],
+     "subsample 4711", "non-private yes", "ld-blocks n4711", "ridge nan", "cohort biobank",
+     "ref-freq n4711", "ld-panel n4711", "pc-loadings n4711", "prior-weights n4711"],
 )  # fmt: skip
 def test_options_that_the_statement_does_not_have_are_found(option, release):
     restate_options(release, option)
     (problem,) = problems(release)
     assert problem.startswith("contents: release.log has ")
+
+
+@pytest.mark.parametrize("option", ["epsilon 1.0", "delta 1e-07", "non-private no"])
+def test_a_release_without_noise_has_no_option_of_a_budget(option, open_release):
+    restate_options(open_release, option)
+    (problem,) = problems(open_release)
+    assert problem.startswith("contents: release.log has --")
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,8 @@ def _wrong_rows(numbers: list[list[str]], centres: np.ndarray, sd: float) -> np.
     """Return whether each row has a p-value, frequency or n_eff that does not follow."""
     beta, error, frequency, _, people = np.array(numbers, dtype=np.float64).T
     powers = [text.split("e") for _, _, _, text, _ in numbers]
-    log10_p = np.array([np.log10(float(head)) + int(tail) for head, tail in powers])
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # a release may be crafted
+        log10_p = np.array([np.log10(float(head)) + int(tail) for head, tail in powers])
         right = (error >= 0) & np.isfinite(beta) & np.isfinite(error)
         right &= (frequency > 0) & (frequency < 1)
         right &= np.abs(frequency - centres) <= _FREQUENCY_TOLERANCE

@@ -67,6 +67,14 @@ def test_verification_compares_every_value_that_follows_from_others(release):
         (release / FILES[1]).write_bytes(original)
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("p_value", ["0e0", "-1e0", "5", "ae0", "1e" + "9" * 400])
+def test_a_crafted_p_value_is_a_problem_without_a_warning(p_value, release):
+    rewrite(release, FILES[0], cell(2, 7, p_value))
+    (problem,) = problems(release)
+    assert problem.startswith(f"contents: {FILES[0]} ")
+
+
 def test_a_missing_row_and_an_unstated_file_are_found(release):
     rewrite(release, FILES[0], lambda text: text[: text.rindex("22\t")])
     assert "line 8 is not the row" in problems(release)[0]

@@ -6,6 +6,7 @@ The module shares no code with the calibration of the noise. It checks the theor
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from primo_scale.humanize import spent_in_words
@@ -17,7 +18,9 @@ from primo_scale.publication.recompute_ledger import ledger_problems
 from primo_scale.publication.recompute_mechanisms import Claims, claims_of
 from primo_scale.publication.recompute_method import drawing_problems, method_problems
 from primo_scale.publication.recompute_profile import (
+    COARSEST_SIGMA,
     EPSILON_TOLERANCE,
+    FINEST_SIGMA,
     Lattice,
     close,
     epsilon_of,
@@ -26,9 +29,7 @@ from primo_scale.publication.recompute_profile import (
 from primo_scale.publication.wording import STATISTICS
 
 _SHARE_TOLERANCE = 1e-6
-_FINEST_SIGMA = 2.0**58  # lattice steps; the sampler has 64-bit integers
 _LARGEST_ENTRY = 2.0**31  # of a column; sums of larger squares are not exact
-_COARSEST_SIGMA = 2.0**32  # lattice steps; smallest number for which the lattice's cost is proved
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
     method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
-    shift = _shift(claims)
+    shift, lattice = _shift(claims), Lattice(_draws(document), min(_steps(document)))
     charged = [shift.moments] if shift.moments else []
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
@@ -72,7 +73,12 @@ def guarantee_findings(document: Document) -> list[Finding]:
         _check_drawing(document),
         _check_mu(document, shift),
         _check_shares(document, claims, shift),
-        _check_epsilon(document, claims, shift),
+        check_epsilon(
+            document["guarantee"],
+            math.sqrt(shift.total),
+            lattice,
+            _amplification_problems(document, claims, lattice),
+        ),
         finding_of("ledger", problems, _ledger_line(document)),
         *([_check_hold_out(document, claims, shift)] if document.get("hold_out") else []),
     ]
@@ -201,9 +207,9 @@ def _check_sensitivities(document: Document, claims: Claims) -> Finding:
 def _check_lattice(document: Document) -> Finding:
     steps = _steps(document)
     problems = []
-    if min(steps) < _COARSEST_SIGMA:
+    if min(steps) < COARSEST_SIGMA:
         problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
-    if max(steps) > _FINEST_SIGMA:
+    if max(steps) > FINEST_SIGMA:
         problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
     return finding_of("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
 
@@ -263,18 +269,19 @@ def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Findin
     return finding_of("hold-out", problems, f"{people} people, with noise for the same mu")
 
 
-def _check_epsilon(document: Document, claims: Claims, shift: _Shift) -> Finding:
-    """Check ``eps(mu, delta - delta_j) + eps_j``, with the lattice, as upper and lower bound."""
-    guarantee = document["guarantee"]
-    beside = guarantee["cost"]
+def check_epsilon(
+    guarantee: Document, mu: float, lattice: Lattice, cost_problems: Sequence[str] = ()
+) -> Finding:
+    """Check ``eps(mu, delta - delta_j) + eps_j``, with the lattice, as upper and lower bound.
+
+    The finding repeats `cost_problems`, those of the separate cost (eps_j, delta_j).
+    """
+    problems, beside = list(cost_problems), guarantee["cost"]
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
-    lattice = Lattice(_draws(document), min(_steps(document)))
-    problems = _amplification_problems(document, claims, lattice)
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
     if left <= 0 or delta_left <= 0:
         problems.append("the subsampled part costs all of epsilon or delta")
         return finding_of("epsilon", problems, "")
-    mu = math.sqrt(shift.total)
     least = epsilon_of(mu, delta_left)
     attained = log_delta_on_lattice(left, mu, delta_left, lattice)
     if attained > math.log(delta_left):

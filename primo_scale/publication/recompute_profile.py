@@ -17,6 +17,9 @@ _HOPELESS_MU = 1e6  # epsilon is above 10^11
 TOLERANCE = 1e-9
 # Noise is calibrated to (1 - 1e-6) epsilon; the rest covers the cost of the lattice.
 EPSILON_TOLERANCE = 1e-5
+# Steps of the noise lattice to a standard deviation: the fewest for which the lattice's cost is
+# proved, and the most that the 64-bit integers of the sampler hold.
+COARSEST_SIGMA, FINEST_SIGMA = 2.0**32, 2.0**58
 _ROUNDING = 1e-6  # of numbers that were computed from the same noisy statistics
 
 

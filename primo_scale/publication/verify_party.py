@@ -16,19 +16,13 @@ from primo_scale.publication.party_readme import (
     party_unit,
     render_party_readme,
 )
+from primo_scale.publication.recompute import check_epsilon
 from primo_scale.publication.recompute_ledger import ledger_problems
-from primo_scale.publication.recompute_profile import (
-    EPSILON_TOLERANCE,
-    Lattice,
-    close,
-    epsilon_of,
-    log_delta_on_lattice,
-)
+from primo_scale.publication.recompute_profile import COARSEST_SIGMA, FINEST_SIGMA, Lattice, close
 from primo_scale.publication.signed_document import check_words, directory_findings, verdict
 from primo_scale.version import __version__
 
 _UNIT = 1 << 20
-_COARSEST, _FINEST = 2.0**32, 2.0**58
 _VALUE = np.dtype("<i8")
 
 
@@ -87,7 +81,7 @@ def _guarantee(document: Document) -> list[Finding]:
     problems = [] if mechanism["unit"] == _UNIT else [f"unit {mechanism['unit']}, not {_UNIT}"]
     if not close(mechanism["sensitivity"], sensitivity):
         problems.append(f"sensitivity {mechanism['sensitivity']:.12g}, not {sensitivity:.12g}")
-    if not _COARSEST <= steps <= _FINEST:
+    if not COARSEST_SIGMA <= steps <= FINEST_SIGMA:
         problems.append(f"sigma is {steps:.6g} steps of the noise lattice, needs 2^32 to 2^58")
     if not close(guarantee["mu"] ** 2, mu_squared):
         problems.append(f"mu is {math.sqrt(mu_squared):.12g}, stated {guarantee['mu']:.12g}")
@@ -99,22 +93,9 @@ def _guarantee(document: Document) -> list[Finding]:
         problems.append(f"the promise covers {covered} of {count} columns")
     mechanism_finding = finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}")
     ledger = ledger_problems(document, [mu_squared])
+    lattice = Lattice(rows * max(count, covered), steps)  # of all columns that the promise covers
     return [
         mechanism_finding,
-        _check_epsilon(document, math.sqrt(mu_squared * covered / count), steps),
+        check_epsilon(guarantee, math.sqrt(mu_squared * covered / count), lattice),
         finding_of("ledger", ledger, f"charge {document['ledger']['charges'][0]['id']}"),
     ]
-
-
-def _check_epsilon(document: Document, mu: float, steps: float) -> Finding:
-    """Check epsilon of all columns that the promise covers, as upper and lower bound."""
-    epsilon, delta = document["guarantee"]["epsilon"], document["guarantee"]["delta"]
-    rows, count = _shape(document)
-    draws = rows * max(count, document["person_columns"])
-    least = epsilon_of(mu, delta)
-    problems = []
-    if log_delta_on_lattice(epsilon, mu, delta, Lattice(draws, steps)) > math.log(delta):
-        problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
-    elif least < epsilon * (1 - EPSILON_TOLERANCE):
-        problems.append(f"the noise corresponds to epsilon {least:.9g}, not {epsilon}")
-    return finding_of("epsilon", problems, f"recomputed {least:.9g} at delta {delta:.6g}")

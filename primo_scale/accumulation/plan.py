@@ -197,15 +197,15 @@ class Plan:
 def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     """Plan an accumulation from its public shapes alone, so that every retry has the same plan."""
     together = min(DEFAULT_TILE, layout.n_variants // _FEWEST_TASKS_OF_NARROW_BLOCKS)
-    widths = (sum(map(layout.size, blocks)) for blocks in _shared(layout, together))
-    widest = min(DEFAULT_TILE, max(widths))
+    shared = list(_shared(layout, together))
+    widest = min(DEFAULT_TILE, max(sum(map(layout.size, blocks)) for blocks in shared))
     chunks = min(_MOST_CHUNKS_PER_READ, max(1, DEFAULT_TILE // widest))
     rows = chunks * _ROWS_PER_CHUNK
     reads = -(-n_samples // rows)
-    tiles_a_side = [-(-size // DEFAULT_TILE) for size in layout.sizes]
-    n_tiles = sum(side * (side + 1) // 2 for side in tiles_a_side)
+    tiles_a_side = [-(-layout.size(blocks.start) // DEFAULT_TILE) for blocks in shared]
+    tile_tasks = sum(side * (side + 1) // 2 for side in tiles_a_side)  # of each row group
     operations = 2 * min(DEFAULT_TILE, max(layout.sizes)) ** 2 * n_samples
-    groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // n_tiles, 1))
+    groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // tile_tasks, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
     return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows, together=together)
 

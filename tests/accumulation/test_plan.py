@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from primo_scale.accumulation.plan import Plan, TileTask, default_plan, plan_digest
@@ -78,6 +78,7 @@ def test_a_row_group_that_splits_a_read_is_refused():
 
 
 @given(st.integers(1, 10**6), st.lists(st.integers(1, 20_000), min_size=1, max_size=20))
+@example(65_537, [1, 1, 14])  # two blocks share a task
 def test_the_default_plan_bounds_memory_and_keeps_workers_busy(n_samples, block_sizes):
     layout = BlockLayout((0, *np.cumsum(block_sizes).tolist()), 1, 1)
     plan = default_plan(layout, n_samples)

@@ -29,7 +29,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
             f"this machine cannot run the kernel, which needs {kernel.needs}",
             where="--kernel",
             value=name,
-            remedy="Leave the option out: the fastest one there is is chosen",
+            remedy="Leave the option out, to use the fastest kernel that the machine can run",
         )
     return kernel
 

@@ -143,9 +143,9 @@ def read_decimals(text: Any, places: Any, rows: Any, is_plain: Any, count: Any, 
     `text` has the bytes of the lines, in ASCII or UTF-8, and `places` the place in its row of each
     column of the table, or -1 if it is not read. `is_plain` becomes false for a line with another
     number of columns, or with a cell that is read and is neither NA nor a plain decimal number; its
-    row then means nothing. The first `count` cells of all other lines go to `people`, with blanks
-    between the cells and line ends between the lines. It is one byte longer than `text`, and its
-    used size is returned.
+    row then means nothing. The first `count` cells of all other lines go to `people`, an array one
+    byte longer than `text`, with blanks between the cells and line ends between the lines. The used
+    size of `people` is returned.
     """
     start = size = 0
     for line in range(len(rows)):

@@ -56,7 +56,7 @@ def loop(
     """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals.
 
     `zeros` are the totals before the first iteration, and the last totals are returned. LLVM may
-    unroll the loop, which slows a loop of few iterations, if it is `unrolled`.
+    unroll the loop unless `unrolled` is false; unrolling slows a loop of few iterations.
     """
     before, again, after = (
         builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")

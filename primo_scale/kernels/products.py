@@ -196,7 +196,7 @@ def row_stride(people: int) -> int:
 
 
 def copied_bytes(left: int, right: int, people: int, *, same: bool) -> int:
-    """Return the bytes of copies of both operands with `row_stride`, or of one if they are same."""
+    """Return the bytes of copies of both operands, or of one copy if they are the same array."""
     return (right if same else left + right) * row_stride(people)
 
 

@@ -12,11 +12,11 @@ from primo_scale.publication.document import Document
 LARGEST_DOCUMENT = 64 << 20
 """Largest size in bytes of release.json, report.html and release.log, for 400,000 LD blocks."""
 
-_LONGEST_NAMES = 1 << 20  # ID, alleles and position of one variant; insertions are long alleles
-_MEAN_NAMES = 1 << 12
-_LONGEST_NUMBER = 32
+# Characters of ID, alleles and position of one variant; insertions are long alleles.
+_LONGEST_NAMES, _MEAN_NAMES = 1 << 20, 1 << 12
+_LONGEST_NUMBER = 32  # characters, with a tab
 _ROWS_BESIDE_VARIANTS = 16
-_HARD_CAP = 1 << 40
+_MOST_CHARACTERS = 1 << 40  # of a table, whatever release.json states
 
 
 def bounded_lines(file: TextIO, document: Document) -> Iterator[str]:
@@ -25,7 +25,7 @@ def bounded_lines(file: TextIO, document: Document) -> Iterator[str]:
     numbers = _LONGEST_NUMBER * (1 + len(public["phenotypes"]))
     rows = n_variants + len(public["covariates"]) + _ROWS_BESIDE_VARIANTS
     longest = _LONGEST_NAMES + numbers
-    most = min(_LONGEST_NAMES + rows * (_MEAN_NAMES + numbers), _HARD_CAP)
+    most = min(_LONGEST_NAMES + rows * (_MEAN_NAMES + numbers), _MOST_CHARACTERS)
     number = total = 0
     while line := file.readline(longest + 1):
         number, total = number + 1, total + len(line)

@@ -69,9 +69,9 @@ def _charge_problems(
         "cohort": (request.account.given_name or "unnamed", entry["cohort"]),
     }
     problems = [
-        f"charge {charge.id} is for {what} {paid}, stated is {said}"
-        for what, (paid, said) in found.items()
-        if paid != said
+        f"charge {charge.id} is for {what} {paid}, stated is {expected}"
+        for what, (paid, expected) in found.items()
+        if paid != expected
     ]
     if not all(map(close, astuple(charge.cost), astuple(_cost(stated)))):
         problems.append(f"charge {charge.id} cost {charge.cost}, not what is stated")

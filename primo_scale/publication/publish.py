@@ -50,7 +50,7 @@ from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
-# Members that may differ in a repeated run: date and balance, and those that are made at the end.
+# Members that may differ in a repeated run: the date, the balance, and what is made at the end.
 _PASSING = ("created", "ledger", "files", "signature")
 # Members that are equal up to rounding, because the number of threads may differ.
 _COMPUTED = ("estimation", "accuracy", "hold_out")
@@ -135,15 +135,15 @@ def _party_document(statement: PartyStatement) -> Document:
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:
-    """Return whether the release has this statement, but for rounding, date and balance."""
+    """Return whether a release has this statement, except for rounding, date and balance."""
     if not (directory / RELEASE_FILE).is_file():
         return False
     found, wanted = read_document(directory)[0], statement_document(statement)
     if found is None:
         return False
     for document in (found, wanted):
-        if isinstance(document.get("guarantee"), dict):
-            document["guarantee"].pop("accountant", None)
+        if document["guarantee"] is not None:
+            del document["guarantee"]["accountant"]  # it has the versions of programs
     return all(
         is_about(found.get(name), wanted[name])
         if name in _COMPUTED

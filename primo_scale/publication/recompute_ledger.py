@@ -45,17 +45,17 @@ def _sums(ledger: Document, costs: Sequence[Document], whole: Document) -> list[
 def _epsilons(ledger: Document) -> list[str]:
     problems = []
     delta, budget = ledger["delta"], ledger["budget"]
-    stated = {
+    epsilons = {
         "before": (_epsilon(ledger["before"]["cost"], delta), ledger["before"]["epsilon"]),
         "after": (_epsilon(ledger["after"]["cost"], delta), ledger["after"]["epsilon"]),
         "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
     }
-    for name, (found, said) in stated.items():
-        if not math.isclose(found, said, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
-            problems.append(f"epsilon {name} is {found:.9g}, stated {said:.9g}")
-    if stated["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
+    for name, (found, stated) in epsilons.items():
+        if not math.isclose(found, stated, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
+            problems.append(f"epsilon {name} is {found:.9g}, stated {stated:.9g}")
+    if epsilons["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
         problems.append(
-            f"epsilon {stated['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
+            f"epsilon {epsilons['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
         )
     return problems
 

@@ -77,20 +77,20 @@ METHODS: Mapping[str, MethodFacts] = {
 def method_problems(document: Document) -> list[str]:
     """Return the differences between a mechanism and the method that it names."""
     mechanism, name = document["mechanism"], document["mechanism"]["method"]
-    does = METHODS.get(name)
-    if does is None:
+    facts = METHODS.get(name)
+    if facts is None:
         return [f"there is no method {name}"]
-    copies = document["cohort"]["n_phenotypes"] if does.copies_each else 1
+    copies = document["cohort"]["n_phenotypes"] if facts.copies_each else 1
     share, subsample = mechanism["eigenvalue_share"], mechanism["subsample"]
     problems = []
-    if document["guarantee"]["privacy"] not in does.privacy:
+    if document["guarantee"]["privacy"] not in facts.privacy:
         problems.append(f"{name} does not have {document['guarantee']['privacy']} privacy")
-    if not (0 < share < 1 if does.measures_eigenvalue else share == 0):
-        allowed = "more than 0 and less than 1" if does.measures_eigenvalue else "0"
+    if not (0 < share < 1 if facts.measures_eigenvalue else share == 0):
+        allowed = "more than 0 and less than 1" if facts.measures_eigenvalue else "0"
         problems.append(f"{name} spends a share of {allowed} on an eigenvalue, not {share:.6g}")
     if mechanism["gram_copies"] != copies:
         problems.append(f"{name} makes {copies} copies of X'X, not {mechanism['gram_copies']}")
-    if (subsample is not None) != does.subsamples:
+    if (subsample is not None) != facts.subsamples:
         problems.append(f"{name} has a subsample of {subsample}")
     return problems
 
@@ -102,14 +102,14 @@ def estimation_problems(document: Document) -> list[str]:
     """
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
-    # Without noise there is nothing to choose a penalty by.
-    does = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, ("ridge",))
-    if does is None:
+    # Without noise, ridge is the only estimator: the others choose a penalty by the noise.
+    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, ("ridge",))
+    if facts is None:
         return []
-    if estimator not in does.estimators:
-        return [f"estimator is {estimator}, not one of {', '.join(does.estimators)}"]
+    if estimator not in facts.estimators:
+        return [f"estimator is {estimator}, not one of {', '.join(facts.estimators)}"]
     problems = _score_problems(document)
-    expected = {*PARAMETERS[estimator], *does.parameters}
+    expected = {*PARAMETERS[estimator], *facts.parameters}
     if estimation["parameters"].keys() != expected:
         found = ", ".join(estimation["parameters"]) or "none"
         allowed = ", ".join(sorted(expected)) or "none"

@@ -1,4 +1,4 @@
-"""Proved sampler of noise, in the only words that release.json may use for it."""
+"""Description of the sampler of noise: the only texts that release.json may have for it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sampler:
-    """Proved way to draw noise."""
+    """Description of a sampler, whose exactness docs/maths/sampler.md proves."""
 
     name: str
     exactness: str  # distance of its noise to the ideal distribution

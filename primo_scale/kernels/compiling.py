@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from llvmlite import binding
 
-from primo_scale.kernels.object_code import NUMBA_SETTINGS, DiskCache
+from primo_scale.kernels.object_code import NUMBA_SETTINGS, DiskCache, processor_features
 
 _compiling = threading.Lock()
 _SIZE = ctypes.c_ssize_t
@@ -117,8 +116,4 @@ def host_features() -> frozenset[str]:
         return frozenset()  # the user selects another processor, or may do so in the file
     if settings("NUMBA_DISABLE_JIT", "0") != "0" or settings("NUMBA_ENABLE_AVX", "1") == "0":
         return frozenset()
-    try:
-        features = binding.get_host_cpu_features()
-    except RuntimeError:  # LLVM cannot query this kind of processor
-        return frozenset()
-    return frozenset(name for name, present in features.items() if present)
+    return frozenset(name for name, present in processor_features().items() if present)

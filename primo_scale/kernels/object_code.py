@@ -138,6 +138,14 @@ def _folders(source: Path) -> list[Path]:
     return [source.parent / "__pycache__", Path(users) / "primo_scale"]
 
 
+def processor_features() -> dict[str, bool]:
+    """Return whether this processor has each feature of LLVM; none if LLVM cannot query it."""
+    try:
+        return dict(binding.get_host_cpu_features())
+    except RuntimeError:
+        return {}
+
+
 @functools.cache
 def _processor() -> str:
     """Return this processor, and the settings by which Numba compiles for it."""
@@ -147,7 +155,7 @@ def _processor() -> str:
         if item[0].startswith("NUMBA_") and item[0] not in _WITHOUT_EFFECT
     )
     settings += [("", NUMBA_SETTINGS.read_text())] if NUMBA_SETTINGS.exists() else []
-    return f"{binding.get_host_cpu_name()} {binding.get_host_cpu_features().flatten()} {settings}"
+    return f"{binding.get_host_cpu_name()} {sorted(processor_features().items())} {settings}"
 
 
 @functools.cache

@@ -17,12 +17,13 @@ from primo_scale.errors import UsageError
 from primo_scale.kernels import (
     AUTOMATIC,
     choice,
-    compiling,
+    object_code,
     product_amx,
     product_avx2,
     product_avx512,
 )
 from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.compiling import host_features
 from primo_scale.kernels.product_torch import Torch
 from primo_scale.kernels.products import LARGEST_BYTE
 
@@ -124,13 +125,14 @@ def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, ne
         warmed_up(name, 1)
 
 
-def test_processors_that_cannot_be_queried_have_no_features(monkeypatch) -> None:
+def test_processors_that_cannot_be_queried_have_no_features_and_a_cache(monkeypatch) -> None:
     def unknown() -> dict[str, bool]:
         raise RuntimeError("LLVM has not implemented this")
 
-    monkeypatch.setattr(compiling.binding, "get_host_cpu_features", unknown)
-    assert compiling.host_features() == frozenset()
+    monkeypatch.setattr(object_code.binding, "get_host_cpu_features", unknown)
+    assert host_features() == frozenset()
     assert not product_amx._request_tiles()
+    assert object_code.binding.get_host_cpu_name() in object_code._processor.__wrapped__()
 
 
 @pytest.mark.parametrize("answer", [0, -1])

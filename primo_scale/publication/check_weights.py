@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -47,13 +46,6 @@ UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 CHECKERS = 2  # threads that check weights while another one reads them
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 14, 1 << 19  # up to 40 MB of text in scoring files
 _COMPILED_FROM = 1 << 14  # weights, below which loading compiled code takes longer than it saves
-# Numbers of nine digits below ten in absolute value, which are as written without being converted.
-# Atomic groups and possessive digits never go back, which takes a third of the time. Python before
-# 3.11.5 matches possessive groups wrongly.
-_FIXED = r"0(?>(?:\.0{0,3}+[1-9]\d{0,8}+(?<!0))?)"
-_SCIENTIFIC = r"[1-9](?>(?:\.\d{1,8}+(?<!0))?)(?>(?:e-(?:0[5-9]|[1-9]\d))?)"
-_USUAL = f"-?+(?:{_FIXED}|{_SCIENTIFIC})"
-_USUAL_WEIGHTS = re.compile(rf"{_USUAL}(?:\t{_USUAL})*", re.ASCII)
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
 _LOWERED, _RAISED = 1.75, 0.75
@@ -139,8 +131,6 @@ def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[
 
 def _are_as_written(text: str) -> bool:
     """Return whether a text with tabs contains finite weights in the format of a release."""
-    if _USUAL_WEIGHTS.fullmatch(text):
-        return True
     values = tuple(map(float, text.split("\t")))
     return all(map(math.isfinite, values)) and weights_in_text(values) == text
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from release_edits import cell, forge, problems, put, read_document, restate, rewrite
 from release_examples import PUBLIC_KEY, SIGNER
 from release_mutations import ATTACKER
@@ -18,7 +15,7 @@ from release_mutations import ATTACKER
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import MatchedFrequencies
-from primo_scale.publication.check_weights import _are_as_written, possible_frequencies
+from primo_scale.publication.check_weights import possible_frequencies
 from primo_scale.publication.document import serialise
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.verify import verify, verify_release
@@ -293,29 +290,3 @@ def test_weights_of_another_version_are_checked_as_ever(release):
     rewrite(release, WEIGHTS, cell(3, 7, "+1"))
     (problem,) = problems(release, PUBLIC_KEY)
     assert problem.startswith("contents: weights.tsv.gz line 4 has a weight")
-
-
-CELLS = st.one_of(
-    st.text("0123456789.e+-", max_size=16),
-    st.floats().map("{:.9g}".format),
-    st.floats(-10, 10).flatmap(lambda number: st.integers(1, 12).map(lambda n: f"{number:.{n}g}")),
-)
-
-
-@settings(max_examples=2000)
-@given(st.lists(CELLS, min_size=1, max_size=3))
-@example(["-0", "1e-05", "0.0001", "9.99999999e-99"])
-@example(["0.00001"])
-@example(["1.0"])
-@example(["1e+400"])
-def test_weights_have_one_notation(cells):
-    def is_as_written(cell: str) -> bool:
-        return math.isfinite(float(cell)) and f"{float(cell):.9g}" == cell
-
-    try:
-        expected = all(list(map(is_as_written, cells)))
-    except ValueError:
-        with pytest.raises(ValueError, match="could not convert"):
-            _are_as_written("\t".join(cells))
-    else:
-        assert _are_as_written("\t".join(cells)) == expected

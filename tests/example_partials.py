@@ -15,11 +15,11 @@ IDENTITY = "digest-of-the-genotypes"
 
 def write_header(path):
     """Write a finished genotype store without people, and return its path."""
-    said = {
+    attributes = {
         "n_samples": 0, "n_variants": 0, "chunk_shape": [4, 4], "identity_digest": IDENTITY,
         "cohort_digest": "",
     }  # fmt: skip
-    mark_complete(create_group(path, HARD_CALLS.kind, {}), said)
+    mark_complete(create_group(path, HARD_CALLS.kind, {}), attributes)
     return path
 
 

@@ -62,7 +62,7 @@ def test_a_table_assigns_variants_by_position(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "chromosomes", "positions", "said"),
+    ("text", "chromosomes", "positions", "what"),
     [
         ("1 100 200\n", ["7"], [5], "no LD block for a chromosome"),
         ("1 100 200\n1 abc 3\n", ["1"], [5], r"blocks\.txt:2"),
@@ -74,6 +74,6 @@ def test_a_table_assigns_variants_by_position(tmp_path):
         ),
     ],
 )
-def test_unsuitable_and_malformed_tables_are_refused(tmp_path, text, chromosomes, positions, said):
-    with pytest.raises(InputError, match=said):
+def test_unsuitable_and_malformed_tables_are_refused(tmp_path, text, chromosomes, positions, what):
+    with pytest.raises(InputError, match=what):
         boundaries_of(tmp_path, text, chromosomes, positions)

@@ -177,8 +177,8 @@ def test_statistics_fit_the_predicted_size(tmp_path, copies):
     layout = BlockLayout((0, 1100, 1110), 5, 996)
     path = tmp_path / "statistics.zarr"
     zero_statistics(path, layout, gram_copies=copies)
-    said = stored_bytes(layout, gram_copies=copies)
-    assert 0.99 * said <= bytes_below(path) <= said
+    predicted = stored_bytes(layout, gram_copies=copies)
+    assert 0.99 * predicted <= bytes_below(path) <= predicted
 
 
 def test_outcomes_fit_the_predicted_size(tmp_path):
@@ -189,5 +189,5 @@ def test_outcomes_fit_the_predicted_size(tmp_path):
     for start in range(0, 30_000, layout.chunks[0]):
         part = slice(start, min(start + layout.chunks[0], 30_000))
         write_block(rows, (part, slice(None)), np.zeros((part.stop - start, 100), np.int16))
-    said = array_bytes(layout)
-    assert 0.99 * said <= bytes_below(tmp_path / "outcomes.zarr") <= said
+    predicted = array_bytes(layout)
+    assert 0.99 * predicted <= bytes_below(tmp_path / "outcomes.zarr") <= predicted

@@ -145,8 +145,8 @@ def test_without_workers_the_stream_waits_and_says_so_once(workers, lines, monke
     monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
     monkeypatch.setattr(engine.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
     assert len(stream(FakeCluster(workers=workers), 40)) == 40
-    said = [records.get_nowait().getMessage() for _ in range(records.qsize())]
-    assert [line.split(":")[0] for line in said] == lines
+    logged = [records.get_nowait().getMessage() for _ in range(records.qsize())]
+    assert [line.split(":")[0] for line in logged] == lines
 
 
 @pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])

@@ -1,4 +1,4 @@
-"""A private release of the demo's kind, beside the people whom other programs score with it."""
+"""A private release like that of the demo, and other people for programs to score with it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from primo_scale.cli.simulate import main as simulate
 
 @pytest.fixture(scope="session")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A release with every kind of file, its options for the build left out."""
+    """Return a release with every kind of file, made without an option for the build."""
     folder = tmp_path_factory.mktemp("catalogue")
     for seed, (name, people) in enumerate({"train": 600, "fresh": 80}.items(), start=1):
         succeeded(command(

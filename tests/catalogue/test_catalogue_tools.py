@@ -18,7 +18,7 @@ from readme_scores import assert_equal_scores, own_scores
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".venv-catalogue" / "bin"
 N_VARIANTS = 3_000
-SCORED = "fresh_ALL_additive_0"  # the tools read data set and chromosome off the name
+SCORED = "fresh_ALL_additive_0"  # the tools take data set and chromosome from this name
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
@@ -54,7 +54,7 @@ def test_the_catalogues_tools_compute_the_scores_of_a_release(release: Path, pli
         "--outdir", folder / "matched", "--combined", "--keep_ambiguous", "--min_overlap", 1,
     )  # fmt: skip
     assert matched.returncode == 0, matched.stderr
-    scorefile = folder / "matched" / "fresh_ALL_additive_0.scorefile.gz"
+    scorefile = folder / "matched" / f"{SCORED}.scorefile.gz"
     rows = pd.read_csv(scorefile, sep="\t")
     assert len(rows) == N_VARIANTS
 
@@ -75,7 +75,7 @@ def test_the_catalogues_tools_compute_the_scores_of_a_release(release: Path, pli
 
 
 def test_a_scoring_file_without_a_build_is_refused(release: Path, tmp_path: Path) -> None:
-    """Why a release needs one: README.txt and a warning say this of a build that is not known."""
+    """README.txt and a warning therefore state that a release needs a build for these tools."""
     path = next((release / "pgs").glob("*.txt.gz"))
     text = gzip.decompress(path.read_bytes()).decode()
     assert "#genome_build=GRCh37\n" in text

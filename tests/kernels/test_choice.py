@@ -207,8 +207,8 @@ print(before, len(compiled) - before)
 def test_nothing_is_compiled_after_the_warm_up(name: str, tmp_path: Path) -> None:
     """Otherwise every worker would compile the functions again, at the same time."""
     available(name, 1)
-    said = printed(AFTER_THE_WARM_UP, name, NUMBA_CACHE_DIR=str(tmp_path))
-    before, later = map(int, said.split())
+    counts = printed(AFTER_THE_WARM_UP, name, NUMBA_CACHE_DIR=str(tmp_path))
+    before, later = map(int, counts.split())
     assert before > 0
     assert later == 0
 

@@ -27,11 +27,11 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import recompute_method
-from primo_scale.publication import statement as said
 from primo_scale.publication.document import statement_document
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer
+from primo_scale.publication.statement import Statement
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
@@ -236,7 +236,7 @@ def example_statement(
     delta: float = BUDGET.delta,
     estimator: str = "ridge",
     **changes: Any,
-) -> said.Statement:
+) -> Statement:
     """Return the statement of a release; `changes` replace fields of its design."""
     budget = Budget(epsilon, delta)
     changes = {"clipped": private, **changes}
@@ -245,7 +245,7 @@ def example_statement(
     return state(design, example_solved(mode, design, estimator), payment)
 
 
-def state(design: Design, solved: Solved, payment: Payment | None) -> said.Statement:
+def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
     """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, genome_build=BUILD)
     return dataclasses.replace(statement, created="2026-11-20")
@@ -271,7 +271,7 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
 def publish(
     directory: Path,
     weights: ScoringWeights,
-    statement: said.Statement,
+    statement: Statement,
     options: dict[str, str] = OPTIONS,
 ) -> Path:
     """Publish a release; only a private one has an epsilon and is signed by the test key."""

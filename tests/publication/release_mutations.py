@@ -1,4 +1,4 @@
-"""Ways to craft a release: seeded mutations of its documents, tables and files."""
+"""Seeded mutations of the documents, tables and files of a release."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from release_examples import (
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.publication import publish as publishing
-from primo_scale.publication import statement as said
+from primo_scale.publication import statement as stated
 from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights_files import WEIGHTS_FILES
@@ -228,13 +228,13 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
     statement = example_statement(weights, epsilon=8.0)
     promise, entry = statement.guarantee, statement.ledger
     cost = Cost(promise.cost.mu_squared)
-    after = said.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
+    after = stated.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
     assert f"{after.epsilon:.6g}" == "8.00001"
     alone = dataclasses.replace(
         entry,
-        before=said.LedgerBalance(said.StatedCost(0.0, 0.0, 0.0), 0.0),
+        before=stated.LedgerBalance(stated.StatedCost(0.0, 0.0, 0.0), 0.0),
         after=after,
-        budget=said.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
+        budget=stated.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
     )
     options = {**OPTIONS, "epsilon": "8.0"}
     statement = dataclasses.replace(statement, ledger=alone)

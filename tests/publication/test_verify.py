@@ -119,7 +119,7 @@ def nudged(document: dict[str, Any], path: str, factor: float) -> dict[str, Any]
     return put(document, path, number * factor if number else factor)
 
 
-# What follows from no other number: words and data that the digest and the signature protect.
+# Members with words and data that follow from no other number; digest and signature protect them.
 UNCHECKED = {"public_inputs", "estimation", "accuracy", "files", "schema_version"}
 ADDS_UP = ("observed", "smallest_eigenvalue", "phenotype_moments")
 CROSSES = ("phenotype_cross", "fixed_phenotype")
@@ -128,8 +128,9 @@ CROSSES = ("phenotype_cross", "fixed_phenotype")
 def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
     """Return whether the guarantee still holds: more noise than needed, or a finer lattice.
 
-    A statistic with noise of its own share makes mu smaller, so that the stated one is wrong. Of
-    those that share one, and of a symmetric matrix' two sigmas, the other still binds.
+    More noise on a statistic with its own share of mu^2 makes mu smaller than stated. Where several
+    statistics, or the two sigmas of a symmetric matrix, have one share, the other still determines
+    mu.
     """
     if path.startswith("mechanism.queries."):
         _, _, number, name, *_ = path.split(".")
@@ -139,7 +140,8 @@ def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
             alone = ADDS_UP + (CROSSES if promise == ("label", "add-remove") else ())
             return query["name"] not in alone
         return factor > 1 and name in ("off_diagonal_sigma", "fine_bits")
-    # Only amplification depends on the number of people, and on the last digits an eigenvalue.
+    # Only amplification depends on the number of people, and the last digits of an eigenvalue's
+    # sensitivity.
     people = path in ("cohort.n_samples", "cohort.nominal_n")
     return people and document["mechanism"]["subsample"] is None
 
@@ -190,7 +192,7 @@ def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
         ("full", "ledger.unit", "label", "ledger"),
         ("full", "ledger.adjacency", "add-remove", "ledger"),
         ("full", "ledger.delta", 1e-8, "ledger"),
-        ("moments", "ledger.charges.1.id", "charge-1", "ledger"),  # that of the other charge
+        ("moments", "ledger.charges.1.id", "charge-1", "ledger"),  # the id of the other charge
     ],
 )
 def test_contradictions_within_a_statement_are_found(mode, path, value, check):

@@ -20,7 +20,7 @@ STAMP, COLUMN = stamp_of(DOCUMENT), stamp_column(DOCUMENT)
 
 
 def test_layout_is_that_of_the_contract(tmp_path):
-    """Also: the bytes do not depend on the name, and weights keep nine digits."""
+    """The bytes do not depend on the name of the file, and weights keep nine digits."""
     weights = example_weights()
     per_allele = weights.per_allele * 10.0 ** -np.arange(7)[:, None]
     for name in ("a.gz", "another_name.gz"):

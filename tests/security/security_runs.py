@@ -59,5 +59,5 @@ class RunningCluster:
 
     @property
     def logs(self) -> str:
-        """What the two have said so far."""
+        """Logs of the scheduler and of the worker so far."""
         return "".join(path.read_text() for path in sorted(self.directory.glob("*.log")))

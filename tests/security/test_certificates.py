@@ -72,7 +72,7 @@ def test_a_peer_with_the_certificates_is_a_member(address, ours) -> None:
         assert client.submit(int, 1).result() == 1
     context = no_questions_asked()
     context.load_cert_chain(ours / "cert.pem", ours / "key.pem")
-    assert bytes_from(address, context)  # so that its absence below says something
+    assert bytes_from(address, context)  # the peers below get none
 
 
 def test_a_peer_without_a_certificate_gets_not_a_byte(address) -> None:
@@ -160,7 +160,7 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
         "",
     ],
 )
-def test_plain_text_to_another_machine_has_to_be_asked_for(address) -> None:
+def test_plain_text_to_another_machine_needs_an_option(address) -> None:
     with pytest.raises(UsageError, match="--no-tls"):
         security_towards(address, True)
     assert security_towards(address, False) is None
@@ -181,7 +181,7 @@ def test_plain_text_stays_possible_within_the_machine(address) -> None:
     assert security_towards(address, True) is None
 
 
-def test_certificates_and_addresses_have_to_agree(ours) -> None:
+def test_certificates_and_addresses_must_agree(ours) -> None:
     with pytest.raises(UsageError, match="without encryption"):
         security_towards("tcp://10.0.0.7:8786", ours)
     with pytest.raises(UsageError, match="--tls DIR"):

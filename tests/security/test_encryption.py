@@ -51,7 +51,7 @@ def contents(directory: Path) -> bytes:
     return b"".join(p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file())
 
 
-def test_a_store_reads_back_and_its_files_say_nothing(tmp_path, key, monkeypatch) -> None:
+def test_a_store_reads_back_and_its_files_disclose_nothing(tmp_path, key, monkeypatch) -> None:
     write_store(tmp_path / "s.zarr")
     np.testing.assert_array_equal(read_block(array_at(tmp_path / "s.zarr")), VALUES)
     attributes = attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
@@ -76,7 +76,7 @@ def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
     assert {len(sealed) for sealed in seen} == {2 * 6 * 8 + 12 + 16}
 
 
-def test_anybody_with_the_key_can_open_a_chunk_by_the_documented_recipe(tmp_path, key) -> None:
+def test_the_documented_recipe_opens_a_chunk_with_the_key(tmp_path, key) -> None:
     """The recipe is HKDF (RFC 5869) of key and store, and AES-256-GCM with the file's name."""
     write_store(tmp_path / "s.zarr")
     header = json.loads((tmp_path / "s.zarr" / "zarr.json").read_text())["attributes"]
@@ -241,7 +241,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
     for store in stores:
         in_the_clear = pieces(plain / "release.work" / store)
         sealed = pieces(secret / "release.work" / store)
-        assert len(in_the_clear) > 30  # of noise some are monotonous
+        assert len(in_the_clear) > 30  # some pieces of noise are left out
         assert not in_the_clear & sealed
     everything = contents(secret / "release.work")
     exact = digest.rpartition(" ")[2].encode()
@@ -250,7 +250,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
     assert key.read_bytes() not in everything
     assert "verified" in run("verify", secret / "release").stdout
 
-    # A worker that was started without the key says so; the key does not travel to it.
+    # The key does not travel to a worker that was started without it, whose task then fails.
     shutil.rmtree(secret / "release.work" / "statistics.zarr")
     result = run(
         "accumulate", "--genotypes", secret / "release.work" / "genotypes.zarr",

@@ -1,4 +1,4 @@
-"""``--purge-intermediates``: what is deleted, what remains, and what the same command then does."""
+"""``--purge-intermediates``: deleted and remaining files, and a repeated command afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PURGE = "--purge-intermediates"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> Cohort:
-    """A cohort with a work directory, a ledger and a release, without purging."""
+    """Return a cohort with a work directory, a ledger and a release, without purging."""
     cohort = Cohort(write_cohort(tmp_path_factory.mktemp("made") / "cohort"))
     assert cohort.release().exit_code == 0
     return cohort
@@ -20,7 +20,7 @@ def made(tmp_path_factory) -> Cohort:
 
 @pytest.fixture
 def released(made, tmp_path) -> Cohort:
-    """A copy of them to purge."""
+    """Return a copy of `made` that a test may purge."""
     return made.copy_to(tmp_path / "copy")
 
 
@@ -43,7 +43,7 @@ def test_only_a_note_stays_and_the_same_command_finds_it_done(released, work) ->
     again = released.release(PURGE)
     assert again.exit_code == 0
     assert "published already" in again.stderr
-    assert released.release("--workers", 2).exit_code == 0  # how it is computed is no matter
+    assert released.release("--workers", 2).exit_code == 0  # the number of workers does not matter
     assert {path: path.read_bytes() for path in before} == before
     assert len(released.charges()) == 1
 

@@ -68,8 +68,8 @@ def test_a_failed_task_names_the_file_and_nothing_else(
     assert result.returncode == 3, result.stderr
     last = result.stderr.strip().splitlines()[-1]
     assert re.fullmatch(r"error: \S+(zarr|/c/0/0\S*|rows|genotypes): a stored chunk is .*", last)
-    said = running_cluster.logs[len(before) :]
-    assert "Compute Failed" in said, "the worker says nothing of a failed task: nothing was tested"
+    logged = running_cluster.logs[len(before) :]
+    assert "Compute Failed" in logged, "the worker logs no failed task, so nothing was tested"
     assert private_words(running_cluster.logs) == []
 
 

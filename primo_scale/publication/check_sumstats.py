@@ -22,6 +22,7 @@ from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.sumstats import (
     SUMSTATS_SUFFIX,
     FixedText,
+    are_as_written,
     effective_people,
     fixed_text,
     log10_p_values,
@@ -87,6 +88,8 @@ def _file_problem(
             columns = None if line is None or row is None else _numbers_in(line, row.text)
             if columns is None:
                 return f"line {number} is not the row of the next variant of weights.tsv.gz"
+            if not are_as_written(*columns):
+                return f"line {number} has a number in another format"
             numbers.append(columns)
             centres.append(row.centre)
             number += 1

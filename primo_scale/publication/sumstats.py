@@ -40,6 +40,7 @@ _COLUMNS = (
 _AUTOSOMES = frozenset(map(str, range(1, 23)))
 _NUCLEOTIDES = re.compile("[ACGTacgt]+")
 _RSID = re.compile("rs[0-9]+")
+_P_VALUE = re.compile(r"(?:10|[1-9])\.[0-9]{3}e(?:0|-[1-9][0-9]*)")
 _MISSING = "#NA"
 
 
@@ -127,6 +128,15 @@ def _number_columns(
     people = effective_people(rounded, np.array(frequency, dtype=np.float64), sd).tolist()
     for row in zip(beta, error, frequency, map(_power_of_ten, log10_p), people, strict=True):
         yield "\t".join(row[:4]), f"{row[4]:.6g}"
+
+
+def are_as_written(beta: str, error: str, frequency: str, p_value: str, people: str) -> bool:
+    """Return whether the numbers of a row have the digits that `write_sumstats` writes."""
+    return (
+        all(f"{float(text):.6g}" == text for text in (beta, error, people))
+        and f"{float(frequency):.5g}" == frequency
+        and _P_VALUE.fullmatch(p_value) is not None
+    )
 
 
 def _power_of_ten(exponent: float) -> str:

@@ -75,6 +75,23 @@ def test_a_crafted_p_value_is_a_problem_without_a_warning(p_value, release):
     assert problem.startswith(f"contents: {FILES[0]} ")
 
 
+@pytest.mark.parametrize(
+    ("column", "change"),
+    [(4, "{}01"), (5, "+{}"), (5, "{}0"), (5, "0.7000000000004711"), (6, "0.50"), (6, "0.500001"),
+     (7, "0{}"), (7, "{}_0"), (10, "{}11"), (10, " {}")],
+)  # fmt: skip
+def test_numbers_have_the_digits_that_are_written(column, change, release):
+    """Further digits could tell more than the noisy statistics."""
+
+    def longer(table: str) -> str:
+        number = table.split("\n")[2].split("\t")[column]
+        return cell(2, column, change.format(number))(table)
+
+    rewrite(release, FILES[0], longer)
+    (problem,) = problems(release)
+    assert problem == f"contents: {FILES[0]} line 3 has a number in another format"
+
+
 def test_a_missing_row_and_an_unstated_file_are_found(release):
     rewrite(release, FILES[0], lambda text: text[: text.rindex("22\t")])
     assert "line 8 is not the row" in problems(release)[0]

@@ -102,7 +102,8 @@ class _Stream:
         for future in _ended_tasks(self._ended):
             task, _ = self.in_flight[future.key]
             try:
-                _raise_failure(future)
+                if future.status in ("error", "cancelled"):
+                    future.result()  # raises; that of a success may have been lost with its worker
             except KilledWorker as error:
                 self._begin_again(task, error)
             else:
@@ -178,15 +179,6 @@ def _ended_tasks(ended: SimpleQueue[Future]) -> Iterator[Future]:
             yield ended.get_nowait()
     except Empty:
         return
-
-
-def _raise_failure(future: Future) -> None:
-    """Raise the exception of a task, unless the task succeeded.
-
-    The result itself is not fetched, because it may have been lost with its worker.
-    """
-    if future.status in ("error", "cancelled"):
-        future.result()
 
 
 @contextmanager

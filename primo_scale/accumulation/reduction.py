@@ -74,7 +74,9 @@ class Reduction:
                 self._sums[key] = self._threads.submit(self._sum_region, key)
                 self._under_way.append(self._sums[key])
         while self._under_way and self._under_way[0].done():
-            _raise_unless_damaged(self._under_way.popleft())
+            error = self._under_way.popleft().exception()
+            if error is not None and not isinstance(error, DamagedChunk):
+                raise error
 
     def finish(self) -> RawStatistics:
         """Sum the remaining regions, and return the statistics, which are then complete."""
@@ -139,12 +141,6 @@ def reduction_bytes(plan: Plan) -> int:
     region = 3 * min(whole_tiles(plan.tile), max(plan.layout.sizes)) ** 2
     panel = (3 * panel_height(q) + 2 * plan.tile) * q
     return np.dtype(np.int64).itemsize * (n_threads() * max(region, panel) + 4 * q * q)
-
-
-def _raise_unless_damaged(ended: Future[None]) -> None:
-    error = ended.exception()
-    if error is not None and not isinstance(error, DamagedChunk):
-        raise error
 
 
 def _summed_region(array: Array, region: Tile, tile_side: int, kind: _Kind) -> _Signed:

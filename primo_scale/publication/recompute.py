@@ -70,7 +70,9 @@ def guarantee_findings(document: Document) -> list[Finding]:
         _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
-        _check_drawing(document),
+        finding_of(
+            "sampler", drawing_problems(document), f"{lattice.draws} draws by a proved sampler"
+        ),
         _check_mu(document, shift),
         _check_shares(document, claims, shift),
         check_epsilon(
@@ -212,11 +214,6 @@ def _check_lattice(document: Document) -> Finding:
     if max(steps) > FINEST_SIGMA:
         problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
     return finding_of("noise lattice", problems, f"sigma is {min(steps):.3g} steps or more")
-
-
-def _check_drawing(document: Document) -> Finding:
-    detail = f"{_draws(document)} draws by a proved sampler"
-    return finding_of("sampler", drawing_problems(document), detail)
 
 
 def _check_mu(document: Document, shift: _Shift) -> Finding:

@@ -7,12 +7,7 @@ from pathlib import Path
 
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.reduction import reduction_bytes
-from primo_scale.accumulation.speed import (
-    STORE_RATE,
-    bytes_read,
-    core_seconds,
-    elapsed_seconds,
-)
+from primo_scale.accumulation.speed import STORE_RATE, bytes_read, expected_seconds
 from primo_scale.accumulation.task_costs import Rates
 from primo_scale.accumulation.task_memory import (
     CLUSTER_BASE,
@@ -81,12 +76,6 @@ def needs_of(work: Workload) -> ResourceNeeds:
     )
 
 
-def expected_seconds(work: Workload, rates: Rates, machines: Machines) -> float:
-    """Predict the time on this machine's cores, or of one such core if workers run elsewhere."""
-    seconds = core_seconds(work, rates)
-    return elapsed_seconds(work, seconds, machines.cores) if machines.cores else seconds
-
-
 def disk_bytes(work: Workload) -> int:
     """Return the bytes of outcomes, partial sums and statistics."""
     layout = work.plan.layout
@@ -98,7 +87,7 @@ def described(
     needs: ResourceNeeds, work: Workload, rates: Rates, machines: Machines
 ) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
-    time = f"about {duration_in_words(expected_seconds(work, rates, machines))}"
+    time = f"about {duration_in_words(expected_seconds(work, rates, machines.cores))}"
     if machines.cores:
         time += f" on {machines.cores} cores"
     else:

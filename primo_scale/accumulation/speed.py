@@ -85,8 +85,11 @@ def _tasks_of_a_person(plan: Plan) -> list[Task]:
     return [RowTask(0), *takewhile(lambda task: task.row_group == 0, plan.tile_tasks())]
 
 
-def elapsed_seconds(work: Workload, seconds: float, cores: int) -> float:
-    """Return the seconds until the statistics are finished, for so many `core_seconds`."""
+def expected_seconds(work: Workload, rates: Rates, cores: int) -> float:
+    """Return the seconds until the statistics are finished, or `core_seconds` for 0 cores."""
+    seconds = core_seconds(work, rates)
+    if not cores:
+        return seconds
     reading = (bytes_read(work) + partial_bytes(work)) / STORE_RATE
     layout = work.plan.layout
     flushed = layout.n_blocks + sum(1 for b in range(layout.n_blocks) for _ in layout.tiles(b))

@@ -15,11 +15,10 @@ from primo_scale.accumulation.resource_needs import (
     ResourceNeeds,
     described,
     disk_bytes,
-    expected_seconds,
     needs_of,
     refuse_if_too_small,
 )
-from primo_scale.accumulation.speed import measure_rates
+from primo_scale.accumulation.speed import expected_seconds, measure_rates
 from primo_scale.accumulation.task_memory import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import ResourceError
@@ -171,7 +170,7 @@ def forecast_summation(
         bytes_in_words(release.memory_bytes), release.largest_block,
     )  # fmt: skip
     refuse_if_too_small(needs, machines)
-    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, machines))
+    return SummationForecast(needs, work.kernel, expected_seconds(work, rates, machines.cores))
 
 
 def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:

@@ -1,4 +1,4 @@
-"""Copies of PLINK 1 filesets."""
+"""Copies of PLINK 1 filesets, and tables of people and variants."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from bed_reader import to_bed
 
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
-from primo_scale.genotypes.tables import SampleTable, string_column
+from primo_scale.genotypes.tables import SampleTable, VariantTable, string_column
 
 
 def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) -> Path:
@@ -30,6 +30,14 @@ def sample_table(people: Iterable[tuple[str, str]]) -> SampleTable:
     return SampleTable(
         string_column(family), string_column(individual), np.zeros(len(family), dtype=np.int8)
     )
+
+
+def variants_with(d: int, **columns: object) -> VariantTable:
+    """Return d variants with the given columns; others are constant, and positions count from 1."""
+    constant = {"chromosome": "1", "identifier": "v", "allele1": "A", "allele2": "G"}
+    position = columns.pop("position", np.arange(1, d + 1))
+    text = {name: np.full(d, value, object) for name, value in {**constant, **columns}.items()}
+    return VariantTable(centimorgan=np.zeros(d), position=np.asarray(position), **text)
 
 
 def open_filesets(prefixes: list[Path]) -> GenotypeSource:

@@ -4,27 +4,17 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
+from filesets import variants_with
 from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.tables import VariantTable
 
 
 def variants(chromosomes, positions):
-    n = len(chromosomes)
-    text = np.array([f"rs{i}" for i in range(n)], dtype=object)
-    return VariantTable(
-        chromosome=np.array(chromosomes, dtype=object),
-        identifier=text,
-        centimorgan=np.zeros(n),
-        position=np.array(positions, dtype=np.int64),
-        allele1=np.array(["A"] * n, dtype=object),
-        allele2=np.array(["G"] * n, dtype=object),
-    )
+    return variants_with(len(chromosomes), chromosome=chromosomes, position=positions)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4), st.integers(1, 50))

@@ -1,4 +1,4 @@
-"""Ingests of fixtures, what other programs read from them, and tables of variants."""
+"""Ingests of fixtures, and what other programs read from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import VariantTable
 
 FORMATS = Path(__file__).parent / "formats"
 
@@ -43,14 +42,6 @@ def stop_after(partitions: int) -> Callable[[int, int], None]:
             raise Stop
 
     return on_progress
-
-
-def variants_with(d: int, **columns: object) -> VariantTable:
-    """Return d variants with the given columns; others are constant, and positions count from 1."""
-    constant = {"chromosome": "1", "identifier": "v", "allele1": "A", "allele2": "G"}
-    position = columns.pop("position", np.arange(1, d + 1))
-    text = {name: np.full(d, value, object) for name, value in {**constant, **columns}.items()}
-    return VariantTable(centimorgan=np.zeros(d), position=np.asarray(position), **text)
 
 
 def bed_reader_dosages(prefix: Path) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from ingest_runs import variants_with
+from filesets import variants_with
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.frequencies import read_reference_frequencies

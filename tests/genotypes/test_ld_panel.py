@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from filesets import write_fileset_of
-from ingest_runs import variants_with
+from filesets import variants_with, write_fileset_of
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import GenotypeCoding

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from filesets import variants_with
 
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -97,14 +98,8 @@ MODES = {
 
 
 def example_variants(d: int = 7) -> VariantTable:
-    return VariantTable(
-        chromosome=np.array(["22"] * d, dtype=object),
-        identifier=np.array([f"rs{j}" for j in range(d)], dtype=object),
-        centimorgan=np.zeros(d),
-        position=np.arange(1, d + 1, dtype=np.int64) * 100,
-        allele1=np.array(["A"] * d, dtype=object),
-        allele2=np.array(["G"] * d, dtype=object),
-    )
+    names, positions = [f"rs{j}" for j in range(d)], 100 * np.arange(1, d + 1)
+    return variants_with(d, chromosome="22", identifier=names, position=positions)
 
 
 def example_weights(

@@ -11,7 +11,6 @@ import uuid
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import multiplier_columns
 from primo_scale.accumulation.partials import (
@@ -26,6 +25,7 @@ from primo_scale.accumulation.task_memory import Workload
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC
+from primo_scale.kernels.products import Int8
 from primo_scale.storage.chunks import array_bytes, write_block
 from primo_scale.storage.files import canonical_json
 from primo_scale.storage.groups import (
@@ -50,7 +50,7 @@ def open_partials(
     path: Location,
     plan: Plan,
     inputs: Inputs,
-    code_table: npt.NDArray[np.int8],
+    code_table: Int8,
     kernel: str = AUTOMATIC,
 ) -> Partials:
     """Open the store of partial sums of a plan, or create it; one of another plan is refused.
@@ -78,7 +78,7 @@ def open_partials(
     return Partials(path, _create(path, plan, inputs, code_table), kernel)
 
 
-def _create(path: Location, plan: Plan, inputs: Inputs, code_table: npt.NDArray[np.int8]) -> str:
+def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str:
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})

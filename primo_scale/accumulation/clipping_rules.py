@@ -23,13 +23,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.genotypes.coding import largest_block_norms
 from primo_scale.kernels.clipping import UNCLIPPED, clip_rows, row_multipliers, scale_entries
-
-Int16 = npt.NDArray[np.int16]
-Int64 = npt.NDArray[np.int64]
+from primo_scale.kernels.products import Int8, Int16, Int64
 
 
 class LongRecords(StrEnum):
@@ -109,9 +106,7 @@ class ClippingRule:
         return limits
 
 
-def may_clip(
-    rule: ClippingRule | None, code_table: npt.NDArray[np.int8], boundaries: tuple[int, ...]
-) -> bool:
+def may_clip(rule: ClippingRule | None, code_table: Int8, boundaries: tuple[int, ...]) -> bool:
     """Return whether any genotypes can exceed their bounds; the answer is public."""
     return rule is not None and rule.needs_norms(largest_block_norms(code_table, boundaries))
 

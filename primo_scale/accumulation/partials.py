@@ -32,6 +32,7 @@ from primo_scale.genotypes.ld_components import LdComponents, open_components
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
+from primo_scale.kernels.products import Int8, Int64
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.chunks import (
     chunk_name,
@@ -180,7 +181,7 @@ class Partials:
         return multiplier_columns(self.clipping_rule)
 
     @cached_property
-    def code_table(self) -> npt.NDArray[np.int8]:
+    def code_table(self) -> Int8:
         """Public code of each 2-bit value for each variant, shape (d, 4)."""
         return read_block(self.array("code_table"))
 
@@ -198,7 +199,7 @@ class Partials:
     def _opened(self) -> dict[str, Array]:
         return {}
 
-    def outcome_planes(self, samples: slice) -> npt.NDArray[np.int8]:
+    def outcome_planes(self, samples: slice) -> Int8:
         """Return clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
         return read_block(self.array("outcome_planes"), (slice(None), samples))
 
@@ -219,7 +220,7 @@ class Partials:
         """Numbers of the chunks with the multipliers of a read."""
         return range(-(-self.multiplier_columns // MULTIPLIER_COLUMNS))
 
-    def block_multipliers(self, block: int, samples: slice) -> npt.NDArray[np.int64]:
+    def block_multipliers(self, block: int, samples: slice) -> Int64:
         """Return each record's multiplier in one block, in units of 2^-31, shape (people,)."""
         if not self.scales_rows:
             return np.full(samples.stop - samples.start, UNCLIPPED, dtype=np.int64)
@@ -233,9 +234,7 @@ class Partials:
             return None
         return np.flatnonzero(read_block(self.array(SUBSAMPLE), (samples,)))
 
-    def commit_read(
-        self, samples: slice, multipliers: npt.NDArray[np.int64], planes: npt.NDArray[np.int8]
-    ) -> None:
+    def commit_read(self, samples: slice, multipliers: Int64, planes: Int8) -> None:
         """Commit the multipliers and the clipped outcome rows of one read of a stripe."""
         read = samples.start // self.plan.rows_per_read
         for part in self._multiplier_parts:
@@ -244,11 +243,11 @@ class Partials:
             commit_chunk(self.array("row_multipliers"), (read, part), chunk)
         commit_chunk(self.array("outcome_planes"), (0, read), planes)
 
-    def commit_rows(self, task: RowTask, outcome_gram: npt.NDArray[np.int64]) -> None:
+    def commit_rows(self, task: RowTask, outcome_gram: Int64) -> None:
         """Commit Z'Z of a row task, after all its reads."""
         commit_chunk(self.array("outcome_gram"), (task.stripe, 0, 0), outcome_gram[None])
 
-    def commit_cross(self, task: TileTask, cross: npt.NDArray[np.int64]) -> None:
+    def commit_cross(self, task: TileTask, cross: Int64) -> None:
         """Commit the rows of X'Z of one tile on the diagonal; this precedes `commit_tile`."""
         index = (task.row_group, task.row_tile, 0)
         commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
+from primo_scale.kernels.products import Int8, Int16, Int64
 
 u32 = np.uint32
 
@@ -27,18 +28,16 @@ _HALF, _LOW_HALF = 16, (1 << 16) - 1
 UNCLIPPED = 1 << _FRACTION_BITS
 """Multiplier of a row that is not clipped."""
 
-_Int16 = npt.NDArray[np.int16]
-_Int64 = npt.NDArray[np.int64]
 _Entry = TypeVar("_Entry", np.int8, np.int16, np.int32)
 
 
-def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> _Int64:
+def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> Int64:
     """Return the exact squared norm of every row of at most 32-bit integers."""
     # With dtype=, einsum converts in a small buffer instead of copying the whole tile to int64.
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
 
 
-def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
+def row_multipliers(norms: Int64, limit: int | Int64) -> Int64:
     """Return the multipliers, in units of 2^-31, that reduce squared norms to at most `limit`.
 
     A multiplier is ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit /
@@ -55,7 +54,7 @@ def row_multipliers(norms: _Int64, limit: int | _Int64) -> _Int64:
     return multipliers
 
 
-def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDArray[_Entry]:
+def scale_entries(entries: npt.NDArray[_Entry], multipliers: Int64) -> npt.NDArray[_Entry]:
     """Multiply entries by ``multiplier / 2^31``, rounding toward zero.
 
     Entries have at most 32 bits and multipliers are in ``[0, 2^31]``, so that the product fits
@@ -67,7 +66,7 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: _Int64) -> npt.NDAr
     return scaled
 
 
-def clip_rows(rows: _Int16, columns: slice, limit: int | _Int64) -> _Int16:
+def clip_rows(rows: Int16, columns: slice, limit: int | Int64) -> Int16:
     """Return rows, shape (people, columns), with some columns clipped together to a squared norm.
 
     The other columns are copied. `limit` is the largest squared norm, not negative, for all rows or
@@ -94,7 +93,7 @@ def _scale(entries: Any, multipliers: Any, scaled: Any) -> None:
             scaled[row, column] = _scaled(entries[row, column], multipliers[row, column])
 
 
-def scale_columns(codes: npt.NDArray[np.int8], multipliers: _Int64) -> None:
+def scale_columns(codes: Int8, multipliers: Int64) -> None:
     """Apply `scale_entries` to all columns of int8 codes, in place.
 
     One instruction scales several neighbours, `UNCLIPPED` ones among them. Scaling chosen columns

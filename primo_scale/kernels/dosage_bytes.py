@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import read_only
+from primo_scale.kernels.products import Int8, Int16, Int64
 
 DosageBytes = npt.NDArray[np.uint8]
 """Dosages, shape (v, n) for v variants and n samples."""
@@ -35,9 +36,7 @@ i32 = np.int32
 _RECIPROCAL, _SHIFT, _HALF = i32(33027), i32(22), i32(STEPS // 2)
 
 
-def decode_into(
-    codes: npt.NDArray[np.int8], dosages: DosageBytes, table: npt.NDArray[np.int8]
-) -> npt.NDArray[np.int8]:
+def decode_into(codes: Int8, dosages: DosageBytes, table: Int8) -> Int8:
     """Decode all samples into existing memory, and return the part written.
 
     The arguments are those of `kernels.packed.decode_into`.
@@ -47,9 +46,7 @@ def decode_into(
     return written
 
 
-def add_squared_norms(
-    norms: npt.NDArray[np.int64], dosages: DosageBytes, table: npt.NDArray[np.int8]
-) -> None:
+def add_squared_norms(norms: Int64, dosages: DosageBytes, table: Int8) -> None:
     """Add the squared norm of every sample over these variants, in place."""
     for start in range(0, len(dosages), _ROWS_WITHIN_INT32):
         part = slice(start, start + _ROWS_WITHIN_INT32)
@@ -58,7 +55,7 @@ def add_squared_norms(
         norms += sums
 
 
-def count_dosages(dosages: DosageBytes, n_samples: int) -> npt.NDArray[np.int64]:
+def count_dosages(dosages: DosageBytes, n_samples: int) -> Int64:
     """Return how many samples have 2 copies, none known, between 0 and 2, and 0: int64 (v, 4)."""
     counts = np.empty((len(dosages), 4), dtype=np.int64)
     _count(read_only(dosages[:, :n_samples]), counts)
@@ -75,7 +72,7 @@ def always_missing(dosages: DosageBytes) -> npt.NDArray[np.uint8]:
     return np.asarray((dosages == MISSING_BYTE).all(axis=0), dtype=np.uint8)
 
 
-def steps_or_missing(dosages: DosageBytes, n_samples: int) -> npt.NDArray[np.int16]:
+def steps_or_missing(dosages: DosageBytes, n_samples: int) -> Int16:
     """Return the steps of each dosage, -1 where it is missing, int16 of shape (v, n_samples)."""
     steps = dosages[:, :n_samples].astype(np.int16)
     steps[steps == MISSING_BYTE] = -1

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
+from primo_scale.kernels.products import Int64
 
 Float64 = npt.NDArray[np.float64]
-Int64 = npt.NDArray[np.int64]
 
 
 class EffectMaps(NamedTuple):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.kernels.products import spread_rows, whole_rows
+from primo_scale.kernels.products import Int8, Int64, spread_rows, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
 """Packed genotypes, shape (v, ceil(n / 4)) for v variants and n samples."""
@@ -37,9 +37,7 @@ def packed_width(n_samples: int) -> int:
     return -(-n_samples // GENOTYPES_PER_BYTE)
 
 
-def decode(
-    packed: PackedGenotypes, table: npt.NDArray[np.int8], n_samples: int
-) -> npt.NDArray[np.int8]:
+def decode(packed: PackedGenotypes, table: Int8, n_samples: int) -> Int8:
     """Replace every raw genotype by its variant's code.
 
     `table` has the code of raw value 0, 1, 2, 3 for each variant, shape (v, 4). The codes, int8 of
@@ -49,9 +47,7 @@ def decode(
     return decode_into(codes, packed, table)[:, :n_samples]
 
 
-def decode_into(
-    codes: npt.NDArray[np.int8], packed: PackedGenotypes, table: npt.NDArray[np.int8]
-) -> npt.NDArray[np.int8]:
+def decode_into(codes: Int8, packed: PackedGenotypes, table: Int8) -> Int8:
     """Decode all samples of whole bytes into existing memory, and return the part written.
 
     Allocating new memory takes several times longer than decoding. `codes` is from
@@ -69,9 +65,7 @@ def code_of_copies(copies: int) -> int:
     return MISSING if copies < 0 else (HOMOZYGOUS_A2, HETEROZYGOUS, HOMOZYGOUS_A1)[copies]
 
 
-def add_squared_norms(
-    norms: npt.NDArray[np.int64], packed: PackedGenotypes, table: npt.NDArray[np.int8]
-) -> None:
+def add_squared_norms(norms: Int64, packed: PackedGenotypes, table: Int8) -> None:
     """Add the squared norm of every sample over these variants, without decoding them first.
 
     The sums in `norms`, shape (n,), change in place; `table` is that of `decode`.
@@ -85,7 +79,7 @@ def add_squared_norms(
     norms += sums.view(np.int64).T.ravel()[: len(norms)]
 
 
-def count_genotypes(packed: PackedGenotypes, n_samples: int) -> npt.NDArray[np.int64]:
+def count_genotypes(packed: PackedGenotypes, n_samples: int) -> Int64:
     """Return how many samples have each raw value in each variant, int64 of shape (v, 4).
 
     Column r is for raw value r, and every row sums to `n_samples`.
@@ -124,7 +118,7 @@ def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedG
 
 def _places(
     positions: npt.NDArray[np.intp],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+) -> tuple[Int64, npt.NDArray[np.uint32]]:
     """Return the byte of every position, and the place of its lowest bit in the byte."""
     return positions >> 2, ((positions & 3) << 1).astype(np.uint32)
 

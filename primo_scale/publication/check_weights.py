@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -46,6 +47,7 @@ UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 CHECKERS = 2  # threads that check weights while another one reads them
 _ROWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 14, 1 << 19  # up to 40 MB of text in scoring files
 _COMPILED_FROM = 1 << 14  # weights, below which loading compiled code takes longer than it saves
+_POSITION = re.compile(r"0|-?[1-9][0-9]{0,18}")  # a 64-bit integer
 _PLACES = 65
 # k is rounded and may be lowered by one; between two places it moves by less than a quarter.
 _LOWERED, _RAISED = 1.75, 0.75
@@ -85,7 +87,7 @@ def compiled_text(n_weights: int) -> ModuleType | None:
 
 
 def weights_problems(directory: Path, document: Document) -> list[str]:
-    """Check header, IDs, number format and chromosomes of weights.tsv.gz."""
+    """Check header, IDs, chromosomes and the format of numbers of weights.tsv.gz."""
     names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
     header = [*WEIGHTS_HEADER, stamp_column(document), "\t".join(names)]
     n_variants = document["cohort"]["n_variants"]
@@ -102,6 +104,8 @@ def weights_problems(directory: Path, document: Document) -> list[str]:
             return [f"line {number} has a weight that is not finite or has another format"]
         if row[NAMED_COLUMNS - 1] != NO_ALLELE:
             return [f"line {number} has {row[NAMED_COLUMNS - 1]!r} in the column of the stamp"]
+        if not _POSITION.fullmatch(row[4]):
+            return [f"line {number} has a position in another format"]
         digest = hashlib.blake2b(row[0].encode(), digest_size=16).digest()
         if digest in seen:
             return [f"line {number} repeats the ID of an earlier line"]

@@ -23,7 +23,7 @@ from primo_scale.publication.signed_document import check_words, directory_findi
 from primo_scale.version import __version__
 
 _UNIT = 1 << 20
-_VALUE = np.dtype("<i8")
+_VALUE_BYTES = 8
 
 
 def verify_party(directory: Path, *, public_key: str | None = None) -> list[Finding]:
@@ -64,9 +64,10 @@ def _values_problems(path: Path, shape: tuple[int, int]) -> list[str]:
     with path.open("rb") as file:
         if np.lib.format.read_magic(file) != (1, 0):
             return [f"{path.name} is not in version 1.0 of NumPy's format"]
-        found, fortran, dtype = np.lib.format.read_array_header_1_0(file)
-        size = file.tell() + math.prod(shape) * _VALUE.itemsize
-    if (found, fortran, dtype) != (shape, False, _VALUE) or path.stat().st_size != size:
+        header = file.read(int.from_bytes(file.read(2), "little"))
+        size = file.tell() + math.prod(shape) * _VALUE_BYTES
+    expected = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}, }}"
+    if header.rstrip(b" \n") != expected.encode() or path.stat().st_size != size:
         return [f"{path.name} does not hold {shape[0]} rows of {shape[1]} 64-bit integers"]
     return []
 

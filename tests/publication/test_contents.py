@@ -46,8 +46,8 @@ PGS = ("pgs/height.txt.gz", "pgs/LDL.txt.gz")
         *((WEIGHTS, cell(3, 7, text), f"{WEIGHTS} line 4 has a weight that is not finite or has")
           for text in ("0.10", "1e0", "+1", " 1", "1_0", "0.12345678912", "inf")),
         (WEIGHTS, cell(2, 6, "0.123456789"), f"{PGS[0]} has another"),
-        *((WEIGHTS, cell(1, 4, text), "pgs/")
-          for text in ("abc", "1.5", "9" * 5_000, "", " 1", "1_0")),
+        *((WEIGHTS, cell(1, 4, text), f"{WEIGHTS} line 2 has a position in another format")
+          for text in ("abc", "1.5", "9" * 5_000, "", " 1", "1_0", "0100", "+100")),
         (WEIGHTS, cell(0, 5, "epsilon=4,delta=1e-07,unit=full,adjacency=replace-one"),
          f"{WEIGHTS} has a header that differs"),
         (WEIGHTS, cell(0, 5, "NOT_PRIVATE"), f"{WEIGHTS} has a header that differs"),

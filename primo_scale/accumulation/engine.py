@@ -25,7 +25,7 @@ LOGGER = logging.getLogger("primo_scale")
 # Enough to hide the round trip of a task to the scheduler, and few enough to keep graphs small.
 _IN_FLIGHT_PER_THREAD = 8
 _RETRIES = 3
-# Number of times a task is submitted whose workers die. Dask gives up each submission when more
+# Number of times that a task is submitted if its workers die. Dask gives up a submission when more
 # workers died than its scheduler allows: after four with the default of three, and after eleven in
 # a queue or Kubernetes (`cluster.dask_settings`).
 _TRIALS = 3
@@ -105,7 +105,7 @@ class _Stream:
                 if future.status in ("error", "cancelled"):
                     future.result()  # raises; that of a success may have been lost with its worker
             except KilledWorker as error:
-                self._begin_again(task, error)
+                self._submit_again(task, error)
             else:
                 self._awaited.discard(task)
                 yield task
@@ -117,7 +117,7 @@ class _Stream:
         for _, future in self.in_flight.values():
             future.release()
 
-    def _begin_again(self, task: Task, error: KilledWorker) -> None:
+    def _submit_again(self, task: Task, error: KilledWorker) -> None:
         self._lost_workers[task] += 1
         if self._lost_workers[task] == _TRIALS:
             raise ResourceError(

@@ -278,7 +278,7 @@ class Partials:
         stored = stored_chunks(self.path / self.store_id)
         results = {result for task in self._tasks() for result in self._results(task)}
         there = [(name, index) for name, index in results if chunk_name(name, index) in stored]
-        intact = in_threads(lambda result: _intact(self.array(result[0]), result[1]), there)
+        intact = in_threads(lambda result: _kept_if_intact(self.array(result[0]), result[1]), there)
         return intact.count(False)
 
     def _tasks(self) -> Iterator[Task]:
@@ -315,8 +315,8 @@ def _replaced(name: str, where: Location) -> InputError:
     )
 
 
-def _intact(array: Array, index: tuple[int, ...]) -> bool:
-    """Return whether a chunk passes its checksum; delete it otherwise."""
+def _kept_if_intact(array: Array, index: tuple[int, ...]) -> bool:
+    """Return whether a chunk passes its checksum, and delete it if it does not."""
     selection = tuple(
         slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
     )

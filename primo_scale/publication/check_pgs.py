@@ -17,10 +17,10 @@ from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import (
     CHECKERS,
     UNREADABLE,
-    compiled_text,
     listed_in,
     rows_at_once,
     variant_rows_in,
+    weight_rows_module,
 )
 from primo_scale.publication.document import Document
 from primo_scale.publication.file_names import PGS_DIRECTORY, WEIGHTS_FILE
@@ -94,7 +94,7 @@ def _written_again(shares: _Shares, rows: list[list[str]]) -> list[bytes]:
     """Return rows of weights.tsv.gz as rows of the scoring file of each phenotype."""
     beginnings = [pgs_row_prefix(VariantRow(*row[: len(WEIGHTS_HEADER)])) for row in rows]
     texts = [row[-1] for row in rows]
-    if compiled := compiled_text(len(rows) * len(shares)):
+    if compiled := weight_rows_module(len(rows) * len(shares)):
         weights = compiled.weights_in(texts, len(shares))
         if weights is not None:
             encoded = compiled.RowBeginnings.of(beginnings)

@@ -76,7 +76,7 @@ def rows_at_once(n_phenotypes: int) -> int:
     return min(_ROWS_AT_ONCE, 1 + _CELLS_AT_ONCE // n_phenotypes)
 
 
-def compiled_text(n_weights: int) -> ModuleType | None:
+def weight_rows_module(n_weights: int) -> ModuleType | None:
     """Return the module `weight_rows` for many weights, unless this verifier lacks Numba."""
     if n_weights < _COMPILED_FROM:
         return None
@@ -124,7 +124,7 @@ def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[
     """Yield each row, and whether compiled code found its weights as they are written."""
 
     def check(group: list[list[str]]) -> tuple[list[list[str]], bool]:
-        compiled = compiled_text(len(group) * width)
+        compiled = weight_rows_module(len(group) * width)
         texts = [row[-1] for row in group]
         return group, compiled is not None and compiled.are_as_written(texts, width)
 

@@ -129,7 +129,7 @@ def document_findings(document: Document) -> list[Finding]:
     """Check a release.json, valid under its schema, for consistency."""
     checks: dict[str, Callable[[], list[Finding]]] = {
         "stamp": lambda: [_check_words(document)],
-        "sizes": lambda: [_check_names(document)],
+        "sizes": lambda: [_check_sizes(document)],
         "estimation": lambda: [_check_estimation(document)],
     }
     if document["private"]:
@@ -153,10 +153,10 @@ def _count_problems(document: Document) -> list[str]:
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
         "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
     }
-    ours = weights_files_of(document)
+    files = weights_files_of(document)
     folders = {name for name in WEIGHTS_FILES if name.endswith("/")}
-    for name in folders:
-        expected = cohort["n_phenotypes"] if name in ours else 0
+    for name in sorted(folders):
+        expected = cohort["n_phenotypes"] if name in files else 0
         counts[f"files in {name}"] = (len(listed_in(document, name.rstrip("/"))), expected)
     problems = [
         f"{found} {what}, not {expected}"
@@ -164,11 +164,11 @@ def _count_problems(document: Document) -> list[str]:
         if found != expected
     ]
     names = {entry["name"] for entry in document["files"]}
-    needed = {README_FILE, REPORT_FILE, LOG_FILE, *ours} - folders  # counted above
+    needed = {README_FILE, REPORT_FILE, LOG_FILE, *files} - folders  # counted above
     return problems + [f"{name} is not listed" for name in sorted(needed - names)]
 
 
-def _check_names(document: Document) -> Finding:
+def _check_sizes(document: Document) -> Finding:
     """Check that sizes, lists of names and files in release.json agree."""
     cohort, public = document["cohort"], document["public_inputs"]
     problems = _count_problems(document)

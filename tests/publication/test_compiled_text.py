@@ -83,5 +83,5 @@ def test_releases_are_checked_by_compiled_code(release, monkeypatch, rows):
 def test_a_verifier_without_numba_checks_many_weights(release, monkeypatch):
     monkeypatch.setattr(check_weights, "_COMPILED_FROM", 0)
     monkeypatch.setitem(sys.modules, "primo_scale.publication.weight_rows", None)
-    assert check_weights.compiled_text(1) is None
+    assert check_weights.weight_rows_module(1) is None
     assert problems(release, PUBLIC_KEY) == []

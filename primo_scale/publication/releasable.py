@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.publication.weights import INTERCEPT, ScoringWeights
+from primo_scale.publication.weights import INTERCEPT, TERM_COLUMN, WEIGHTS_HEADER, ScoringWeights
 
 _EXAMPLES = 3
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
@@ -40,7 +40,7 @@ def check_names(
 ) -> None:
     """Refuse IDs, alleles, chromosomes and names that no release can carry."""
     check_variant_identifiers(variants.identifier)
-    check_column_names("phenotype", phenotypes)
+    check_column_names("phenotype", phenotypes, reserved=(*WEIGHTS_HEADER, TERM_COLUMN))
     check_column_names("covariate", covariates)
     _refuse_formulas(
         "variant ID", variants.identifier, f"{_NAME_VARIANTS}, or leave them out with --exclude"
@@ -72,15 +72,15 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
         )
 
 
-def check_column_names(kind: str, names: Sequence[str]) -> None:
-    """Refuse names that cannot be column names of a score file, or that are formulas."""
+def check_column_names(kind: str, names: Sequence[str], reserved: Sequence[str] = ()) -> None:
+    """Refuse names that cannot name columns of a table, are `reserved`, or are formulas."""
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise InputError(
             f"two columns have the same {kind} name", where="release", value=repeated[0]
         )
     for name in names:
-        if not name.isprintable() or name.split() != [name] or name == INTERCEPT:
+        if not name.isprintable() or name.split() != [name] or name in (INTERCEPT, *reserved):
             raise InputError(
                 f"a {kind} name is empty or reserved, or contains blanks or control characters",
                 where="release",

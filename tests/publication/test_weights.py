@@ -72,8 +72,10 @@ def test_weights_that_are_not_finite_are_refused(field, value):
 
 
 @pytest.mark.parametrize(
-    "names", [("a b", "c"), ("a\tb", "c"), ("", "c"), ("a\x1b", "c"), ("c", "c"), ("(intercept)",)]
-)
+    "names",
+    [("a b", "c"), ("a\tb", "c"), ("", "c"), ("a\x1b", "c"), ("c", "c"), ("(intercept)",),
+     ("ID",), ("c", "pos"), ("term",)],
+)  # fmt: skip
 def test_names_that_would_break_a_table_are_refused(names):
     with pytest.raises(InputError):
         check_releasable(example_weights(phenotypes=names))

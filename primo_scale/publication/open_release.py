@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,10 +25,13 @@ from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.party_readme import half_range
 from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights import WEIGHTS_HEADER
+from primo_scale.publication.weights import TERM_COLUMN, WEIGHTS_HEADER
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# Options of pandas for tables of a release, in which neither quotes nor NA have a meaning.
+_TABLE: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE, "na_filter": False}
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,7 @@ class Release:
         text = dict.fromkeys(WEIGHTS_HEADER, str) | {"pos": int}
         columns = [*WEIGHTS_HEADER, *self.phenotypes]
         path = self.directory / WEIGHTS_FILE
-        table = pd.read_csv(path, sep="\t", usecols=columns, dtype=text, na_filter=False)
+        table: pd.DataFrame = pd.read_csv(path, **_TABLE, usecols=columns, dtype=text)
         return table[columns]
 
     @cached_property
@@ -69,7 +73,8 @@ class Release:
         import pandas as pd
 
         path = self.directory / COVARIATES_FILE
-        return pd.read_csv(path, sep="\t", skiprows=1, index_col="term", na_filter=False)
+        table: pd.DataFrame = pd.read_csv(path, **_TABLE, skiprows=1, index_col=TERM_COLUMN)
+        return table
 
     @property
     def phenotypes(self) -> tuple[str, ...]:

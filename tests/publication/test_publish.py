@@ -10,6 +10,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from release_examples import (
     FILES,
@@ -27,6 +28,7 @@ from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.publication import publish as publishing
 from primo_scale.publication import statement as stated
+from primo_scale.publication.open_release import open_release
 from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.weights_files import WEIGHTS_FILES
@@ -114,7 +116,7 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 
 
 def test_hostile_names_are_text_in_the_report(tmp_path):
-    weights = example_weights(phenotypes=HOSTILE, covariates=("</style><svg/onload=alert(2)>",))
+    weights = example_weights(phenotypes=HOSTILE, covariates=('"</style><svg/onload=alert(2)>',))
     options = {"ld-blocks": "<iframe src=example.org>\n.txt"}
     statement = example_statement(weights, ld_blocks=options["ld-blocks"])
     directory = publish(tmp_path / "out", weights, statement, options)
@@ -131,6 +133,10 @@ def test_hostile_names_are_text_in_the_report(tmp_path):
     assert page.links and all(link.startswith("#") for link in page.links)
     assert all(finding.ok for finding in verify_release(directory))
     assert sorted(path.parent for path in (directory / "pgs").iterdir()) == [directory / "pgs"] * 4
+    release = open_release(directory)
+    np.testing.assert_allclose(release.weights[[*HOSTILE]], weights.per_allele, rtol=5e-9)
+    assert tuple(release.covariates) == HOSTILE
+    assert tuple(release.covariates.index) == ("(intercept)", *weights.covariates)
 
 
 def text_of(directory: Path) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from filesets import sample_table
-from ingest_runs import variants_with
+from filesets import sample_table, variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes

@@ -245,6 +245,16 @@ def plink_release(folder):
     return folder / "plink"
 
 
+def test_a_quotation_mark_is_a_character_of_a_name(folder, tmp_path):
+    path = folder / "release" / "weights.tsv.gz"
+    plain = read_scoring_file(path, NAMES)
+    text = gzip.decompress(path.read_bytes()).decode()
+    quoted = tmp_path / "quoted.tsv"
+    quoted.write_text(text.replace(NAMES[0], f'"{NAMES[0]}', 1))
+    found = read_scoring_file(quoted, (f'"{NAMES[0]}', *NAMES[1:]))
+    np.testing.assert_array_equal(found.per_allele, plain.per_allele)
+
+
 @pytest.mark.parametrize("weights", ["release", "plink", "weights.tsv.gz", "pgs/CASE.txt.gz"])
 def test_the_coding_of_a_binary_trait_is_that_of_the_table(
     weights, folder, plink_release, tmp_path

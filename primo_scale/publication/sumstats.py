@@ -40,7 +40,7 @@ _COLUMNS = (
 _AUTOSOMES = frozenset(map(str, range(1, 23)))
 _NUCLEOTIDES = re.compile("[ACGTacgt]+")
 _RSID = re.compile("rs[0-9]+")
-_P_VALUE = re.compile(r"(?:10|[1-9])\.[0-9]{3}e(?:0|-[1-9][0-9]*)")
+_P_VALUE = re.compile(r"[1-9]\.[0-9]{3}e(?:0|-[1-9][0-9]*)")
 _MISSING = "#NA"
 
 
@@ -126,7 +126,7 @@ def _number_columns(
     rounded = np.array(error, dtype=np.float64)
     log10_p = log10_p_values(np.array(beta, dtype=np.float64), rounded).tolist()
     people = effective_people(rounded, np.array(frequency, dtype=np.float64), sd).tolist()
-    for row in zip(beta, error, frequency, map(_power_of_ten, log10_p), people, strict=True):
+    for row in zip(beta, error, frequency, map(power_of_ten, log10_p), people, strict=True):
         yield "\t".join(row[:4]), f"{row[4]:.6g}"
 
 
@@ -139,7 +139,8 @@ def are_as_written(beta: str, error: str, frequency: str, p_value: str, people: 
     )
 
 
-def _power_of_ten(exponent: float) -> str:
+def power_of_ten(exponent: float) -> str:
     """Return 10^exponent as text, also below the smallest float64."""
     whole = math.floor(exponent)
-    return f"{10 ** (exponent - whole):.3f}e{whole}"
+    digits = f"{10 ** (exponent - whole):.3f}"
+    return f"1.000e{whole + 1}" if digits == "10.000" else f"{digits}e{whole}"

@@ -19,7 +19,7 @@ from release_examples import (
 )
 from scipy import stats
 
-from primo_scale.publication.sumstats import fixed_text
+from primo_scale.publication.sumstats import fixed_text, power_of_ten
 from primo_scale.publication.weights import SummaryStatistics, VariantRow
 
 FILES = ("sumstats/height.tsv.gz", "sumstats/LDL.tsv.gz")
@@ -73,6 +73,14 @@ def test_a_crafted_p_value_is_a_problem_without_a_warning(p_value, release):
     rewrite(release, FILES[0], cell(2, 7, p_value))
     (problem,) = problems(release)
     assert problem.startswith(f"contents: {FILES[0]} ")
+
+
+@pytest.mark.parametrize(
+    ("exponent", "text"),
+    [(-4.00001, "1.000e-4"), (-1e-6, "1.000e0"), (0.0, "1.000e0"), (-4.0001, "9.998e-5")],
+)
+def test_a_p_value_has_one_digit_before_the_point(exponent, text):
+    assert power_of_ten(exponent) == text
 
 
 @pytest.mark.parametrize(

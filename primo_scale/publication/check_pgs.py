@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +16,8 @@ from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import (
     CHECKERS,
     UNREADABLE,
+    groups_of,
     listed_in,
-    rows_at_once,
     variant_rows_in,
     weight_rows_module,
 )
@@ -78,8 +77,7 @@ def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[st
         for name, stem, share in zip(names, stems, shares, strict=True)
     ]
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
-    variants = variant_rows_in(directory, document)
-    groups = iter(lambda: list(islice(variants, rows_at_once(len(names)))), [])
+    groups = groups_of(variant_rows_in(directory, document))
     for parts in read_ahead(partial(_written_again, shares), groups, CHECKERS):
         for number, part in enumerate(parts):
             digests[number].update(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from itertools import islice, zip_longest
@@ -45,7 +45,7 @@ UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""
 
 CHECKERS = 2  # threads that check weights while another one reads them
-_ROWS_AT_ONCE, _CELLS_AT_ONCE = 1 << 14, 1 << 19  # up to 40 MB of text in scoring files
+_GROUP, _ROW = 1 << 23, 128  # bytes of text that are checked together, and of a row besides it
 _COMPILED_FROM = 1 << 14  # weights, below which loading compiled code takes longer than it saves
 _POSITION = re.compile(r"0|-?[1-9][0-9]{0,18}")  # a 64-bit integer
 _PLACES = 65
@@ -71,9 +71,18 @@ def variant_rows_in(directory: Path, document: Document) -> Iterator[list[str]]:
     return islice(_rows(directory, document), 1, 1 + document["cohort"]["n_variants"])
 
 
-def rows_at_once(n_phenotypes: int) -> int:
-    """Return the number of rows of weights.tsv.gz that are checked together."""
-    return min(_ROWS_AT_ONCE, 1 + _CELLS_AT_ONCE // n_phenotypes)
+def groups_of(rows: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Yield consecutive rows together, up to some MB, as rows may be many or long."""
+    group: list[list[str]] = []
+    size = 0
+    for row in rows:
+        group.append(row)
+        size += _ROW + sum(map(len, row))
+        if size >= _GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def weight_rows_module(n_weights: int) -> ModuleType | None:
@@ -128,8 +137,7 @@ def _checked_rows(rows: Iterator[list[str]], width: int) -> Iterator[tuple[list[
         texts = [row[-1] for row in group]
         return group, compiled is not None and compiled.are_as_written(texts, width)
 
-    groups = iter(lambda: list(islice(rows, rows_at_once(width))), [])
-    for group, is_checked in read_ahead(check, groups, CHECKERS):
+    for group, is_checked in read_ahead(check, groups_of(rows), CHECKERS):
         yield from ((row, is_checked) for row in group)
 
 

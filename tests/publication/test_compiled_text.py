@@ -67,10 +67,10 @@ def test_rows_of_scoring_files_are_those_of_python(weights, shares):
         assert check_pgs._written_again(shares, rows) == by_python
 
 
-@pytest.mark.parametrize("rows", [1, 2, 1000])
-def test_releases_are_checked_by_compiled_code(release, monkeypatch, rows):
+@pytest.mark.parametrize("size", [1, 300, 1 << 20])
+def test_releases_are_checked_by_compiled_code(release, monkeypatch, size):
     monkeypatch.setattr(check_weights, "_COMPILED_FROM", 0)
-    monkeypatch.setattr(check_weights, "_CELLS_AT_ONCE", rows)
+    monkeypatch.setattr(check_weights, "_GROUP", size)
     assert problems(release, PUBLIC_KEY) == []
     rewrite(release, "weights.tsv.gz", cell(2, 6, "0.123456789"))
     (problem,) = problems(release, PUBLIC_KEY)
@@ -85,3 +85,10 @@ def test_a_verifier_without_numba_checks_many_weights(release, monkeypatch):
     monkeypatch.setitem(sys.modules, "primo_scale.publication.weight_rows", None)
     assert check_weights.weight_rows_module(1) is None
     assert problems(release, PUBLIC_KEY) == []
+
+
+def test_few_long_rows_are_checked_together():
+    rows = [[str(number), "A" * (1 << 20)] for number in range(20)]
+    groups = list(check_weights.groups_of(iter(rows)))
+    assert [row for group in groups for row in group] == rows
+    assert max(map(len, groups)) == 8

@@ -139,10 +139,13 @@ class OutcomeTable:
         In a wanted name that the header lacks, ``*`` stands for any characters and ``?`` for one.
         """
         found: dict[str, None] = {}
+        known = frozenset(self.names)
         for name in self.names if wanted is None else wanted:
-            pattern = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")
-            matches = [known for known in self.names if re.fullmatch(pattern, known)]
-            found.update(dict.fromkeys(matches if matches and name not in self.names else [name]))
+            matches = [name]
+            if name not in known:
+                pattern = re.escape(name).replace(r"\*", ".*").replace(r"\?", ".")
+                matches = [each for each in self.names if re.fullmatch(pattern, each)] or matches
+            found.update(dict.fromkeys(matches))
         self._positions(tuple(found))
         return tuple(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -45,24 +46,27 @@ def kind_of(directory: Path) -> DocumentKind:
 
 def read_document(directory: Path, kind: DocumentKind = RELEASE) -> tuple[Document | None, Finding]:
     """Return the contents of a signed document, or None if invalid, and the result of the check."""
-    document = None
     try:
         content = bounded_bytes(directory / kind.name)
     except ValueError as error:
         return None, Finding(False, kind.name, f"is {error}")
-    try:
-        if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
-            problem = f"holds more than {_MOST_CONTAINERS} objects and lists"
-        else:
-            document = json.loads(content, parse_constant=_refuse_constant)
-            problem = _form_problem(document, content, kind)
-    except ValueError as error:
-        problem = f"is not JSON: {error}"
-    except RecursionError:
-        problem = "is nested too deeply to be read"
+    problem = _content_problem(content, kind)
     if problem:
         return None, finding_of(kind.name, [problem], "")
-    return document, Finding(True, kind.name, "follows its schema")
+    return json.loads(content), Finding(True, kind.name, "follows its schema")
+
+
+@lru_cache(maxsize=1)  # a command reads the same document several times
+def _content_problem(content: bytes, kind: DocumentKind) -> str:
+    """Return what is wrong with the content of a signed document, or an empty text."""
+    if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
+        return f"holds more than {_MOST_CONTAINERS} objects and lists"
+    try:
+        return _form_problem(json.loads(content, parse_constant=_refuse_constant), content, kind)
+    except ValueError as error:
+        return f"is not JSON: {error}"
+    except RecursionError:
+        return "is nested too deeply to be read"
 
 
 def _form_problem(document: Any, content: bytes, kind: DocumentKind) -> str:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,12 +17,11 @@ from primo_scale.evaluation.accuracy import Floats
 from primo_scale.genotypes.genome_build import build_name
 from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
-from primo_scale.publication.open_release import Release, open_release
+from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.publication.verify import verify
 from primo_scale.publication.weights import NAMED_COLUMNS
 
 _ALLELES = ["effect_allele", "other_allele"]
-_TABLE: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE}  # of pandas.read_csv
 _TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
 
 
@@ -65,7 +62,7 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
         return _read_release(path, wanted)
     try:
         comments = _comments(path)
-        names = list(pd.read_csv(path, **_TABLE, skiprows=len(comments), nrows=0).columns)
+        names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)
         if "effect_weight" in names:
             return _read_catalog(path, names, comments, wanted)
         if "ID" not in names:
@@ -143,7 +140,7 @@ def _read_table(path: Path, columns: list[str]) -> pd.DataFrame:
     """Read columns of a table as text."""
     n_comments = len(_comments(path))
     table: pd.DataFrame = pd.read_csv(
-        path, **_TABLE, skiprows=n_comments, usecols=columns, dtype=str, na_filter=False
+        path, **TABLE_OPTIONS, skiprows=n_comments, usecols=columns, dtype=str
     )
     return table
 

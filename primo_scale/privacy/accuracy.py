@@ -109,7 +109,7 @@ class Trait:
         """
         odds = self.heritability * unknown * odds
         found = float((weights * unknown * odds / (1 + odds)).sum())
-        # A public score of few people cannot explain as much as is assumed of it.
+        # Without the limit, a public R^2 that is too high for its study counts twice.
         return min(self.public_r2 + self.heritability * found, self.heritability)
 
 

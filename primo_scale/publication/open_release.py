@@ -30,8 +30,8 @@ from primo_scale.publication.weights import TERM_COLUMN, WEIGHTS_HEADER
 if TYPE_CHECKING:
     import pandas as pd
 
-# Options of pandas for tables of a release, in which neither quotes nor NA have a meaning.
-_TABLE: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE, "na_filter": False}
+TABLE_OPTIONS: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE, "na_filter": False}
+"""Options of `pandas.read_csv` for tables in which neither quotes nor NA have a meaning."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Release:
         text = dict.fromkeys(WEIGHTS_HEADER, str) | {"pos": int}
         columns = [*WEIGHTS_HEADER, *self.phenotypes]
         path = self.directory / WEIGHTS_FILE
-        table: pd.DataFrame = pd.read_csv(path, **_TABLE, usecols=columns, dtype=text)
+        table: pd.DataFrame = pd.read_csv(path, **TABLE_OPTIONS, usecols=columns, dtype=text)
         return table[columns]
 
     @cached_property
@@ -73,7 +73,7 @@ class Release:
         import pandas as pd
 
         path = self.directory / COVARIATES_FILE
-        table: pd.DataFrame = pd.read_csv(path, **_TABLE, skiprows=1, index_col=TERM_COLUMN)
+        table: pd.DataFrame = pd.read_csv(path, **TABLE_OPTIONS, skiprows=1, index_col=TERM_COLUMN)
         return table
 
     @property

@@ -42,7 +42,7 @@ class CohortFiles:
         return Path(f"{self.prefix}{suffix}")
 
     def refuse_others(self) -> None:
-        """Refuse a prefix of files of other people than a simulated cohort."""
+        """Refuse to overwrite the files of people who are not simulated."""
         path = self.path(".fam")
         if path.is_file() and not path.read_bytes().startswith(_COHORT.encode()):
             raise InputError(

@@ -149,7 +149,8 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
         "design": design.digest,
     }
     inputs = Inputs(store.path, outcomes.path, design.clipping_rule, chosen.subsample, digests)
-    plan, codes = default_plan(design.layout, design.n_samples), design.genotypes.code_table
+    plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
+    codes = design.genotypes.code_table
     kernel = warmed_up(chosen.kernel, largest_code(codes))
     partial_sums, finished = directory / "partials.zarr", directory / "statistics.zarr"
 

@@ -27,7 +27,7 @@ def partials_of_design(
 ) -> Partials:
     """Open or create the checkpoint of a work directory's design, with other inputs and plan."""
     design = load_design(work / "design.json")
-    plan = replace(default_plan(design.layout, design.n_samples), **cut)
+    plan = replace(default_plan(design.layout, design.n_samples, design.phenotype_step), **cut)
     genotypes = genotypes or Path(design.genotype_store)
     inputs = inputs_of(genotypes, work / "outcomes.zarr", design.clipping_rule, design.subsample)
     inputs = replace(inputs, **(changes or {}))

@@ -120,13 +120,13 @@ def _partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLa
 
     A person has as many row multipliers as `columns`, and codes have a magnitude up to `largest`.
     """
-    layout, q = plan.layout, plan.layout.n_outcomes
+    layout, q, planes = plan.layout, plan.layout.n_outcomes, plan.n_planes - 1
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
     multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
     arrays = {
         "code_table": ArrayLayout((layout.n_variants, 4), (65536, 4), np.int8),
         "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
-        "outcome_planes": ArrayLayout((2 * q, n), (2 * q, rows), np.int8),
+        "outcome_planes": ArrayLayout((planes, n), (planes, rows), np.int8),
         "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
     }
     kind = plan.gram_type(largest)

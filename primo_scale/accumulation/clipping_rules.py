@@ -25,7 +25,12 @@ from enum import StrEnum
 import numpy as np
 
 from primo_scale.genotypes.coding import largest_block_norms
-from primo_scale.kernels.clipping import UNCLIPPED, clip_rows, row_multipliers, scale_entries
+from primo_scale.kernels.clipping import (
+    UNCLIPPED,
+    clip_rows_to_step,
+    row_multipliers,
+    scale_entries,
+)
 from primo_scale.kernels.products import Int8, Int16, Int64
 
 
@@ -81,21 +86,24 @@ class ClippingRule:
         record = row_multipliers(left.sum(axis=1), self.row_norm)
         return (blocks * record[:, None]) // UNCLIPPED, record
 
-    def clip_outcomes(self, rows: Int16, n_fixed: int, record: Int64, norms: Int64) -> Int16:
+    def clip_outcomes(
+        self, rows: Int16, n_fixed: int, record: Int64, norms: Int64, *, phenotype_step: int = 1
+    ) -> Int16:
         """Return the outcome columns ``(c, y)`` of clipped records, shape (people, q).
 
         `n_fixed` is the number of columns of c, `record` the multipliers of records from `shrink`,
-        and `norms` its argument.
+        and `norms` its argument. Phenotypes become multiples of `phenotype_step`.
         """
         phenotypes = slice(n_fixed, rows.shape[1])
+        limit: int | Int64 = self.phenotype_norm
         if self.long_records is LongRecords.RECORD:
             rows = scale_entries(rows, record[:, None])
-            return clip_rows(rows, phenotypes, self.phenotype_norm)
-        if self.long_records is LongRecords.PREDICTORS:
+        elif self.long_records is LongRecords.PREDICTORS:
             rows = rows.copy()
             rows[:, :n_fixed] = scale_entries(rows[:, :n_fixed], record[:, None])
-            return clip_rows(rows, phenotypes, self.phenotype_norm)
-        return clip_rows(rows, phenotypes, self._phenotype_limits(norms.sum(axis=1)))
+        else:
+            limit = self._phenotype_limits(norms.sum(axis=1))
+        return clip_rows_to_step(rows, phenotypes, limit, phenotype_step)
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
         """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""

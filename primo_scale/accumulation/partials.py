@@ -200,7 +200,7 @@ class Partials:
         return {}
 
     def outcome_planes(self, samples: slice) -> Int8:
-        """Return clipped outcome rows as `kernels.products.byte_planes`, shape (2 q, people)."""
+        """Return clipped outcome rows as `kernels.products.byte_planes`, shape (planes, people)."""
         return read_block(self.array("outcome_planes"), (slice(None), samples))
 
     @cached_property

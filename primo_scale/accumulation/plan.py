@@ -38,6 +38,8 @@ _TASK_OPERATIONS = 10**12
 _FEWEST_TILE_TASKS = 4
 # Narrow blocks are summed together only if at least this number of tasks is left for the workers.
 _FEWEST_TASKS_OF_NARROW_BLOCKS = 8
+COARSE_STEP = 256
+"""Step of phenotypes on the lattice if they need no low byte."""
 
 
 @dataclass(frozen=True, order=True)
@@ -113,6 +115,7 @@ class Plan:
     rows_per_read: int  # people in memory at a time, a multiple of 4
     tile: int = DEFAULT_TILE  # variants along a side of a tile
     together: int = 0  # variants of several blocks that share tasks, at most; 0: no block does
+    phenotype_step: int = 1  # phenotypes are rounded to its multiples; 1 or `COARSE_STEP`
 
     def __post_init__(self) -> None:
         parts = (self.row_group, self.stripe)
@@ -131,6 +134,17 @@ class Plan:
     def n_stripes(self) -> int:
         """Number of stripes."""
         return -(-self.n_samples // self.stripe)
+
+    @property
+    def n_low_bytes(self) -> int:
+        """Number of outcome columns, from the first, whose low bytes are multiplied."""
+        coarse = self.phenotype_step == COARSE_STEP
+        return self.layout.n_fixed if coarse else self.layout.n_outcomes
+
+    @property
+    def n_planes(self) -> int:
+        """Number of byte planes of the outcomes, including the row of ones."""
+        return self.layout.n_outcomes + self.n_low_bytes + 1
 
     def fits_int32(self, largest: int) -> bool:
         """Return whether a sum over a row group of products up to `largest` always fits int32."""
@@ -194,7 +208,7 @@ class Plan:
         return msgspec.convert({**value, "layout": value}, cls)
 
 
-def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
+def default_plan(layout: BlockLayout, n_samples: int, phenotype_step: int = 1) -> Plan:
     """Plan an accumulation from its public shapes alone, so that every retry has the same plan."""
     together = min(DEFAULT_TILE, layout.n_variants // _FEWEST_TASKS_OF_NARROW_BLOCKS)
     shared = list(_shared(layout, together))
@@ -207,7 +221,8 @@ def default_plan(layout: BlockLayout, n_samples: int) -> Plan:
     operations = 2 * min(DEFAULT_TILE, max(layout.sizes)) ** 2 * n_samples
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // tile_tasks, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
-    return Plan(layout, n_samples, rows * -(-reads // groups), stripe, rows, together=together)
+    row_group = rows * -(-reads // groups)
+    return Plan(layout, n_samples, row_group, stripe, rows, DEFAULT_TILE, together, phenotype_step)
 
 
 def _shared(layout: BlockLayout, most: int) -> Iterator[range]:

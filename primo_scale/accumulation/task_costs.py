@@ -82,8 +82,7 @@ class TaskCosts:
 
     def of_a_person(self, task: Task, rates: Rates) -> float:
         """Return the cost of a task's operations for each person."""
-        layout = self.plan.layout
-        planes = 2 * layout.n_outcomes + 1
+        planes = self.plan.n_planes
         if isinstance(task, RowTask):
             return planes**2 * rates.outcome_gram + (self._norms(rates) if self.norms else 0)
         if task.on_diagonal:

@@ -104,11 +104,6 @@ class Workload:
         """Return the number of tiles of a block on or above the diagonal, which are summed."""
         return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
 
-    @property
-    def planes(self) -> int:
-        """Number of byte planes of the outcomes, including the row of ones."""
-        return 2 * self.plan.layout.n_outcomes + 1
-
 
 def worker_bytes(work: Workload) -> int:
     """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
@@ -158,17 +153,18 @@ def _row_task(work: Workload) -> int:
     # per entry. Clipping takes less.
     splitting = 4 * outcomes + multipliers
     committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
-    planes = work.planes * row_stride(work.rows)
-    products = _temporary_bytes(work, work.planes, work.planes, largest=LARGEST_BYTE, same=True)
+    n_planes = work.plan.n_planes
+    planes = n_planes * row_stride(work.rows)
+    products = _temporary_bytes(work, n_planes, n_planes, largest=LARGEST_BYTE, same=True)
     multiplying = outcomes + multipliers + planes + products
     measuring = measuring if work.may_clip else 0
     greediest = max(
         norms + max(measuring, shrinking, splitting, committing, multiplying),
         # The sum of planes in 64 bits, and three copies of half of it.
-        (work.planes + 3 * q) * work.planes * _INT64,
+        (n_planes + 3 * q) * n_planes * _INT64,
     )
     fits = work.plan.stripe * LARGEST_BYTE**2 <= LARGEST_INT32
-    sums = work.planes**2 * (_INT32 if fits else _INT32 + _INT64)
+    sums = n_planes**2 * (_INT32 if fits else _INT32 + _INT64)
     # A view of a part of one chunk of outcomes keeps the whole chunk in memory.
     return reading + max(outcomes, CHUNK_BYTES) + sums + greediest
 
@@ -205,17 +201,18 @@ def _temporary_bytes(work: Workload, left: int, right: int, *, largest: int, sam
 
 def _diagonal_task(work: Workload) -> int:
     """Return the peak memory of a tile task on the diagonal, in bytes."""
-    q, planes = work.plan.layout.n_outcomes, work.planes * row_stride(work.rows)
+    q, n_planes = work.plan.layout.n_outcomes, work.plan.n_planes
+    planes = n_planes * row_stride(work.rows)
     fits = work.plan.fits_int32(work.largest_code * LARGEST_BYTE)
-    cross = work.width * work.planes * (_INT32 if fits else _INT32 + _INT64)
+    cross = work.width * n_planes * (_INT32 if fits else _INT32 + _INT64)
     # Planes in use, with the ones; planes being read: as stored, as read, and with the ones.
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
-    oblong = _temporary_bytes(work, work.planes, work.width, largest=LARGEST_BYTE, same=False)
+    oblong = _temporary_bytes(work, n_planes, work.width, largest=LARGEST_BYTE, same=False)
     square = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True)
     steps = (
         people + max(oblong, square),
         # The planes in 64 bits and two sums of them; then the result and its copy with a checksum.
-        work.side * (work.planes + 2 * q) * _INT64,
+        work.side * (n_planes + 2 * q) * _INT64,
         2 * work.side * q * _INT64,
         committed_bytes(work),
     )

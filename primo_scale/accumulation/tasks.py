@@ -71,9 +71,9 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     plan, inputs, rule = partials.plan, partials.inputs, partials.clipping_rule
     norms_of = row_norms(partials)
     outcomes = inputs.open_outcomes()
-    n_planes = 2 * plan.layout.n_outcomes + 1
+    q, n_fixed = plan.layout.n_outcomes, plan.layout.n_fixed
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
-    gram = ProductSum(kernel, (n_planes, n_planes), LARGEST_BYTE**2)
+    gram = ProductSum(kernel, (plan.n_planes, plan.n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
     for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
         check()
@@ -81,14 +81,15 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
         if rule is not None:
             norms = norms_of(samples)
             multipliers, record = rule.shrink(norms)
-            rows = rule.clip_outcomes(rows, plan.layout.n_fixed, record, norms)
+            step = plan.phenotype_step
+            rows = rule.clip_outcomes(rows, n_fixed, record, norms, phenotype_step=step)
         multipliers[outcomes.held_out(samples)] = 0  # their rows of outcomes are zero already
-        planes = byte_planes(rows)
+        planes = byte_planes(rows, plan.n_low_bytes)
         partials.commit_read(samples, multipliers, planes)
         with_constant = with_ones(planes)
         gram.add(with_constant, with_constant)
-    planes_by_outcomes = from_byte_planes(mirrored(gram.total()))
-    partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T))
+    planes_by_outcomes = from_byte_planes(mirrored(gram.total()), q)
+    partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T, q))
 
 
 def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
@@ -96,10 +97,9 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     plan, tiles = partials.plan, task.tiles
     columns = Columns(partials, partials.inputs.open_genotypes(), tiles)
     grams = [_gram_sum(partials, (length(part),) * 2) for part in columns.parts]
-    planes = 2 * plan.layout.n_outcomes + 1
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     # A kernel may have to copy its left operand; the planes are often the smaller one.
-    cross = ProductSum(kernel, (planes, columns.height), partials.max_code * LARGEST_BYTE)
+    cross = ProductSum(kernel, (plan.n_planes, columns.height), partials.max_code * LARGEST_BYTE)
 
     def read(samples: slice) -> tuple[PackedBytes, Int8, PeopleOfRead]:
         planes = with_ones(partials.outcome_planes(samples))
@@ -116,7 +116,7 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
             gram.add(of_block, of_block)
     summed = cross.total().T
     for tile, gram, part in zip(tiles, grams, columns.parts, strict=True):
-        partials.commit_cross(tile, from_byte_planes(summed[part]))
+        partials.commit_cross(tile, from_byte_planes(summed[part], plan.layout.n_outcomes))
         partials.commit_tile(tile, mirrored(gram.total()))
 
 

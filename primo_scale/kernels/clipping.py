@@ -24,6 +24,7 @@ u32 = np.uint32
 
 _FRACTION_BITS = 31
 _HALF, _LOW_HALF = 16, (1 << 16) - 1
+_LARGEST = 2**15 - 1  # of int16
 
 UNCLIPPED = 1 << _FRACTION_BITS
 """Multiplier of a row that is not clipped."""
@@ -77,6 +78,32 @@ def clip_rows(rows: Int16, columns: slice, limit: int | Int64) -> Int16:
     multipliers = row_multipliers(squared_norms(part), limit)
     part[...] = scale_entries(part, multipliers[:, None])
     return clipped
+
+
+def clip_rows_to_step(rows: Int16, columns: slice, limit: int | Int64, step: int) -> Int16:
+    """Return rows as `clip_rows` does, with the columns rounded to multiples of a power of two.
+
+    Each row is rounded as near as its limit permits: to the nearest multiples within int16, or with
+    a lower threshold for rounding away from zero. Rounding toward zero always fits.
+    """
+    clipped = clip_rows(rows, columns, limit)
+    if step == 1:
+        return clipped
+    exact, rounded = clipped[:, columns].copy(), clipped[:, columns]
+    nearer = np.empty_like(exact)
+    for added in (0, step // 4, 3 * step // 8, 7 * step // 16, step // 2):
+        _round(exact, step, added, nearer)
+        np.copyto(rounded, nearer, where=(squared_norms(nearer) <= limit)[:, None])
+    return clipped
+
+
+@compiled
+def _round(entries: Any, step: Any, added: Any, rounded: Any) -> None:
+    for row in range(entries.shape[0]):
+        for column in range(entries.shape[1]):
+            entry = np.int32(entries[row, column])
+            magnitude = min(abs(entry) + np.int32(added), np.int32(_LARGEST)) & np.int32(-step)
+            rounded[row, column] = magnitude if entry >= 0 else -magnitude
 
 
 @inlined

@@ -228,13 +228,15 @@ def whole_rows(codes: Int8) -> Int8:
     return np.lib.stride_tricks.as_strided(codes, (len(codes), codes.strides[0]))
 
 
-def byte_planes(rows: Int16) -> Int8:
-    """Split values z, shape (people, q), into high and low signed bytes, shape (2 q, people).
+def byte_planes(rows: Int16, n_low: int) -> Int8:
+    """Split values z, shape (people, q), into signed bytes, shape (q + n_low, people).
 
-    ``z = 256 high + low + 128``; the planes of high bytes come first.
+    The planes of high bytes come first, then the low bytes of the first `n_low` columns, where
+    ``z = 256 high + low + 128``. In the other columns ``z = 256 high``.
     """
     columns = np.ascontiguousarray(rows.T)
-    return np.vstack([(columns >> 8).astype(np.int8), ((columns & 255) - 128).astype(np.int8)])
+    low = (columns[:n_low] & 255) - 128
+    return np.vstack([(columns >> 8).astype(np.int8), low.astype(np.int8)])
 
 
 def with_ones(planes: Int8) -> Int8:
@@ -246,8 +248,10 @@ def with_ones(planes: Int8) -> Int8:
     return result
 
 
-def from_byte_planes(sums: npt.NDArray[np.signedinteger[Any]]) -> Int64:
-    """Return ``codes @ z``, shape (v, q), from codes times planes and ones, shape (v, 2 q + 1)."""
+def from_byte_planes(sums: npt.NDArray[np.signedinteger[Any]], q: int) -> Int64:
+    """Return ``codes @ z``, shape (v, q), from codes times planes and ones, shape (v, planes)."""
     wide = sums.astype(np.int64)
-    q = wide.shape[1] // 2
-    return np.asarray(256 * wide[:, :q] + wide[:, q : 2 * q] + 128 * wide[:, 2 * q :])
+    low, ones = wide[:, q:-1], wide[:, -1:]
+    result = 256 * wide[:, :q]
+    result[:, : low.shape[1]] += low + 128 * ones
+    return result

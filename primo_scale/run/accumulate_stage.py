@@ -138,7 +138,7 @@ def _components(
 def _sum(
     work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
 ) -> RawStatistics:
-    plan = default_plan(design.layout, design.n_samples)
+    plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / STATISTICS
     found = finished_plan_digest(statistics)
     if found == plan_digest(plan, inputs.to_json()):

@@ -184,6 +184,11 @@ def _bound_sources(design: Design) -> Iterator[statement.Source]:
     if design.moments is not None:
         bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
         yield statement.Source("Means and sds of phenotypes", listed, bought)
+    if design.phenotype_step > 1:
+        value = f"multiples of {design.phenotype_step / design.outcomes.unit:.4f} sds"
+        yield statement.Source(
+            "Rounding of phenotypes", value, "default for 100 phenotypes or more"
+        )
     n_projected = 0 if design.loadings is None else design.loadings.n_components
     if len(design.outcomes.covariates) > n_projected:
         yield statement.Source("Bounds of covariates", listed, "--covar-bounds")

@@ -191,7 +191,7 @@ def workload(design: Design, store: GenotypeStore, kernel: str) -> Workload:
     columns = design.components
     largest = genotypes.max_code if columns is None else LARGEST_CODE
     return Workload(
-        plan=default_plan(design.layout, design.n_samples),
+        plan=default_plan(design.layout, design.n_samples, design.phenotype_step),
         kernel=warmed_up(kernel, largest),
         largest_code=largest,
         chunk_shape=store.chunk_shape,

@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
-from acceptance_inputs import RealSet, write_bounds
+from acceptance_inputs import RealSet, read_table, write_bounds
 from click.testing import Result
 from small_cohort import command
 
@@ -63,4 +66,21 @@ def real_sets(reference: Path, tmp_path_factory: pytest.TempPathFactory) -> dict
             covar_bounds=write_bounds(bfile.parent / covar, bounds / f"{name}.covar.tsv"),
             frequencies=bfile.parent / "truth" / frequencies,
         )
+    pheno = _many_phenotypes(sets, bounds / "many.tsv")
+    pheno_bounds = write_bounds(pheno, bounds / "many.pheno.tsv")
+    sets["many"] = replace(sets["regenie"], name="many", pheno=pheno, pheno_bounds=pheno_bounds)
     return sets
+
+
+def _many_phenotypes(sets: dict[str, RealSet], path: Path) -> Path:
+    """Write 80 quantitative and 24 binary phenotypes, real columns in other orders of people."""
+    rng = np.random.default_rng(5)
+    table = read_table(sets["regenie"].pheno)
+    columns = {"FID": table["FID"], "IID": table["IID"]}
+    for name, count in (("regenie", 80), ("regenie-binary", 24)):
+        real = read_table(sets[name].pheno).drop(columns=["FID", "IID"])
+        for number in range(count):
+            values = real.iloc[:, number % real.shape[1]].to_numpy()
+            columns[f"{name}{number}"] = rng.permutation(values)
+    pd.DataFrame(columns).to_csv(path, sep="\t", index=False, na_rep="NA")
+    return path

@@ -39,6 +39,9 @@ CASES = {
     ),
     "regenie": ("regenie", 2, 311, None, ()),
     "regenie-binary": ("regenie-binary", 0, 45, "window:7", ()),
+    "many": ("many", 1, 60, "window:25", ()),
+    "many-label": ("many", 0, 40, None, ("--privacy", "label")),
+    "many-feature": ("many", 0, 40, "window:15", ("--privacy", "feature")),
 }  # fmt: skip
 EXCEEDING = 0.6  # share of rows that the norm bound clips
 
@@ -60,7 +63,7 @@ class Cohort:
     scope="module",
     params=[
         *thinned(["regenie-binary", "hapmap3", "label", "regenie", "feature"], every=2),
-        "add-remove",
+        *("add-remove", "many", "many-label", "many-feature"),
     ],
 )
 def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
@@ -170,7 +173,8 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
     """Clip rows by docs/maths/clipping-and-integers.md.
 
     Blocks are clipped to beta_b, the row with its outcomes to N_x, and phenotypes to N_y. Under
-    label privacy only phenotypes are clipped: to N_y, or to less if the row exceeds N_x.
+    label privacy only phenotypes are clipped: to N_y, or to less if the row exceeds N_x. At least
+    100 phenotypes are rounded to multiples of 256.
     """
     design = cohort.design
     n_fixed, row_norm = 1 + len(design["outcomes"]["covariates"]), design["row_norm"]
@@ -184,4 +188,16 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
         x, fixed = np.hstack(parts), scaled(fixed, whole)
         if design["privacy"] == "full":
             phenotypes = scaled(phenotypes, whole)
-    return x, np.hstack([fixed, scaled(phenotypes, ratios(norms(phenotypes), limits))])
+    phenotypes = scaled(phenotypes, ratios(norms(phenotypes), limits))
+    if phenotypes.shape[1] >= 100:
+        phenotypes = rounded(phenotypes, limits)
+    return x, np.hstack([fixed, phenotypes])
+
+
+def rounded(rows: Int64, limits: npt.ArrayLike) -> Int64:
+    """Round to multiples of 256, as near as the limit of each row permits."""
+    shares = [np.floor(np.abs(rows) / 256 + share) for share in (1 / 2, 7 / 16, 3 / 8, 1 / 4, 0)]
+    near = [(np.sign(rows) * np.minimum(each, 127) * 256).astype(np.int64) for each in shares]
+    fits = np.stack([norms(each) <= limits for each in near])
+    assert len(set(fits.argmax(axis=0))) > 2  # several thresholds are used
+    return np.stack(near)[fits.argmax(axis=0), np.arange(len(rows))]

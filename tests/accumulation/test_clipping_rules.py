@@ -38,7 +38,10 @@ def rules(long_records):
     )
 
 
-def apply(rule, people):
+STEPS = st.sampled_from([1, 256])
+
+
+def apply(rule, people, step=1):
     """Return the records before and after clipping: codes (n, d), outcomes (n, q), blocks."""
     x = np.array([codes for codes, _ in people], dtype=np.int8)
     y = np.array([phenotypes for _, phenotypes in people], dtype=np.int16)
@@ -51,7 +54,9 @@ def apply(rule, people):
     for number, block in enumerate(blocks):
         column = min(number, multipliers.shape[1] - 1)
         clipped[:, block] = scale_entries(x[:, block], multipliers[:, column][:, None])
-    return x, z, clipped, rule.clip_outcomes(z, N_FIXED, record, norms), blocks
+    outcomes = rule.clip_outcomes(z, N_FIXED, record, norms, phenotype_step=step)
+    assert (outcomes[:, N_FIXED:] % step == 0).all()
+    return x, z, clipped, outcomes, blocks
 
 
 def squared(rows):
@@ -59,25 +64,26 @@ def squared(rows):
 
 
 @settings(max_examples=300)
-@given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]))
-def test_clipped_genotypes_satisfy_every_bound(data, long_records) -> None:
+@given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]), STEPS)
+def test_clipped_genotypes_satisfy_every_bound(data, long_records, step) -> None:
     rule, people = data.draw(rules(long_records)), data.draw(records())
-    x, z, clipped, outcomes, blocks = apply(rule, people)
+    x, z, clipped, outcomes, blocks = apply(rule, people, step)
     assert squared(clipped).max() <= rule.row_norm
     if rule.block_norms is not None:
         for block, norm in zip(blocks, rule.block_norms, strict=True):
             assert squared(clipped[:, block]).max() <= norm
     assert squared(outcomes[:, N_FIXED:]).max() <= rule.phenotype_norm
-    assert (np.abs(outcomes) <= np.abs(z)).all() and (np.abs(clipped) <= np.abs(x)).all()
+    assert (np.abs(outcomes) <= np.abs(z.astype(int)) + step // 2).all()
+    assert (np.abs(clipped) <= np.abs(x)).all()
     if long_records is LongRecords.PREDICTORS:  # public phenotypes do not depend on genotypes
-        _, _, _, beside_zeros, _ = apply(rule, [([0] * sum(SIZES), y) for _, y in people])
+        _, _, _, beside_zeros, _ = apply(rule, [([0] * sum(SIZES), y) for _, y in people], step)
         np.testing.assert_array_equal(outcomes[:, N_FIXED:], beside_zeros[:, N_FIXED:])
 
 
 @settings(max_examples=300)
-@given(rules(LongRecords.PHENOTYPES), records())
-def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, people) -> None:
-    x, z, clipped, outcomes, _ = apply(rule, people)
+@given(rules(LongRecords.PHENOTYPES), records(), STEPS)
+def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, people, step) -> None:
+    x, z, clipped, outcomes, _ = apply(rule, people, step)
     np.testing.assert_array_equal(clipped, x)
     np.testing.assert_array_equal(outcomes[:, :N_FIXED], z[:, :N_FIXED])
     lengths = squared(x)

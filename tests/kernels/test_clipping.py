@@ -15,6 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from primo_scale.kernels.clipping import (
     UNCLIPPED,
     clip_rows,
+    clip_rows_to_step,
     row_multipliers,
     scale_columns,
     scale_entries,
@@ -66,6 +67,26 @@ def test_only_the_chosen_columns_are_clipped(
     outside = np.delete(np.arange(rows.shape[1]), slice(start, stop))
     np.testing.assert_array_equal(clipped[:, outside], rows[:, outside])
     np.testing.assert_array_equal(rows, before)
+
+
+@given(ROWS, LIMITS, st.sampled_from([2, 64, 256]), st.integers(0, 3))
+def test_rounded_rows_are_as_near_to_clipped_ones_as_the_limit_permits(
+    rows: npt.NDArray[np.int16], limit: int, step: int, start: int
+) -> None:
+    clipped = clip_rows(rows, slice(start, None), limit).astype(np.int64)
+    found = clip_rows_to_step(rows, slice(start, None), limit, step).astype(np.int64)
+    np.testing.assert_array_equal(found[:, :start], rows[:, :start])
+    found, clipped = found[:, start:], clipped[:, start:]
+    most = (2**15 - 1) // step * step
+    nearest = np.sign(clipped) * np.minimum((abs(clipped) + step // 2) // step * step, most)
+    for each, exact, near in zip(found, clipped, nearest, strict=True):
+        assert (each**2).sum() <= limit
+        assert (each % step == 0).all() and (each * exact >= 0).all()
+        assert (abs(each) <= abs(near)).all() and (
+            abs(exact - each) < step + (exact == -(2**15))
+        ).all()
+        if (near**2).sum() <= limit:
+            np.testing.assert_array_equal(each, near)
 
 
 @given(st.lists(st.integers(0, 2**62), min_size=1, max_size=30), st.integers(0, 2**63))

@@ -205,7 +205,7 @@ class TestBytePlanes:
 
     def test_every_int16_round_trips(self) -> None:
         values = np.arange(-(2**15), 2**15).astype(np.int16)
-        planes = byte_planes(values[:, None]).astype(np.int64)
+        planes = byte_planes(values[:, None], 1).astype(np.int64)
         assert planes.shape == (2, 2**16)
         np.testing.assert_array_equal(256 * planes[0] + planes[1] + 128, values)
 
@@ -213,39 +213,41 @@ class TestBytePlanes:
     @settings(max_examples=10, deadline=None)
     @given(
         q=st.integers(1, 5),
+        n_low=st.integers(0, 5),
         people=st.sampled_from([1, 63, 64, 700]),
         extreme=st.booleans(),
         seed=st.integers(0, 2**32),
     )
     def test_products_of_outcomes_with_codes_and_with_themselves(
-        self, name: str, q: int, people: int, extreme: bool, seed: int
+        self, name: str, q: int, n_low: int, people: int, extreme: bool, seed: int
     ) -> None:
         kernel, rng = available(name, LARGEST_BYTE), np.random.default_rng(seed)
         codes = codes_of(rng, 6, people, largest=128, pattern="ends" if extreme else "any")
         values = np.array([-(2**15), 2**15 - 1]) if extreme else np.arange(-(2**15), 2**15)
-        outcomes = rng.choice(values.astype(np.int16), (people, q))
-        planes = with_ones(byte_planes(outcomes))
-        total = ProductSum(kernel, (6, 2 * q + 1), LARGEST_BYTE**2)
+        outcomes, n_low = rng.choice(values.astype(np.int16), (people, q)), min(n_low, q)
+        outcomes[:, n_low:] &= -256
+        planes = with_ones(byte_planes(outcomes, n_low))
+        total = ProductSum(kernel, (6, q + n_low + 1), LARGEST_BYTE**2)
         total.add(codes, planes)
-        found = from_byte_planes(total.total())
+        found = from_byte_planes(total.total(), q)
         assert found.dtype == np.int64
         wide = outcomes.astype(np.int64)
         np.testing.assert_array_equal(found, codes.astype(np.int64) @ wide)
-        within = ProductSum(kernel, (2 * q + 1, 2 * q + 1), LARGEST_BYTE**2)
+        within = ProductSum(kernel, (q + n_low + 1,) * 2, LARGEST_BYTE**2)
         within.add(planes, planes)
-        found = from_byte_planes(from_byte_planes(mirrored(within.total())).T)
+        found = from_byte_planes(from_byte_planes(mirrored(within.total()), q).T, q)
         np.testing.assert_array_equal(found, wide.T @ wide)
 
     def test_sums_of_outcomes_beyond_2_to_the_53(self) -> None:
         """8,388,609 squares of 2^15 are 2^53 + 2^30; one of 2^15 - 1 makes the sum odd."""
         outcomes = np.full((2**20, 1), -(2**15), dtype=np.int16)
-        planes = with_ones(byte_planes(outcomes))
+        planes = with_ones(byte_planes(outcomes, 1))
         total = ProductSum(available("auto", LARGEST_BYTE), (3, 3), LARGEST_BYTE**2)
         for _ in range(8):
             total.add(planes, planes)
-        last = with_ones(byte_planes(np.array([[-(2**15)], [2**15 - 1]], dtype=np.int16)))
+        last = with_ones(byte_planes(np.array([[-(2**15)], [2**15 - 1]], dtype=np.int16), 1))
         total.add(last, last)
-        found = from_byte_planes(from_byte_planes(mirrored(total.total())).T)
+        found = from_byte_planes(from_byte_planes(mirrored(total.total()), 1).T, 1)
         assert found[0, 0] == (2**23 + 1) * 2**30 + (2**15 - 1) ** 2
 
 

@@ -25,6 +25,7 @@ from primo_scale.kernels import AUTOMATIC
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.eigenvectors import eigenvectors
 from primo_scale.methods.map_blocks import map_blocks
+from primo_scale.run.design import MANY_PHENOTYPES
 
 BLOCK = 500
 """Variants of an LD block."""
@@ -95,12 +96,11 @@ def extrapolated(size: Size, rows: list[Record]) -> dict[str, Cost]:
     """Return the costs of `WHOLE_ARRAY` by stage, from two releases of one cohort.
 
     Ingest and the sums grow with people times variants, finalize with variants, and what reads
-    tables with people times phenotypes, from the second release. The sums and finalize are linear
-    in phenotypes.
+    tables with people times phenotypes, from the second release. The sums are linear in the bytes
+    of outcomes, and finalize in phenotypes.
     """
     few, many = rows[0]["phenotypes"], rows[-1]["phenotypes"]
     (wanted,) = WHOLE_ARRAY.phenotypes
-    share = (wanted - few) / (many - few)
     people, variants = (
         getattr(WHOLE_ARRAY, name) / getattr(size, name) for name in ("samples", "variants")
     )
@@ -114,12 +114,19 @@ def extrapolated(size: Size, rows: list[Record]) -> dict[str, Cost]:
             case "checks" | "outcomes":
                 return float(people * wanted / many * high)
             case "accumulate":
-                return float(people * variants * (low + share * max(0, high - low)))
+                start, end, last = map(outcome_bytes, (few, many, wanted))
+                scale = people * variants
             case _:
-                return float(variants * (low + share * max(0, high - low)))
+                start, end, last, scale = few, many, wanted, variants
+        return float(scale * (low + (last - start) / (end - start) * max(0, high - low)))
 
     stages = [stage for stage in rows[0]["stages"] if stage != "whole"]
     return {stage: {name: cost(stage, name) for name in ("seconds", "cpu")} for stage in stages}
+
+
+def outcome_bytes(phenotypes: int) -> int:
+    """Return the bytes of a person's outcomes: two of each, but one of each of many phenotypes."""
+    return 2 * (1 + _COVARIATES) + (1 if phenotypes >= MANY_PHENOTYPES else 2) * phenotypes
 
 
 def _decompositions_a_second(cpus: int) -> float:
@@ -137,11 +144,10 @@ def _decompositions_a_second(cpus: int) -> float:
 def least_seconds(size: Size, phenotypes: int, copied: float, rates: Record) -> dict[str, float]:
     """Return the least seconds of each stage.
 
-    X'X takes n d_b^2 operations for each block, by symmetry, and X'Z four for each person, variant
-    and column, because outcomes are two planes of bytes.
+    X'X takes n d_b^2 operations for each block, by symmetry, and X'Z two for each person, variant
+    and byte of the outcomes.
     """
-    columns = 1 + _COVARIATES + phenotypes
-    products = size.samples * size.variants * (BLOCK + 4 * columns)
+    products = size.samples * size.variants * (BLOCK + 2 * outcome_bytes(phenotypes))
     return {
         "ingest": copied,
         "accumulate": products / rates["operations"],

@@ -41,7 +41,8 @@ from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
-_MANY_PHENOTYPES = 100  # whose products take as long as those of a block of 400 variants
+MANY_PHENOTYPES = 100
+"""Number of phenotypes from which one byte of each is multiplied."""
 _COARSE_STEPS_PER_SD = 8  # at least
 PANEL_RULE = "cuts of least LD in "
 """Beginning of the rule that gave LD blocks, if it is that of a panel."""
@@ -150,7 +151,7 @@ class Design:
         at most an eighth of a standard deviation add at most 1/768 to the variance.
         """
         phenotypes = self.outcomes.phenotypes
-        many = len(phenotypes) >= _MANY_PHENOTYPES
+        many = len(phenotypes) >= MANY_PHENOTYPES
         fine = self.outcomes.unit >= _COARSE_STEPS_PER_SD * COARSE_STEP
         wide = all(p.upper - p.lower >= p.sd for p in phenotypes)  # or values could become equal
         return COARSE_STEP if self.clipped and many and fine and wide else 1

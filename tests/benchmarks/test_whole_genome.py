@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from benchmarks.genome import WHOLE_ARRAY, Size, extrapolated, least_seconds
+from benchmarks.genome import WHOLE_ARRAY, Size, extrapolated, least_seconds, outcome_bytes
 from benchmarks.stages import StageCosts, with_rest
 from benchmarks.tables import TABLES
 from primo_scale.run.run_log import LOGGER, stage
@@ -21,7 +21,7 @@ def seconds(people, variants, phenotypes):
         "checks": people * phenotypes / 1e5,
         "ingest": people * variants / 1e6,
         "outcomes": people * phenotypes / 1e4,
-        "accumulate": people * variants * (500 + 4 * phenotypes) / 1e9,
+        "accumulate": people * variants * (500 + 2 * outcome_bytes(phenotypes)) / 1e9,
         "finalize": variants * (7 + phenotypes) / 1e4,
     }
 
@@ -42,6 +42,10 @@ def test_a_whole_array_is_extrapolated_with_the_growth_of_each_stage():
     found = extrapolated(SIZE, [row(10), row(100)])
     assert {name: cost["seconds"] for name, cost in found.items()} == pytest.approx(wanted)
     assert {name: cost["cpu"] / 2 for name, cost in found.items()} == pytest.approx(wanted)
+
+
+def test_many_phenotypes_have_one_byte_each():
+    assert [outcome_bytes(phenotypes) for phenotypes in (10, 99, 100)] == [26, 204, 106]
 
 
 def test_the_least_time_is_that_of_the_largest_part():

@@ -112,35 +112,54 @@ class OutcomeCoding:
         missing = is_missing_number(values)
         return np.where(missing, 0.0, self._covariate_lattice(values, which)).astype(np.int16)
 
-    def code_phenotypes(self, values: _Float64) -> _Int16:
-        """Return the codes of phenotypes, int16 (..., l), from values, float64 (..., l)."""
+    def code_phenotypes(self, values: _Float64, observed: _Bool | None = None) -> _Int16:
+        """Return the codes of phenotypes, int16 (..., l), from values, float64 (..., l).
+
+        `observed` is the result of `self.observed`, if it is known.
+        """
         lattice = self._phenotype_lattice(values)
-        return np.where(self.observed(values), lattice, 0.0).astype(np.int16)
+        missing = ~(self.observed(values) if observed is None else observed)
+        np.copyto(lattice, 0.0, where=missing)
+        return lattice.astype(np.int16)
 
     def observed(self, values: _Float64) -> _Bool:
         """Return a mask of the phenotypes, float64 (..., l), that are not missing."""
-        return np.asarray(~(self._marked_missing(values) | self.invalid_codes(values)))
+        return np.asarray(~(self._marked_missing(values) | self._without_code(values)))
 
     def invalid_codes(self, values: _Float64) -> _Bool:
         """Return a mask of the values, float64 (..., l), that are no code of a binary trait."""
-        lower, upper = _columns(self.phenotypes, "lower", "upper")
-        no_code = (values != lower) & (values != upper)
-        return np.asarray(self._binary & ~self._marked_missing(values) & no_code)
+        found = self._without_code(values)
+        return found & ~self._marked_missing(values) if found.any() else found
 
     def cases(self, values: _Float64) -> _Bool:
         """Return a mask of the values, float64 (..., l), that are cases of a binary trait."""
         (upper,) = _columns(self.phenotypes, "upper")
-        return np.asarray(self._binary & (values == upper))
+        found = np.zeros(values.shape, dtype=bool)
+        found[..., self._binary] = values[..., self._binary] == upper[self._binary]
+        return found
 
     def _marked_missing(self, values: _Float64) -> _Bool:
+        missing = is_missing_number(values)
         lower, upper = _columns(self.phenotypes, "lower", "upper")
-        one_two = self._binary & (lower == ONE_TWO[0]) & (upper == ONE_TWO[1])
-        zero = (values == 0) & one_two
-        return np.asarray(zero | is_missing_number(values))
+        coded = (lower == ONE_TWO[0]) & (upper == ONE_TWO[1])
+        one_two = self._binary[coded[self._binary]]
+        missing[..., one_two] |= values[..., one_two] == 0
+        return missing
 
-    @property
-    def _binary(self) -> _Bool:
-        return np.array([phenotype.kind == "binary" for phenotype in self.phenotypes], dtype=bool)
+    def _without_code(self, values: _Float64) -> _Bool:
+        """Return a mask of the values in binary columns that are neither code, missing or not."""
+        lower, upper = _columns(self.phenotypes, "lower", "upper")
+        binary = self._binary
+        found = np.zeros(values.shape, dtype=bool)
+        found[..., binary] = (values[..., binary] != lower[binary]) & (
+            values[..., binary] != upper[binary]
+        )
+        return found
+
+    @cached_property
+    def _binary(self) -> npt.NDArray[np.intp]:
+        """Positions of the binary phenotypes."""
+        return np.flatnonzero([phenotype.kind == "binary" for phenotype in self.phenotypes])
 
     def _covariate_lattice(self, values: _Float64, which: slice = slice(None)) -> _Float64:
         lower, upper, centre, scale = _columns(
@@ -150,7 +169,11 @@ class OutcomeCoding:
 
     def _phenotype_lattice(self, values: _Float64) -> _Float64:
         lower, upper, mean, sd = _columns(self.phenotypes, "lower", "upper", "mean", "sd")
-        return np.trunc((np.clip(values, lower, upper) - mean) / sd * self.unit)
+        units = np.clip(values, lower, upper)
+        units -= mean
+        units /= sd
+        units *= self.unit
+        return np.asarray(np.trunc(units, out=units))
 
 
 def code_outcomes(

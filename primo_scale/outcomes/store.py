@@ -283,7 +283,8 @@ def _spool_phenotypes(
     coding = counts.coding
     names = tuple(phenotype.name for phenotype in coding.phenotypes)
     for matched in match_people(table, names, samples):
-        codes, has_value = coding.code_phenotypes(matched.values), coding.observed(matched.values)
+        has_value = coding.observed(matched.values)
+        codes = coding.code_phenotypes(matched.values, has_value)
         if held_out is not None:
             apart = held_out[matched.samples, None]
             codes[apart & has_value & (codes == 0)] = 1

@@ -87,23 +87,27 @@ def clip_rows_to_step(rows: Int16, columns: slice, limit: int | Int64, step: int
     a lower threshold for rounding away from zero. Rounding toward zero always fits.
     """
     clipped = clip_rows(rows, columns, limit)
-    if step == 1:
-        return clipped
-    exact, rounded = clipped[:, columns].copy(), clipped[:, columns]
-    nearer = np.empty_like(exact)
-    for added in (0, step // 4, 3 * step // 8, 7 * step // 16, step // 2):
-        _round(exact, step, added, nearer)
-        np.copyto(rounded, nearer, where=(squared_norms(nearer) <= limit)[:, None])
+    if step > 1:
+        part = clipped[:, columns]
+        limits = np.full(len(rows), limit, dtype=np.int64)
+        _round_rows(part, limits, step, np.empty(part.shape[1], dtype=np.int32))
     return clipped
 
 
 @compiled
-def _round(entries: Any, step: Any, added: Any, rounded: Any) -> None:
-    for row in range(entries.shape[0]):
-        for column in range(entries.shape[1]):
-            entry = np.int32(entries[row, column])
-            magnitude = min(abs(entry) + np.int32(added), np.int32(_LARGEST)) & np.int32(-step)
-            rounded[row, column] = magnitude if entry >= 0 else -magnitude
+def _round_rows(rows: Any, limits: Any, step: Any, rounded: Any) -> None:
+    for row in range(rows.shape[0]):
+        for sixteenths in (8, 7, 6, 4, 0):  # of a step, added before rounding toward zero
+            added = np.int32(step * sixteenths // 16)
+            norm = np.int64(0)
+            for column in range(rows.shape[1]):
+                magnitude = min(abs(np.int32(rows[row, column])) + added, np.int32(_LARGEST))
+                rounded[column] = magnitude & np.int32(-step)
+                norm += np.int64(rounded[column]) * np.int64(rounded[column])
+            if norm <= limits[row]:
+                break
+        for column in range(rows.shape[1]):
+            rows[row, column] = rounded[column] if rows[row, column] >= 0 else -rounded[column]
 
 
 @inlined

@@ -18,6 +18,12 @@ VECTOR_BYTES = 64
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 V16 = ir.VectorType(I32, LANES)
 ZERO = ir.Constant(V16, [0] * LANES)
+# Shuffle masks of two vectors with lanes 0-15 and 16-31: their first halves interleaved, and their
+# second halves interleaved.
+_HALVES = [
+    ir.Constant(V16, [start + lane // 2 + lane % 2 * LANES for lane in range(LANES)])
+    for start in (0, LANES // 2)
+]
 
 Builder = Any  # llvmlite has no types
 Value = Any
@@ -94,6 +100,21 @@ def load(
     """Emit a load of the vector at byte `offset` of a row."""
     address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
     return builder.load(pointer(builder, address, kind), align=1)
+
+
+def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """Return the transpose of a square of 16 x 16 words of 32 bits, as sixteen vectors.
+
+    Interleaving the upper half of the rows with the lower half rotates the bits of each word's
+    index by one; after four times, row and column numbers are exchanged.
+    """
+    for _ in range(4):
+        vectors = [
+            builder.shuffle_vector(upper, lower, half)
+            for upper, lower in zip(vectors[:8], vectors[8:], strict=True)
+            for half in _HALVES
+        ]
+    return vectors
 
 
 def pointer(builder: Builder, address: Value, kind: Any) -> Value:

@@ -18,13 +18,13 @@ from llvmlite import ir
 from primo_scale.kernels.compiling import compiled, host_features, inlined
 from primo_scale.kernels.emitting import (
     I8,
-    LANES,
     V16,
     VECTOR_BYTES,
     Builder,
     Value,
     emitted,
     function,
+    interleaved,
     load,
     loop,
     pointer,
@@ -57,12 +57,6 @@ _BLOCK_ROWS = 2 * _TILE_ROWS
 _STEP_BYTES = 2 * _TILE_BYTES  # 32 right rows of 64 people
 _TILES = 8
 _SUMS, _LEFT, _RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)
-# Shuffle masks of two vectors with lanes 0-15 and 16-31: their first halves interleaved, and their
-# second halves interleaved.
-_HALVES = [
-    ir.Constant(V16, [start + lane // 2 + lane % 2 * LANES for lane in range(LANES)])
-    for start in (0, LANES // 2)
-]
 
 
 def _whole_tiles() -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -265,18 +259,9 @@ def _stack(builder: Builder, rows: Value, stride: Value, tile: Value) -> None:
 def _interleave(builder: Builder, rows: Value, stride: Value, tile: Value) -> None:
     """Store 64 bytes of 16 rows as a right operand: four bytes of each row, then the next four.
 
-    This transposes a square of 16 x 16 words of 32 bits. Interleaving the upper half of the rows
-    with the lower half rotates the bits of each word's index by one; after four times, row and
-    column numbers are exchanged. `stride` is the number of bytes from one row to the next.
+    `stride` is the number of bytes from one row to the next.
     """
-    vectors = _rows(builder, rows, stride)
-    for _ in range(4):
-        vectors = [
-            builder.shuffle_vector(upper, lower, half)
-            for upper, lower in zip(vectors[:8], vectors[8:], strict=True)
-            for half in _HALVES
-        ]
-    _store(builder, vectors, tile)
+    _store(builder, interleaved(builder, _rows(builder, rows, stride)), tile)
 
 
 def _rows(builder: Builder, rows: Value, stride: Value) -> list[Value]:

@@ -27,10 +27,12 @@ from primo_scale.kernels.products import (
 
 LARGEST = (1, 2, 127, 128)
 kernels = pytest.mark.parametrize("name", NAMES)
-# Tiles are 6 x 4 and 16 x 16, blocks 32 x 32, panels 120 and 256 rows, vectors 64 people, runs 512
-# and 8,192 people.
+# Tiles are 6 x 4, 6 x 16 and 16 x 16, blocks 32 x 32, panels 120, 128 and 256 rows, vectors 64
+# people, runs 512, 2,048 and 8,192 people.
 ROWS = st.integers(1, 17) | st.sampled_from([31, 32, 33, 119, 121, 125, 129, 239, 241, 245])
-PEOPLE = st.integers(1, 9) | st.sampled_from([63, 64, 65, 511, 512, 513, 640, 1023, 1024, 8193])
+PEOPLE = st.integers(1, 9) | st.sampled_from(
+    [63, 64, 65, 511, 512, 513, 640, 1024, 2047, 2049, 8193]
+)
 
 
 def added(kernel: ProductKernel, left: Int8, right: Int8, times: int = 1) -> Any:
@@ -106,13 +108,17 @@ def test_more_rows_than_a_panel_holds(name: str, rows: int) -> None:
 
 @kernels
 def test_rows_of_every_range(name: str) -> None:
-    """`avx2` adds as many products in int16 as the ranges of both rows permit."""
+    """`avx2` adds as many products in int16 as the ranges of both rows permit.
+
+    Its tiles have 6 left and 16 right rows.
+    """
     ends = np.array([(-width // 2, width // 2) for width in (1, 2, 5, 22, 63, 126, 127, 255)])
     rows = np.repeat(np.concatenate([ends, ends[:, ::-1]]), [8, 4092], axis=1).astype(np.int8)
-    rows = np.repeat(rows, 4, axis=0)  # tiles of rows of one range
+    left, right = (np.repeat(rows, height, axis=0) for height in (6, 16))
     kernel = available(name, LARGEST_BYTE)
-    assert_exact(kernel, rows, rows)
-    assert_exact(kernel, rows, -rows[:, ::-1])
+    for codes in (left, ~left[:, ::-1]):
+        assert_exact(kernel, codes, codes)
+        assert_exact(kernel, codes, right)
 
 
 @kernels

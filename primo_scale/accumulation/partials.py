@@ -20,7 +20,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -41,6 +40,7 @@ from primo_scale.storage.chunks import (
     read_block,
     stored_chunks,
 )
+from primo_scale.storage.documents import converted
 from primo_scale.storage.groups import Array, Group, array_of, attributes_of, open_group
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.stores import store_at
@@ -153,7 +153,7 @@ class Partials:
         return Inputs(
             parse_location(paths["genotypes"]),
             parse_location(paths["outcomes"]),
-            msgspec.convert(rule, ClippingRule | None),
+            converted(rule, ClippingRule | None),
             subsample,
             stored,
             holds_out,

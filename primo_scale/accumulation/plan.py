@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.storage.block_matrices import BlockLayout
+from primo_scale.storage.documents import converted
 from primo_scale.storage.files import sha256_of_json
 
 # A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of the time of multiplying.
@@ -205,7 +205,7 @@ class Plan:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Plan:
         """Invert `to_json`."""
-        return msgspec.convert({**value, "layout": value}, cls)
+        return converted({**value, "layout": value}, cls)
 
 
 def default_plan(layout: BlockLayout, n_samples: int, phenotype_step: int = 1) -> Plan:

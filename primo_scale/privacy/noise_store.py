@@ -27,14 +27,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
-from primo_scale.storage.documents import read_document
+from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
@@ -99,7 +97,7 @@ class NoiseStore:
             return None
         return read_document(
             self.moments_path,
-            lambda value: msgspec.convert(value, NoisyMoments),
+            lambda value: converted(value, NoisyMoments),
             remedy="Restore the file; without it the same command pays again",
         )
 

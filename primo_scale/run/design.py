@@ -38,7 +38,7 @@ from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication.stated_files import StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.documents import read_document
+from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
 MANY_PHENOTYPES = 100
@@ -283,7 +283,7 @@ def load_design(path: Path) -> Design:
         )
     return read_document(
         path,
-        lambda stored: msgspec.convert(stored, Design, dec_hook=to_array),
+        lambda stored: converted(stored, Design, dec_hook=to_array),
         remedy="Run accumulate again, which writes it anew",
     )
 

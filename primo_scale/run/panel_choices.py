@@ -8,7 +8,6 @@ from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from primo_scale.errors import UsageError
@@ -38,7 +37,7 @@ from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, to_array, to_json
 from primo_scale.run.request_parts import Model
 from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.documents import read_document
+from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 from primo_scale.storage.locations import Location
 
@@ -149,7 +148,7 @@ def _settled_panel(path: Path) -> PanelDesign | None:
     if not path.is_file():
         return None
     return read_document(
-        path, lambda stored: msgspec.convert(stored, PanelDesign, dec_hook=to_array), remedy=_AGAIN
+        path, lambda stored: converted(stored, PanelDesign, dec_hook=to_array), remedy=_AGAIN
     )
 
 

@@ -12,8 +12,6 @@ import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import msgspec
-
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
@@ -29,7 +27,7 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.documents import read_document
+from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -79,7 +77,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     if not path.is_file():
         return False
     elsewhere = "Choose another --work-dir, to sum again and pay again"
-    note = read_document(path, lambda stored: msgspec.convert(stored, _Purged), remedy=elsewhere)
+    note = read_document(path, lambda stored: converted(stored, _Purged), remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")

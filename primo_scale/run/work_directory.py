@@ -8,13 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from primo_scale.errors import InputError
 from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.storage.documents import read_document
+from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
@@ -85,7 +83,7 @@ class _Claims:
             return None
         return read_document(
             path,
-            lambda stored: msgspec.convert(stored, cls),
+            lambda stored: converted(stored, cls),
             remedy="Use another --work-dir, and empty the prefix of the object store by hand",
         )
 

@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from primo_scale.errors import InputError
 
 T = TypeVar("T")
+DecHook = Callable[[Any, Any], object]
+
+_converting = threading.RLock()
+
+
+@overload
+def converted(value: object, kind: type[T], *, dec_hook: DecHook | None = None) -> T: ...
+@overload
+def converted(value: object, kind: Any, *, dec_hook: DecHook | None = None) -> Any: ...
+def converted(value: object, kind: Any, *, dec_hook: DecHook | None = None) -> Any:
+    """Return the members of a document as a value of a type, as `msgspec.convert` does.
+
+    One thread converts at a time, because the process crashes if two threads convert values of one
+    dataclass for the first time (msgspec 0.22).
+    """
+    import msgspec  # not needed to verify a release
+
+    with _converting:
+        return msgspec.convert(value, kind, dec_hook=dec_hook)
 
 
 def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:

@@ -63,7 +63,8 @@ class Cohort:
     scope="module",
     params=[
         *thinned(["regenie-binary", "hapmap3", "label", "regenie", "feature"], every=2),
-        *("add-remove", "many", "many-label", "many-feature"),
+        "add-remove",
+        *thinned(["many", "many-label", "many-feature"], every=3),
     ],
 )
 def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:

@@ -14,6 +14,7 @@ from msgspec.inspect import is_struct_type
 
 from primo_scale.cluster.profile import PROFILES, TEXTS, Profile
 from primo_scale.errors import InputError
+from primo_scale.storage.documents import converted
 
 # Words of msgspec, and the words for the user of a TOML file.
 _WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for text in TEXTS} | {
@@ -34,7 +35,7 @@ def read_profile(file: Path) -> Profile:
         if isinstance(place, dict) and isinstance(place.get(key), str):
             place[key] = str(file.absolute().parent / os.path.expanduser(place[key]))
     try:
-        return msgspec.convert(table, PROFILES[kind])
+        return converted(table, PROFILES[kind])
     except msgspec.ValidationError as error:
         raise _refusal(str(error), table, file) from error
 

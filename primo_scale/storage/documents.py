@@ -29,7 +29,7 @@ def converted(value: object, kind: Any, *, dec_hook: DecHook | None = None) -> A
     import msgspec  # not needed to verify a release
 
     with _converting:
-        return msgspec.convert(value, kind, dec_hook=dec_hook)
+        return msgspec.convert(value, kind, dec_hook=dec_hook)  # noqa: TID251
 
 
 def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:

@@ -147,7 +147,7 @@ class OutcomeCoding:
         return missing
 
     def _without_code(self, values: _Float64) -> _Bool:
-        """Return a mask of the values in binary columns that are neither code, missing or not."""
+        """Return a mask of the values of binary traits that equal neither of the two codes."""
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         binary = self._binary
         found = np.zeros(values.shape, dtype=bool)

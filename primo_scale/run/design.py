@@ -147,8 +147,8 @@ class Design:
     def phenotype_step(self) -> int:
         """Step of the lattice of phenotypes in the sums, in units of their codes.
 
-        Only the high bytes of many phenotypes are multiplied, which takes half the time. Steps of
-        at most an eighth of a standard deviation add at most 1/768 to the variance.
+        Only the high bytes of many phenotypes are multiplied, which halves the multiplications.
+        Steps of at most an eighth of a standard deviation add at most 1/768 to the variance.
         """
         phenotypes = self.outcomes.phenotypes
         many = len(phenotypes) >= MANY_PHENOTYPES

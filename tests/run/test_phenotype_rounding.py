@@ -22,8 +22,8 @@ BOUNDS = [
 
 
 @pytest.fixture(scope="module")
-def design(tmp_path_factory):
-    """Provide the design of an accumulation of 100 phenotypes, of which ten are binary."""
+def work_dir(tmp_path_factory):
+    """Provide the work directory of an accumulation of 100 phenotypes, ten of them binary."""
     folder, random = tmp_path_factory.mktemp("many"), np.random.default_rng(1)
     write_fileset_of(folder / "people", random.binomial(2, 0.4, (6, N)), range(1, 7))
     ids = pd.read_csv(folder / "people.fam", sep=r"\s+", header=None, dtype=str)
@@ -42,7 +42,34 @@ def design(tmp_path_factory):
             accept_noise=True,
         )
     )
-    return load_design(folder / "work" / "design.json")
+    return folder / "work"
+
+
+@pytest.fixture(scope="module")
+def design(work_dir):
+    """Provide the design of the accumulation."""
+    return load_design(work_dir / "design.json")
+
+
+def test_a_release_of_many_phenotypes_states_the_rounding(work_dir, design, tmp_path):
+    ps.finalize(
+        ps.FinalizeRequest(
+            work_dir=work_dir,
+            out=tmp_path / "release",
+            epsilon=5.0,
+            delta=1e-6,
+            ledger=tmp_path / "ledger.sqlite",
+            accept_noise=True,
+        )
+    )
+    assert ps.verify(tmp_path / "release").problems == ()
+    release = ps.open_release(tmp_path / "release")
+    assert release.weights.shape[1] >= N_PHENOTYPES
+    assert {
+        "input": "Rounding of phenotypes",
+        "value": f"multiples of {256 / design.outcomes.unit:.4f} sds",
+        "source": "default for 100 phenotypes or more",
+    } in release.document["public_inputs"]["sources"]
 
 
 def test_rounding_keeps_the_slope_of_clipped_rows(design):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from itertools import islice
@@ -14,7 +16,7 @@ from primo_scale.publication.file_names import PARTY_FILE, RELEASE_FILE
 from primo_scale.storage.files import sha256_of_json
 
 if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, ValidationError
 
     from primo_scale.publication.statement import Statement
 
@@ -103,8 +105,18 @@ def _validator(kind: DocumentKind) -> Draft202012Validator:
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
     )
     strict = validators.extend(  # type: ignore[no-untyped-call]
-        Draft202012Validator, type_checker=types
+        Draft202012Validator, {"pattern": _pattern_errors}, type_checker=types
     )
     schema = json.loads(kind.schema_path.read_text(encoding="utf-8"))
     validator: Draft202012Validator = strict(schema)
     return validator
+
+
+def _pattern_errors(
+    _: object, pattern: str, value: object, __: object
+) -> Iterator[ValidationError]:
+    """Yield an error if a text does not match, where ``$`` is its end, as in ECMA-262."""
+    from jsonschema import ValidationError
+
+    if isinstance(value, str) and not re.search(pattern.replace("$", r"\Z"), value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")

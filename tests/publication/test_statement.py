@@ -60,6 +60,8 @@ def test_the_shipped_schema_is_that_of_the_dataclasses():
         ("signature.value", "00"),
         ("stamp", "NOT PRIVATE"),
         ("created", "2026-11-20T10:00:00Z"),
+        ("created", "2026-11-20\n"),
+        ("files.0.sha256", "0" * 64 + "\n"),
         ("private", False),
         ("files.0.name", "../weights.tsv.gz"),
         ("files.0.name", "pgs/../x.txt.gz"),

@@ -20,6 +20,7 @@ from primo_scale.errors import InputError
 
 _COMMENT = b"##"
 _EXAMPLES = 5
+_BUFFER_BYTES = 1 << 18  # many lines, even of thousands of cells
 
 
 def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
@@ -59,9 +60,8 @@ def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     The content of a .zst file is held in memory. A file that is missing, a directory, or cannot be
     read or decompressed is refused.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
     try:
-        with opener(path, "rb") as file:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb", _BUFFER_BYTES) as file:
             content = io.BytesIO(_decompressed(file.read())) if path.suffix == ".zst" else file
             yield enumerate(content, start=1)
     except (FileNotFoundError, NotADirectoryError) as error:

@@ -14,6 +14,7 @@ import itertools
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,25 +188,26 @@ def align_outcomes(
         scratch = path.parent
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
-    request = _request_digest(samples, tables, coding, held_out, components)
     found = attributes_of(open_group(path, KIND)) if is_complete(path, KIND) else {}
-    if found.get("request_digest") == request:
-        return open_outcome_store(path)
-    with disk_errors_explained(scratch):
-        scratch.mkdir(parents=True, exist_ok=True)
-    n = len(samples)
-    with (
-        _scratch_rows(scratch, n, n_covariates) as covariates,
-        _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
-    ):
-        counts = OutcomeCounts(coding, n_covariates)
-        _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
-        if n_covariates:
-            _spool_covariates(covariates, tables[1], samples, counts)
-        counts.warn(logging.DEBUG if files.checked else logging.WARNING)
-        aligned = _Aligned(n, covariates, phenotypes, components, counts.observed, held_out)
-        header = {"request_digest": request, "coding_digest": coding.digest}
-        _write_store(path, header, coding, aligned)
+    with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
+        request = beside.submit(_request_digest, samples, tables, coding, held_out, components)
+        if found and found.get("request_digest") == request.result():
+            return open_outcome_store(path)
+        with disk_errors_explained(scratch):
+            scratch.mkdir(parents=True, exist_ok=True)
+        n = len(samples)
+        with (
+            _scratch_rows(scratch, n, n_covariates) as covariates,
+            _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
+        ):
+            counts = OutcomeCounts(coding, n_covariates)
+            _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
+            if n_covariates:
+                _spool_covariates(covariates, tables[1], samples, counts)
+            counts.warn(logging.DEBUG if files.checked else logging.WARNING)
+            aligned = _Aligned(n, covariates, phenotypes, components, counts.observed, held_out)
+            header = {"request_digest": request.result(), "coding_digest": coding.digest}
+            _write_store(path, header, coding, aligned)
     return open_outcome_store(path)
 
 

@@ -42,6 +42,7 @@ CELLS_PER_GROUP = 1 << 20
 ROWS_PER_GROUP = 1 << 14
 """Largest numbers of cells and of rows in a group of lines; the smaller limit applies."""
 
+_CONVERTERS = 2  # threads that convert groups of lines while another one reads
 _MISSING = frozenset({b"NA", b"Na", b"nA", b"na", b""})  # only a CSV has empty cells
 _EXAMPLES = 5
 _SIMILAR = 0.6
@@ -80,7 +81,7 @@ class OutcomeTable:
         with open_lines(self.path) as lines:
             below = islice(lines, self._header_line, None)
             parts = iter(lambda: list(islice(below, limit)), [])
-            yield from read_ahead(partial(self._group, names, places), parts)
+            yield from read_ahead(partial(self._group, names, places), parts, _CONVERTERS)
 
     def _group(
         self, names: Sequence[str], places: npt.NDArray[np.int64], lines: list[tuple[int, bytes]]

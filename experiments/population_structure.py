@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -49,30 +48,20 @@ _COVARIATES = {0: "none", 2: "2 components", 4: "4 components", 10: "10 componen
 _SHARES = {"CEU": 0.5, "TSI": 0.2, "GIH": 0.15, "MEX": 0.15}  # of the populations in a cohort
 
 
-@dataclass(frozen=True)
-class Study:
-    """Files of the experiment, in one folder."""
-
-    folder: Path
-
-    def path(self, name: str) -> Path:
-        """Return the path of a file or of the files with a prefix."""
-        return self.folder / name
-
-    def loadings(self, n_components: int) -> Path:
-        """Return the loadings of so many components of the panel, which plink2 writes once."""
-        prefix = str(self.path(f"panel{n_components}"))
-        path = Path(f"{prefix}.eigenvec.allele")
-        if Path(f"{prefix}.sscore").exists():
-            return path
-        scored = ["variance-standardize", "no-mean-imputation", "--score-col-nums"]
-        for words in (
-            ["--maf", "0.01", "--freq", "counts", "--pca", "allele-wts", str(n_components)],
-            ["--read-freq", f"{prefix}.acount", "--score", str(path), "2", "5", "header-read",
-             *scored, f"6-{5 + n_components}"],
-        ):  # fmt: skip
-            _plink2("--bfile", self.path("panel"), *words, "--out", prefix)
+def loadings(folder: Path, n_components: int) -> Path:
+    """Return the loadings of so many components of the panel, which plink2 writes once."""
+    prefix = str(folder / f"panel{n_components}")
+    path = Path(f"{prefix}.eigenvec.allele")
+    if Path(f"{prefix}.sscore").exists():
         return path
+    scored = ["variance-standardize", "no-mean-imputation", "--score-col-nums"]
+    for words in (
+        ["--maf", "0.01", "--freq", "counts", "--pca", "allele-wts", str(n_components)],
+        ["--read-freq", f"{prefix}.acount", "--score", str(path), "2", "5", "header-read",
+         *scored, f"6-{5 + n_components}"],
+    ):  # fmt: skip
+        _plink2("--bfile", folder / "panel", *words, "--out", prefix)
+    return path
 
 
 def _plink2(*words: object) -> None:
@@ -80,14 +69,14 @@ def _plink2(*words: object) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-def simulate(study: Study) -> None:
+def simulate(folder: Path) -> None:
     """Write the panel, the cohort, the fresh people and their traits."""
     people = pd.read_csv(HAPMAP / "samples.tsv", sep="\t", dtype=str)
     panel = people[::2][people["POP"][::2].isin(list(_SHARES))][["FID", "IID"]]
-    panel.to_csv(study.path("panel.txt"), sep=" ", header=False, index=False)
+    panel.to_csv(folder / "panel.txt", sep=" ", header=False, index=False)
     _plink2(
-        "--bfile", HAPMAP / "hm3_chr1-10", "--keep", study.path("panel.txt"), "--freq",
-        "--make-bed", "--out", study.path("panel"),
+        "--bfile", HAPMAP / "hm3_chr1-10", "--keep", folder / "panel.txt", "--freq",
+        "--make-bed", "--out", folder / "panel",
     )  # fmt: skip
     whole = read_panel(str(HAPMAP / "hm3_chr1-10"))
     names = people["POP"].to_numpy()
@@ -96,11 +85,11 @@ def simulate(study: Study) -> None:
     effects = draw_effects(mosaic_of(whole, 0), whole.a1_frequency, _MODEL, seed=3)
     means = np.random.default_rng(4).normal(0, _MEANS, (len(populations), 2 * _N_TRAITS))
     for cohort in _PEOPLE:
-        _write_cohort(study, cohort, whole, populations, (effects, means))
+        _write_cohort(folder, cohort, whole, populations, (effects, means))
 
 
 def _write_cohort(
-    study: Study,
+    folder: Path,
     cohort: str,
     panel: ReferencePanel,
     populations: list[Codes],
@@ -119,7 +108,7 @@ def _write_cohort(
         for start, size, mosaic in zip(starts, sizes, mosaics, strict=True)
         for slab in genotype_slabs(mosaic, size)
     )
-    files = CohortFiles(str(study.path(cohort)))
+    files = CohortFiles(str(folder / cohort))
     files.write_genotypes(slabs, panel.variants, sum(sizes))
     people = [f"{number}_{i}" for number, size in enumerate(sizes) for i in range(size)]
     ids = pd.DataFrame({"FID": people, "IID": people})
@@ -134,7 +123,7 @@ def _write_cohort(
     spread = np.sqrt(np.where(np.arange(2 * _N_TRAITS) < _N_TRAITS, 0.7, 1.0))
     noise = np.random.default_rng(_SEEDS[cohort]).standard_normal(values.shape) * spread
     traits = values + noise + means[population] * (cohort == "cohort")
-    np.savez(study.path(f"{cohort}.npz"), genetic=values, population=population)
+    np.savez(folder / f"{cohort}.npz", genetic=values, population=population)
     names = [*_MODEL.names, *(f"NULL{k}" for k in range(_N_TRAITS))]
     labels = {name: (population == i).astype(int) for i, name in enumerate(_SHARES) if i}
     for name, table in {
@@ -143,50 +132,50 @@ def _write_cohort(
         "covar-bounds": pd.DataFrame({"name": [*labels], "lower": 0, "upper": 1}),
         "bounds": pd.DataFrame({"name": names, "lower": -6, "upper": 6, "mean": 0, "sd": 1.1}),
     }.items():
-        table.to_csv(study.path(f"{name}.tsv"), sep="\t", index=False, float_format="%.5g")
+        table.to_csv(folder / f"{name}.tsv", sep="\t", index=False, float_format="%.5g")
 
 
-def release(study: Study, covariates: int, *, epsilon: float | None) -> Path:
+def release(folder: Path, covariates: int, *, epsilon: float | None) -> Path:
     """Return the release of all traits with so many components, or with the populations."""
-    out = study.path(f"release-{covariates}-{epsilon}")
+    out = folder / f"release-{covariates}-{epsilon}"
     if out.exists():
         return out
-    n_people = len(study.path("cohort.fam").read_text().splitlines())
+    n_people = len((folder / "cohort.fam").read_text().splitlines())
     tables = ps.OutcomeTables(
-        study.path("cohort.pheno.tsv"),
-        study.path("bounds.tsv"),
-        pc_loadings=study.loadings(covariates) if covariates > 0 else None,
+        folder / "cohort.pheno.tsv",
+        folder / "bounds.tsv",
+        pc_loadings=loadings(folder, covariates) if covariates > 0 else None,
     )
     if covariates == _LABELS:
-        bounds = study.path("covar-bounds.tsv")
-        tables = evolve(tables, covar=study.path("cohort.covar.tsv"), covar_bounds=bounds)
+        bounds = folder / "covar-bounds.tsv"
+        tables = evolve(tables, covar=folder / "cohort.covar.tsv", covar_bounds=bounds)
     privacy = ps.Privacy(non_private=True)
     if epsilon is not None:
         privacy = ps.Privacy(epsilon=epsilon, delta=n_people**-2.0)
     ps.release(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(study.path("cohort")),
+            genotypes=ps.GenotypeFiles(folder / "cohort"),
             outcomes=tables,
-            model=ps.Model(ref_freq=study.path("panel.afreq"), ld_blocks="window:200"),
+            model=ps.Model(ref_freq=folder / "panel.afreq", ld_blocks="window:200"),
             privacy=privacy,
             out=out,
             sumstats=True,
             genome_build="NCBI36",
-            ledger=study.path(f"{covariates}-{epsilon}.sqlite"),
+            ledger=folder / f"{covariates}-{epsilon}.sqlite",
             accept_noise=True,
         )
     )
     return out
 
 
-def measure(study: Study, published: Path) -> dict[str, float]:
+def measure(folder: Path, published: Path) -> dict[str, float]:
     """Return the accuracy of a release in the fresh people."""
-    genotypes = open_files(ps.GenotypeFiles(study.path("fresh")).sources)
+    genotypes = open_files(ps.GenotypeFiles(folder / "fresh").sources)
     names = list(_MODEL.names)
     scores = score_people(
         genotypes, match_weights(read_scoring_file(published, names), genotypes.variants)
     )
-    truth = np.load(study.path("fresh.npz"))
+    truth = np.load(folder / "fresh.npz")
     genetic, population = truth["genetic"][:, :_N_TRAITS], truth["population"]
     within = [_within(values, population) for values in (scores, genetic)]
     heritability = (within[1] ** 2).mean(axis=0) / ((within[1] ** 2).mean(axis=0) + 0.7)
@@ -214,10 +203,10 @@ def _chi2(path: Path) -> float:
     return float(((table["beta"] / table["standard_error"]) ** 2).mean())
 
 
-def _rows(study: Study) -> Iterator[list[str]]:
+def _rows(folder: Path) -> Iterator[list[str]]:
     for epsilon in (None, 5.0):
         for covariates, name in _COVARIATES.items():
-            found = measure(study, release(study, covariates, epsilon=epsilon))
+            found = measure(folder, release(folder, covariates, epsilon=epsilon))
             privacy = "none" if epsilon is None else f"epsilon {epsilon:g}"
             numbers = (f"{value:.3f}" for value in found.values())
             row = [privacy, name, *numbers]
@@ -230,11 +219,10 @@ def _rows(study: Study) -> Iterator[list[str]]:
 def main(folder: Path) -> None:
     """Simulate, release, measure and print the table."""
     folder.mkdir(parents=True, exist_ok=True)
-    study = Study(folder)
-    if not study.path("bounds.tsv").exists():
-        simulate(study)
+    if not (folder / "bounds.tsv").exists():
+        simulate(folder)
     header = ("privacy", "covariates", "r2", "slope", "across", "chi2")
-    click.echo(markdown_table(header, list(_rows(study))))
+    click.echo(markdown_table(header, list(_rows(folder))))
 
 
 if __name__ == "__main__":

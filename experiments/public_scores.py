@@ -71,13 +71,9 @@ class Study:
         """Parameter delta of every release, 1 / n^2."""
         return float(self.n_private) ** -2
 
-    def path(self, name: str) -> Path:
-        """Return the path of a file or of the files with a prefix."""
-        return self.folder / name
-
     def outcomes(self, cohort: str, traits: range) -> ps.OutcomeTables:
         """Return the tables of a cohort's phenotypes."""
-        pheno, bounds = (self.path(f"{cohort}.{kind}.tsv") for kind in ("pheno", "pheno-bounds"))
+        pheno, bounds = (self.folder / f"{cohort}.{kind}.tsv" for kind in ("pheno", "pheno-bounds"))
         return ps.OutcomeTables(pheno, bounds, pheno_name=tuple(map(self.name, traits)))
 
     def name(self, trait: int) -> str:
@@ -89,7 +85,7 @@ class Study:
         name = "public" if cohort == "public" else "private"
         of_panel = self.ld_blocks == OF_PANEL
         return ps.Model(
-            ref_freq=self.path(f"{name}.afreq"),
+            ref_freq=self.folder / f"{name}.afreq",
             ld_blocks=None if of_panel else self.ld_blocks,
             ld_panel=self.panel if of_panel else None,
         )
@@ -119,8 +115,8 @@ def simulate_cohorts(study: Study) -> None:
         ("fresh", N_FRESH, own),
     ):
         panel = panels["public" if name == "public" else "private"]
-        write_frequencies(study.path(f"{name}.afreq"), panel)
-        if not study.path(f"{name}.pheno.tsv").exists():
+        write_frequencies(study.folder / f"{name}.afreq", panel)
+        if not (study.folder / f"{name}.pheno.tsv").exists():
             _simulate(study, panel, name, n_people, effects)
 
 
@@ -139,7 +135,7 @@ def _simulate(
     study: Study, panel: ReferencePanel, name: str, n_people: int, effects: Effects
 ) -> None:
     """Write a cohort; the phenotypes of the fresh people are their genetic values."""
-    files, model = CohortFiles(str(study.path(name))), study.traits
+    files, model = CohortFiles(str(study.folder / name)), study.traits
     mosaic = mosaic_of(panel, SEEDS[name])
     files.write_genotypes(genotype_slabs(mosaic, n_people), panel.variants, n_people)
     files.write_bounds(model)
@@ -154,11 +150,11 @@ def _simulate(
 
 def release_without_noise(study: Study, cohort: str) -> Path:
     """Return the release without noise of all traits of a cohort."""
-    out = study.path(f"{cohort}-exact")
+    out = study.folder / f"{cohort}-exact"
     if not out.exists():
         ps.release(
             ps.ReleaseRequest(
-                genotypes=ps.GenotypeFiles(study.path(cohort)),
+                genotypes=ps.GenotypeFiles(study.folder / cohort),
                 outcomes=study.outcomes(cohort, range(study.traits.n_quantitative)),
                 model=study.model(cohort),
                 privacy=ps.Privacy(non_private=True),
@@ -172,12 +168,12 @@ def release_cell(study: Study, cell: Cell, number: int) -> Iterator[tuple[str, P
     """Yield the name of each prior and its release, all from the same noise."""
     traits = range(number * cell.n_phenotypes, (number + 1) * cell.n_phenotypes)
     name = f"{cell.epsilon:g}-{cell.n_phenotypes}-{number}"
-    work_dir, ledger = study.path(f"{name}.work"), study.path(f"{name}.sqlite")
-    outs = {prior: study.path(f"{name}-{prior}") for prior in PRIORS}
+    work_dir, ledger = study.folder / f"{name}.work", study.folder / f"{name}.sqlite"
+    outs = {prior: study.folder / f"{name}-{prior}" for prior in PRIORS}
     if not all(out.exists() for out in outs.values()):
         ps.accumulate(
             ps.AccumulateRequest(
-                genotypes=study.path("private-exact.work") / "genotypes.zarr",
+                genotypes=study.folder / "private-exact.work" / "genotypes.zarr",
                 outcomes=study.outcomes("private", traits),
                 model=study.model("private"),
                 privacy=ps.Privacy(cell.epsilon, study.delta),
@@ -208,7 +204,7 @@ def _prior_files(study: Study, prior: str, traits: range) -> tuple[str, ...]:
         return ()
     count = study.traits.n_quantitative
     step = 0 if prior == "public" else count // 2
-    folder = study.path("public-exact") / "pgs"
+    folder = study.folder / "public-exact" / "pgs"
     return tuple(
         f"{study.name(t)}={folder}/{study.name((t + step) % count)}.txt.gz" for t in traits
     )
@@ -221,8 +217,8 @@ def accuracy(study: Study, release: Path) -> pd.Series:
         ps.evaluate(
             ps.EvaluationRequest(
                 weights=(release,),
-                bfile=(study.path("fresh"),),
-                pheno=study.path("fresh.pheno.tsv"),
+                bfile=(study.folder / "fresh",),
+                pheno=study.folder / "fresh.pheno.tsv",
                 out=out,
             )
         )

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from experiments.gaussian_noise import Float64
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Cohort, alleles, centred, cohort_of
 from experiments.releases import demo_panel
+from experiments.reproduction import Setting
 from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, score_people
 from primo_scale.simulation.panel import A1_COPIES
 
@@ -34,45 +34,28 @@ _VALUES_AT_A_TIME = 1 << 22
 _SEED = 20261123
 
 
-@dataclass(frozen=True)
-class CohortSettings:
-    """Names of the features and of the outcomes, people n, and phenotypes l."""
+def draw_cohort(setting: Setting, seed: int) -> Cohort:
+    """Draw features, effects and phenotypes; one seed gives the same features for every l.
 
-    features: str
-    outcomes: str
-    n_people: int
-    n_phenotypes: int
-
-
-@dataclass(frozen=True, eq=False)
-class Outcomes:
-    """Phenotypes ``signal(x) + N(0, 1)`` of people, in parts.
-
-    `signal` is a function from features, shape (m, d), to the expected phenotypes, shape (m, l).
+    The setting names the `features` and the `outcomes`, and gives the people `n` and phenotypes
+    `l`.
     """
+    n_people, n_phenotypes = int(setting["n"]), int(setting["l"])
+    key = (_SEED, seed, n_people)
+    features = FEATURES[str(setting["features"])](n_people, np.random.default_rng(key))
+    features = centred(features)
+    of_outcomes = (*key, n_phenotypes)
+    signal = OUTCOMES[str(setting["outcomes"])](n_phenotypes, np.random.default_rng(of_outcomes))
 
-    features: Float64
-    signal: Callable[[Float64], Float64]
-    n_phenotypes: int
-    seed: tuple[int, ...]
+    def parts() -> Iterator[tuple[Float64, Float64]]:
+        """Yield features and phenotypes ``signal(x) + N(0, 1)`` of consecutive people."""
+        step = max(1, _VALUES_AT_A_TIME // n_phenotypes)
+        for start in range(0, n_people, step):
+            own = features[start : start + step]
+            noise = np.random.default_rng([*of_outcomes, start])
+            yield own, signal(own) + noise.standard_normal((len(own), n_phenotypes))
 
-    def __call__(self) -> Iterator[tuple[Float64, Float64]]:
-        """Yield features and phenotypes of consecutive people."""
-        step = max(1, _VALUES_AT_A_TIME // self.n_phenotypes)
-        for start in range(0, len(self.features), step):
-            own = self.features[start : start + step]
-            noise = np.random.default_rng([*self.seed, start])
-            yield own, self.signal(own) + noise.standard_normal((len(own), self.n_phenotypes))
-
-
-def draw_cohort(settings: CohortSettings, seed: int) -> Cohort:
-    """Draw features, effects and phenotypes; one seed gives the same features for every l."""
-    key = (_SEED, seed, settings.n_people)
-    features = centred(FEATURES[settings.features](settings.n_people, np.random.default_rng(key)))
-    rng = np.random.default_rng([*key, settings.n_phenotypes])
-    signal = OUTCOMES[settings.outcomes](settings.n_phenotypes, rng)
-    outcomes = Outcomes(features, signal, settings.n_phenotypes, (*key, settings.n_phenotypes))
-    return cohort_of(features, outcomes)
+    return cohort_of(features, parts)
 
 
 def linear(n_phenotypes: int, rng: np.random.Generator) -> Callable[[Float64], Float64]:
@@ -95,11 +78,6 @@ def perceptron(n_phenotypes: int, rng: np.random.Generator) -> Callable[[Float64
     return lambda features: (np.maximum(features @ hidden, 0) - mean) @ output
 
 
-def haplotypes(n_people: int, rng: np.random.Generator) -> Float64:
-    """Return 0/1 alleles of unlinked variants of the neutral coalescent."""
-    return alleles(n_people, N_VARIANTS, rng)
-
-
 def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
     """Return allele counts of mosaics of the demo's panel at random common variants."""
     panel = demo_panel()
@@ -120,10 +98,9 @@ def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
     return score_people(mosaic, range(n_people), counts, N_VARIANTS)
 
 
-def gaussian(n_people: int, rng: np.random.Generator) -> Float64:
-    """Return independent standard normal features."""
-    return rng.standard_normal((n_people, N_VARIANTS))
-
-
-FEATURES = {"haplotypes": haplotypes, "genotypes": genotypes, "gaussian": gaussian}
+FEATURES: dict[str, Callable[[int, np.random.Generator], Float64]] = {
+    "haplotypes": lambda n_people, rng: alleles(n_people, N_VARIANTS, rng),
+    "genotypes": genotypes,
+    "gaussian": lambda n_people, rng: rng.standard_normal((n_people, N_VARIANTS)),
+}
 OUTCOMES = {"linear": linear, "perceptron": perceptron}

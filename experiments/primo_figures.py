@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments.figure_drawing import Panel, draw
 from experiments.gaussian_noise import draw as draw_noise
-from experiments.primo_cohorts import CohortSettings, draw_cohort
+from experiments.primo_cohorts import draw_cohort
 from experiments.primo_methods import METHODS, Trial
 from experiments.reproduction import PaperFigure, Row, Setting, Task
 
@@ -24,24 +24,14 @@ _LARGE_N_OUTCOMES = (1, 10, 25, 100, 500, 1000, 5000)
 _RATIO = "log loss ratio to OLS"
 
 
-def run_accuracy(task: Task, *, noise_factor: float = 1.0) -> list[Row]:
-    """Return R^2 and the log of the loss ratio of every method on the cohorts of a task.
-
-    `noise_factor`, a factor on the noise of the product's methods, is 1 except in tests.
-    """
+def run_accuracy(task: Task) -> list[Row]:
+    """Return R^2 and the log of the loss ratio of every method on the cohorts of a task."""
     n_phenotypes = int(task.setting["l"])
-    settings = CohortSettings(
-        str(task.setting["features"]),
-        str(task.setting["outcomes"]),
-        int(task.setting["n"]),
-        n_phenotypes,
-    )
     rows: list[Row] = []
     for seed in task.seeds:
-        cohort = draw_cohort(settings, seed)
+        cohort = draw_cohort(task.setting, seed)
         rng = np.random.default_rng([seed, n_phenotypes])
-        noise = draw_noise(len(cohort.gram), n_phenotypes, rng)
-        trial = Trial(cohort, noise, noise_factor)
+        trial = Trial(cohort, draw_noise(len(cohort.gram), n_phenotypes, rng))
         fitted = {
             method: cohort.pooled_r_squared(weights(trial)) for method, weights in METHODS.items()
         }

@@ -20,14 +20,10 @@ from primo_scale.privacy.mechanism import Promise
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One repetition: a cohort, the noise that all methods share, and common intermediate results.
-
-    `noise_factor`, a factor on the sigmas of the product's methods, is 1 except in tests.
-    """
+    """One repetition: a cohort, the noise that all methods share, and common results."""
 
     cohort: Cohort
     draws: Draws
-    noise_factor: float = 1.0
     _released: dict[PrivacyUnit, ours.NoisyStatistics] = field(default_factory=dict)
 
     @property
@@ -54,12 +50,9 @@ class Trial:
         """Return the statistics of a privacy unit with the planner's clip, computed once."""
         if unit not in self._released:
             promise = Promise(EPSILON, self.delta, unit)
+            bound = ours.planned_phenotype_bound(self.cohort, promise)
             self._released[unit] = ours.release(
-                self.cohort,
-                self.draws,
-                promise,
-                phenotype_bound=ours.planned_phenotype_bound(self.cohort, promise),
-                noise_factor=self.noise_factor,
+                self.cohort, self.draws, promise, phenotype_bound=bound
             )
         return self._released[unit]
 

@@ -20,7 +20,6 @@ from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
@@ -53,11 +52,6 @@ class NoisyStatistics:
     unit: float
     bounds: RowBounds
 
-    @property
-    def noise_norm(self) -> float:
-        """Bound on the norm of the noise in X'X."""
-        return noise_norm(self.gram_sigma, len(self.gram))
-
 
 @dataclass(frozen=True)
 class RowBounds:
@@ -73,17 +67,15 @@ def release(
     promise: Promise,
     *,
     phenotype_bound: float | None = None,
-    noise_factor: float = 1.0,
 ) -> NoisyStatistics:
     """Clip rows, sum and add noise by the product's joint calibration, under replace-one.
 
     `phenotype_bound` is By in standard deviations; None stands for the quantile, or, with feature
-    privacy, for the largest norm. `noise_factor`, a factor on every sigma, is 1 except in tests.
+    privacy, for the largest norm.
     """
     bounds = _bounds(cohort, promise.privacy, phenotype_bound)
     gram, cross = _clipped_sums(cohort, bounds, promise.privacy)
-    sigmas = _scales(cohort, bounds, promise)
-    gram_sigma, cross_sigma = (noise_factor * sigma for sigma in sigmas)
+    gram_sigma, cross_sigma = _scales(cohort, bounds, promise)
     kept, prior = _prior(cohort, bounds, promise.privacy)
     return NoisyStatistics(
         gram=gram + gram_sigma * draws.svec,

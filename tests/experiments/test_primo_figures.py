@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from experiments import papers_constants as papers
-from experiments import primo_cohorts, primo_rates
+from experiments import primo_cohorts, primo_rates, product_methods
 from experiments.gaussian_noise import symmetric_upper
-from experiments.primo_cohorts import CohortSettings, draw_cohort, genotypes, perceptron
+from experiments.primo_cohorts import draw_cohort, genotypes, perceptron
 from experiments.primo_figures import run_accuracy
 from experiments.releases import demo_panel
 from experiments.reproduction import Task
@@ -22,26 +22,26 @@ FULL = "product: full privacy"
 GAUSS = "ReuseCovGauss as printed"
 
 
-def losses(setting, *, noise_factor=1.0):
+def losses(setting):
     """Mean log of the loss ratio of each method over four repetitions."""
-    rows = pd.DataFrame(run_accuracy(Task(setting, range(4)), noise_factor=noise_factor))
+    rows = pd.DataFrame(run_accuracy(Task(setting, range(4))))
     return rows.groupby("method")["log loss ratio to OLS"].mean()
 
 
 def test_sums_do_not_depend_on_the_parts(monkeypatch):
-    settings = CohortSettings("haplotypes", "linear", 300, 4)
-    whole = draw_cohort(settings, 0)
+    setting = {**SETTING, "features": "haplotypes", "n": 300, "l": 4}
+    whole = draw_cohort(setting, 0)
     Y = whole.phenotypes
     np.testing.assert_allclose(whole.cross, whole.haplotypes.T @ Y, rtol=1e-9)
     assert whole.total == pytest.approx((Y**2).sum())
     assert whole.largest_value == np.abs(Y).max()
     assert len(list(whole.parts())) == 1
     monkeypatch.setattr(primo_cohorts, "_VALUES_AT_A_TIME", 4 * 70)
-    parts = list(draw_cohort(settings, 0).parts())
+    parts = list(draw_cohort(setting, 0).parts())
     assert [len(X) for X, _ in parts] == [70, 70, 70, 70, 20]
     np.testing.assert_array_equal(np.vstack([X for X, _ in parts]), whole.haplotypes)
     np.testing.assert_array_equal(parts[0][1], Y[:70])  # the residuals of later parts are new
-    again = draw_cohort(settings, 0)
+    again = draw_cohort(setting, 0)
     np.testing.assert_array_equal(again.phenotypes, np.vstack([Y for _, Y in parts]))
 
 
@@ -108,7 +108,7 @@ def excess_over_expectation():
     found = (r_squared["OLS"] - r_squared["ReuseCovProj_X as printed"]).sum()
     expected = 0.0
     for seed in range(4):
-        cohort = draw_cohort(CohortSettings("gaussian", "linear", 20_000, 11), seed)
+        cohort = draw_cohort(setting, seed)
         Y = cohort.phenotypes
         bounds = np.linalg.norm(cohort.haplotypes, axis=1).max() * np.sqrt(11) * np.abs(Y).max()
         sigma = math.sqrt(2 * (1 / 2.5 + math.log(2 * 20_000**2) / 2.5**2)) * bounds
@@ -124,8 +124,12 @@ def test_printed_noise_costs_what_its_scale_implies(monkeypatch):
     assert excess_over_expectation() > 1.25
 
 
-def test_twice_the_noise_costs_the_product_twice_the_loss_at_least():
-    once, twice = (losses({**SETTING, "l": 11}, noise_factor=factor) for factor in (1.0, 2.0))
+def test_twice_the_noise_costs_the_product_twice_the_loss_at_least(monkeypatch):
+    once, right = losses({**SETTING, "l": 11}), product_methods._scales
+    monkeypatch.setattr(
+        product_methods, "_scales", lambda *given: [2 * sigma for sigma in right(*given)]
+    )
+    twice = losses({**SETTING, "l": 11})
     for method in (FULL, "product: label privacy", "product: label privacy, projected"):
         assert once[GAUSS] == twice[GAUSS]
         assert twice[method] > 2 * once[method]

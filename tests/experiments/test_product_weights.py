@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from experiments.gaussian_noise import draw
-from experiments.haplotypes import Sizes, simulate
+from experiments.haplotypes import simulate
 from experiments.product_methods import STEPS, release
 from experiments.product_weights import product_weights, rule_weights, solution_of
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.shrinkage import Ridge
+from primo_scale.methods.shrinkage import Ridge, noise_norm
 from primo_scale.privacy.mechanism import Promise
 
 
@@ -36,7 +36,7 @@ def test_known_noise_is_the_posterior_mean_in_the_units_of_the_data(cohort):
 
 def test_known_noise_receives_the_noise_that_remains_after_the_projection():
     """More phenotypes than the genotype rows could make: the noise left follows the projection."""
-    crowded = simulate(Sizes(600, 6, 60), np.random.default_rng(9))
+    crowded = simulate(600, 6, 60, np.random.default_rng(9))
     noisy = noisy_release(crowded, PrivacyUnit.FEATURE, epsilon=1.0)
     known_noise, method = ESTIMATORS["known-noise"], "reuse-cov-proj-y"
     solution = solution_of(noisy, crowded, known_noise, method=method)
@@ -56,7 +56,7 @@ def test_known_noise_receives_the_noise_that_remains_after_the_projection():
     left = noisy.cross_sigma * np.sqrt((P**2).sum(axis=0))
     effect, residual = noisy.prior.effect_variance[0], noisy.prior.residual_variance[0]
     values, vectors = np.linalg.eigh(noisy.gram)
-    raised = np.maximum(values, 0.3 * noisy.noise_norm)[:, None]
+    raised = np.maximum(values, 0.3 * noise_norm(noisy.gram_sigma, 6))[:, None]
     share = effect * raised / (effect * raised**2 + residual * raised + left**2)
     expected = vectors @ (share * (vectors.T @ noisy.cross @ P)) * noisy.unit
     ours = product_weights(noisy, crowded, known_noise, method=method)
@@ -65,7 +65,7 @@ def test_known_noise_receives_the_noise_that_remains_after_the_projection():
 
 def test_a_rule_in_full_solves_its_own_equation(cohort):
     noisy = noisy_release(cohort, PrivacyUnit.FULL)
-    floor = noisy.noise_norm  # so that every eigenvalue is positive
+    floor = noise_norm(noisy.gram_sigma, 6)  # so that every eigenvalue is positive
     values, vectors = np.linalg.eigh(noisy.gram)
     positive = (vectors * np.maximum(values, 0)) @ vectors.T
     expected = np.linalg.solve(positive + floor * np.eye(6), noisy.cross)

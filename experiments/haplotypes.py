@@ -23,19 +23,6 @@ from experiments.gaussian_noise import Float64
 SMALLEST_MINOR_FREQUENCY = 0.01
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Sizes of one simulated cohort: haplotypes n, variants d, phenotypes l.
-
-    Effects have standard deviation `effect_sd`; None stands for the paper's ``d^(-1/4)``.
-    """
-
-    n_haplotypes: int = 5008
-    n_variants: int = 25
-    n_phenotypes: int = 1
-    effect_sd: float | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Cohort:
     """Column-centred haplotypes, shape (n, d), phenotypes of people in parts, and exact sums.
@@ -73,12 +60,13 @@ class Cohort:
         return float(explained / self.total)
 
 
-def simulate(sizes: Sizes, rng: np.random.Generator) -> Cohort:
+def simulate(
+    n_haplotypes: int, n_variants: int, n_phenotypes: int, rng: np.random.Generator
+) -> Cohort:
     """Draw new variants, new haplotypes, new effects and new residuals."""
-    X = centred(alleles(sizes.n_haplotypes, sizes.n_variants, rng))
-    effect_sd = sizes.n_variants**-0.25 if sizes.effect_sd is None else sizes.effect_sd
-    theta = effect_sd * rng.standard_normal((sizes.n_variants, sizes.n_phenotypes))
-    Y = centred(X @ theta + rng.standard_normal((sizes.n_haplotypes, sizes.n_phenotypes)))
+    X = centred(alleles(n_haplotypes, n_variants, rng))
+    theta = n_variants**-0.25 * rng.standard_normal((n_variants, n_phenotypes))
+    Y = centred(X @ theta + rng.standard_normal((n_haplotypes, n_phenotypes)))
     return cohort_of(X, lambda: [(X, Y)])
 
 

@@ -27,7 +27,7 @@ from experiments.baselines import (
     run_fits,
 )
 from experiments.figure_drawing import Panel, draw
-from experiments.haplotypes import Cohort, Sizes, cohort_of, simulate
+from experiments.haplotypes import Cohort, cohort_of, simulate
 from experiments.other_libraries import INSTALLED, WITHOUT
 from experiments.reproduction import PaperFigure, Setting
 
@@ -42,7 +42,7 @@ METHODS = ("label DP", "full DP", "feature DP", "DP-SGD", "naive", "RMGM", "diff
 def cohorts(setting: Setting, rng: np.random.Generator) -> tuple[Cohort, Cohort]:
     """Draw the cohort of one repetition, and fresh people with the same effects."""
     d, n_outcomes = int(setting["d"]), int(setting["l"])
-    haplotypes = simulate(Sizes(2 * (N_PEOPLE + N_FRESH), d), rng).haplotypes
+    haplotypes = simulate(2 * (N_PEOPLE + N_FRESH), d, 1, rng).haplotypes
     X = haplotypes[0::2] + haplotypes[1::2]
     effects = rng.standard_normal((d, n_outcomes)) * math.sqrt(_HERITABILITY / X.var(axis=0).sum())
     Y = X @ effects + math.sqrt(1 - _HERITABILITY) * rng.standard_normal((len(X), n_outcomes))

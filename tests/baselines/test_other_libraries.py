@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from experiments.dp_sgd import Training, dp_sgd, noise_multiplier
-from experiments.haplotypes import Sizes, simulate
+from experiments.haplotypes import simulate
 from experiments.other_libraries import INSTALLED, fit_by
 from experiments.published_methods import least_squares
 from primo_scale.gaussian.sensitivity import Adjacency
@@ -29,7 +29,7 @@ def _environment():
 
 @pytest.fixture
 def cohort():
-    return simulate(Sizes(600, 6, 2), np.random.default_rng(1))
+    return simulate(600, 6, 2, np.random.default_rng(1))
 
 
 def by_opacus(cohort, training, **others):
@@ -48,7 +48,7 @@ def test_steps_are_those_of_opacus(cohort):
 
 def test_noise_of_a_step_is_that_of_opacus():
     """One step for 300 outcomes of zero: the weights are the noise alone."""
-    cohort = simulate(Sizes(600, 6, 300), np.random.default_rng(1))
+    cohort = simulate(600, 6, 300, np.random.default_rng(1))
     training = Training(steps=1, clip=0.5, rate=1.0)
     clip, rate = training.absolute(cohort.haplotypes, cohort.phenotypes)
     start = dp_sgd(cohort.haplotypes, cohort.phenotypes, training, 0.0, RNG)

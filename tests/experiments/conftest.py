@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.haplotypes import Sizes, simulate
+from experiments.haplotypes import simulate
 
 
 def pytest_collection_modifyitems(items):
@@ -18,4 +18,4 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def cohort():
-    return simulate(Sizes(n_haplotypes=600, n_variants=6, n_phenotypes=5), np.random.default_rng(8))
+    return simulate(600, 6, 5, np.random.default_rng(8))

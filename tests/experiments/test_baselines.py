@@ -10,7 +10,7 @@ import pytest
 
 from experiments import primo_baselines, side_by_side
 from experiments.baselines import Repetition, best_of_grids, by_dp_sgd, by_parties, product
-from experiments.haplotypes import Sizes, simulate
+from experiments.haplotypes import simulate
 from experiments.reproduction import Task
 
 
@@ -59,7 +59,7 @@ def test_fresh_people_have_the_stated_heritability():
 @pytest.fixture(scope="module")
 def scores():
     """R^2 of methods at two promises, for the same cohort and seeds."""
-    cohort = simulate(Sizes(5000, 20, 4), np.random.default_rng(3))
+    cohort = simulate(5000, 20, 4, np.random.default_rng(3))
     found = {}
     for epsilon in (5.0, 0.1):
         repetition = Repetition(cohort, epsilon, 1e-7, seed=1)

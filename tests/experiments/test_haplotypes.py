@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import chisquare
 from sklearn.metrics import r2_score
 
-from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Sizes, simulate
+from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, simulate
 
 
 def test_allele_frequencies_are_neutral():
@@ -19,7 +19,7 @@ def test_allele_frequencies_are_neutral():
     carriers = np.arange(1, n)
     kept = np.minimum(carriers, n - carriers) >= SMALLEST_MINOR_FREQUENCY * n
     chance = np.where(kept, 1 / carriers, 0) / (1 / carriers[kept]).sum()
-    cohort = simulate(Sizes(n, 3000, 1), np.random.default_rng(1))
+    cohort = simulate(n, 3000, 1, np.random.default_rng(1))
     high = cohort.haplotypes.max(axis=0)  # a carrier's value is one minus the frequency
     counts = np.rint(n * (1 - high)).astype(int)
     assert counts.min() >= 5 and counts.max() <= 495
@@ -37,7 +37,7 @@ def test_allele_frequencies_are_neutral():
 
 
 def test_cohort_is_as_the_paper_describes():
-    cohort = simulate(Sizes(400, 7, 3), np.random.default_rng(2))
+    cohort = simulate(400, 7, 3, np.random.default_rng(2))
     np.testing.assert_allclose(cohort.haplotypes.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(cohort.phenotypes.mean(axis=0), 0, atol=1e-12)
     for column in cohort.haplotypes.T:
@@ -48,7 +48,7 @@ def test_cohort_is_as_the_paper_describes():
 
 def test_effects_and_residuals_have_the_stated_variances():
     """``I_d / sqrt(d)`` and 1, from least squares on many phenotypes; within 5%, sd below 1%."""
-    cohort = simulate(Sizes(2000, 16, 2000), np.random.default_rng(3))
+    cohort = simulate(2000, 16, 2000, np.random.default_rng(3))
     weights = np.linalg.solve(cohort.gram, cohort.cross)
     residual = cohort.phenotypes - cohort.haplotypes @ weights
     assert residual.var() * 2000 / 1983 == pytest.approx(1, rel=0.02)
@@ -58,7 +58,7 @@ def test_effects_and_residuals_have_the_stated_variances():
 
 def test_pooled_r_squared_is_that_of_scikit_learn():
     rng = np.random.default_rng(4)
-    cohort = simulate(Sizes(300, 5, 4), rng)
+    cohort = simulate(300, 5, 4, rng)
     weights = rng.standard_normal((5, 4))
     expected = r2_score(cohort.phenotypes.ravel(), (cohort.haplotypes @ weights).ravel())
     assert cohort.pooled_r_squared(weights) == pytest.approx(expected, rel=1e-9)

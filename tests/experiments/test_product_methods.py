@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 from experiments.gaussian_noise import draw
-from experiments.haplotypes import Sizes, simulate
+from experiments.haplotypes import simulate
 from experiments.product_methods import planned_phenotype_bound, release
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Promise
@@ -53,6 +53,6 @@ def test_rows_are_clipped_as_the_unit_asks(cohort, unit):
 
 
 def test_planned_clip_is_tighter_where_noise_dominates():
-    crowded = simulate(Sizes(600, 6, 60), np.random.default_rng(9))
+    crowded = simulate(600, 6, 60, np.random.default_rng(9))
     promise = Promise(0.5, 1e-6)
     assert planned_phenotype_bound(crowded, promise) < math.sqrt(60)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.kernels.products import Int8, Int64, spread_rows, whole_rows
+from primo_scale.kernels.products import Int8, Int64, spread_rows, whole_multiple, whole_rows
 
 PackedGenotypes = npt.NDArray[np.uint8]
 """Packed genotypes, shape (v, ceil(n / 4)) for v variants and n samples."""
@@ -136,7 +136,7 @@ def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
 def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
     """Return 64-bit words of 32 samples, the first in the lowest bits, zero after the last."""
     if packed.shape[1] % 8:
-        padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+        padded = np.zeros((len(packed), whole_multiple(packed.shape[1], 8)), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
         packed = padded
     return read_only(np.ascontiguousarray(packed).view("<u8"))

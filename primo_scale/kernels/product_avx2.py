@@ -41,6 +41,7 @@ from primo_scale.kernels.products import (
     Int32,
     row_stride,
     spread_rows,
+    whole_multiple,
     whole_rows,
 )
 
@@ -71,7 +72,8 @@ class Avx2(ArraySums):
 
     def add(self, total: Int32, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32; only the upper triangle if both are one array."""
-        height, width = _whole(len(left), _LEFT_ROWS), _whole(len(right), _RIGHT_ROWS)
+        height = whole_multiple(len(left), _LEFT_ROWS)
+        width = whole_multiple(len(right), _RIGHT_ROWS)
         tables = [np.zeros((3, rows), dtype=np.int32) for rows in (height, width)]
         lowered, halves, centred = (
             whole_rows(spread_rows(rows, _RUN)) for rows in (height, 2 * _LEFT_ROWS, _RIGHT_ROWS)
@@ -87,13 +89,9 @@ class Avx2(ArraySums):
         The last term is more than the halves of left rows, the right rows before they are packed,
         the sums and the alignment of arrays.
         """
-        rows = _whole(left, _LEFT_ROWS) + _whole(right, _RIGHT_ROWS)
+        rows = whole_multiple(left, _LEFT_ROWS) + whole_multiple(right, _RIGHT_ROWS)
         rows += 3 * _LEFT_ROWS + _RIGHT_ROWS
         return rows * (_STRIDE + 3 * np.dtype(np.int32).itemsize)
-
-
-def _whole(rows: int, multiple: int) -> int:
-    return -(-rows // multiple) * multiple
 
 
 @compiled

@@ -35,6 +35,7 @@ from primo_scale.kernels.products import (
     copied_bytes,
     row_stride,
     spread_rows,
+    whole_multiple,
     whole_vectors,
 )
 
@@ -74,7 +75,7 @@ class Vnni(ArraySums):
         same = left is right
         right = whole_vectors(right, _RIGHT_ROWS)
         left = right if same else whole_vectors(left)
-        unsigned = spread_rows(-(-len(left) // _LEFT_ROWS) * _LEFT_ROWS, left.shape[1])
+        unsigned = spread_rows(whole_multiple(len(left), _LEFT_ROWS), left.shape[1])
         surplus, sums = (np.empty(size, dtype=np.int32) for size in (len(right), _SUMS))
         _add_byte_products(total, left, (unsigned, surplus, sums), right, same)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import Int8, Int32, copied_bytes, whole_vectors
+from primo_scale.kernels.products import Int8, Int32, copied_bytes, whole_multiple, whole_vectors
 
 # cuBLAS requires int8 operands of multiples of 32 rows and 16 people, and `whole_vectors` pads the
 # people to a multiple of 64. Zero padding changes no sum.
@@ -55,7 +55,7 @@ class Torch:
 
     def zeros(self, rows: int, columns: int) -> Any:
         """Return a zero sum on the device, and the shape of the result."""
-        shape = (_up(rows, _ROW_MULTIPLE), _up(columns, _ROW_MULTIPLE))
+        shape = (whole_multiple(rows, _ROW_MULTIPLE), whole_multiple(columns, _ROW_MULTIPLE))
         total = self._torch.zeros(shape, dtype=self._torch.int32, device=self._device)
         return total, (rows, columns)
 
@@ -101,7 +101,3 @@ class Cuda(Torch):
     # H200). Before CUDA 11.7 a context alone took 2 GB (pytorch/pytorch#87539).
     library_bytes = 1 << 30
     _device = "cuda"
-
-
-def _up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple

@@ -192,7 +192,12 @@ def row_stride(people: int) -> int:
 
     Rows at a distance of a power of two compete for the same few sets of a cache.
     """
-    return -(-people // _LINE) * _LINE + _LINE
+    return whole_multiple(people, _LINE) + _LINE
+
+
+def whole_multiple(size: int, factor: int) -> int:
+    """Return the least multiple of a factor that is not below a size."""
+    return -(-size // factor) * factor
 
 
 def copied_bytes(left: int, right: int, people: int, *, same: bool) -> int:
@@ -214,7 +219,7 @@ def whole_vectors(codes: Int8, row_multiple: int = 1) -> Int8:
     A copy is zero-padded to whole vectors, and its number of rows to a multiple of `row_multiple`.
     """
     rows, people = codes.shape
-    height, width = -(-rows // row_multiple) * row_multiple, -(-people // _LINE) * _LINE
+    height, width = whole_multiple(rows, row_multiple), whole_multiple(people, _LINE)
     if codes.shape == (height, width) and codes.strides == (row_stride(width), 1):
         return codes
     copy = spread_rows(height, width)

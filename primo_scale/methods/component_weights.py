@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from primo_scale.methods.adjustment import AdjustedBlock, Adjustment
+from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.effect_variances import moments_of, within_factor
 from primo_scale.methods.estimators import EffectPrior, Estimator
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, fit_effects
@@ -183,7 +183,10 @@ def _block(
     layout = adjustment.statistics.layout
     squared_norms = panel.squared_norms[layout.variants(block)]
     rows = slice(panel.boundaries[block], panel.boundaries[block + 1])
-    adjusted, blend = _adjusted(adjustment, panel, block)
+    adjusted = adjustment.block(block)
+    noisy, _ = adjustment.gram(adjusted, block, 0)
+    expected = panel.n_samples * panel.variances[layout.variants(block)]
+    blend = blended(noisy, adjustment.gram_sigma(block), expected, panel.n_panel)
     real, target, sigma = panel.map_of(block), adjusted.target, adjusted.target_sigma
     mean, outside = np.zeros_like(target), np.zeros((len(real.T), layout.n_phenotypes))
     if scores is not None:
@@ -274,16 +277,6 @@ def _phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples:
     np.fill_diagonal(gram, within_factor(measured, expected))
     values, vectors = scipy.linalg.eigh(gram / expected.mean(), check_finite=False)
     return np.asarray((vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T)
-
-
-def _adjusted(
-    adjustment: Adjustment, panel: PanelComponents, block: int
-) -> tuple[AdjustedBlock, Blend]:
-    """Return the adjusted X'Y of one block, and its blended X'X."""
-    adjusted = adjustment.block(block)
-    noisy, _ = adjustment.gram(adjusted, block, 0)
-    expected = panel.n_samples * panel.variances[adjustment.statistics.layout.variants(block)]
-    return adjusted, blended(noisy, adjustment.gram_sigma(block), expected, panel.n_panel)
 
 
 def _on_components(real: Float64, squared_norms: Float64, effects: Float64) -> Float64:

@@ -48,10 +48,6 @@ class EstimatorInputs:
     n_sampled: int = 0  # number of phenotypes or factors with point-normal effects
 
 
-def _none(inputs: EstimatorInputs) -> dict[str, float]:
-    return {}
-
-
 def _prior_penalty(inputs: EstimatorInputs) -> dict[str, float]:
     return {"prior_penalty": inputs.prior.penalty}
 
@@ -67,10 +63,6 @@ def _prior_variances(inputs: EstimatorInputs) -> dict[str, float]:
 def _fitted_effects(inputs: EstimatorInputs) -> dict[str, float]:
     found = {"genetic_factors": inputs.n_factors, "point_normal_columns": float(inputs.n_sampled)}
     return _prior_variances(inputs) | found
-
-
-def _eigenvalue(inputs: EstimatorInputs) -> dict[str, float]:
-    return {"smallest_eigenvalue_bound": inputs.smallest_eigenvalue}
 
 
 @dataclass(frozen=True)
@@ -108,7 +100,7 @@ class Estimator:
     name: str
     rule: str
     description: str
-    numbers: Callable[[EstimatorInputs], dict[str, float]] = _none
+    numbers: Callable[[EstimatorInputs], dict[str, float]] = lambda inputs: {}
     floor: str = _FLOOR
     is_choice: bool = False
     fits_variances: bool = False
@@ -209,7 +201,7 @@ _TABLE = (
         "primo_scale.methods.rules:eigenvalue_ridge",
         "ridge at what noise may take from the smallest eigenvalue of X'X and one squared unit of "
         "the genotype coding",
-        _eigenvalue,
+        lambda inputs: {"smallest_eigenvalue_bound": inputs.smallest_eigenvalue},
     ),
 )
 

@@ -73,7 +73,7 @@ def _charge_problems(
         for what, (paid, expected) in found.items()
         if paid != expected
     ]
-    if not all(map(close, astuple(charge.cost), astuple(_cost(stated)))):
+    if not all(map(close, astuple(charge.cost), astuple(Cost(**stated)))):
         problems.append(f"charge {charge.id} cost {charge.cost}, not what is stated")
     if charge.state is not ChargeState.PUBLISHED:
         problems.append(f"charge {charge.id} is {charge.state}, not published")
@@ -96,7 +96,7 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
         return Finding(False, "account", f"the charges are in {len(own)} accounts")
     (balance,) = own
     others = total_cost(c.cost for c in balance.charges if c.id not in identifiers)
-    before, problems = _cost(entry["before"]["cost"]), []
+    before, problems = Cost(**entry["before"]["cost"]), []
     if not _is_within(before, others):
         problems.append(f"{before} is stated as spent before; the other charges cost {others}")
     *earlier, last = [charge for charge in balance.charges if charge.id in identifiers]
@@ -106,10 +106,6 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
     if balance.budget.delta != entry["delta"]:
         problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")
     return finding_of("account", problems, balance.account.description)
-
-
-def _cost(stated: Document) -> Cost:
-    return Cost(stated["mu_squared"], stated["epsilon"], stated["delta"])
 
 
 def _is_within(small: Cost, large: Cost) -> bool:

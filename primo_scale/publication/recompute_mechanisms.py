@@ -28,11 +28,12 @@ _EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
 HELD_OUT = ("held_out_counts", "held_out_gram")
 """Statistics of the people held out, who count in no other one but the phenotype moments."""
 SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
-_PUBLIC_PARTS = {
+PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
     "label": ("gram", "fixed_cross", "fixed_gram"),
     "feature": ("phenotype_gram", "observed"),
 }
+"""Statistics that each guarantee assumes to be public, which alone may have no noise."""
 # Range of the lattice units of phenotypes in sums of their moments, which are powers of two.
 _MOMENT_UNITS = (2.0**10, 2.0**40)
 _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
@@ -133,11 +134,6 @@ def _diagonal_sigmas(query: Document) -> tuple[float, ...]:
         return tuple(query["sigma"])
     pairs = zip(query["sigma"], beside, strict=True)
     return tuple(min(on, math.sqrt(2) * off) for on, off in pairs)
-
-
-def public_parts(claims: Claims) -> tuple[str, ...]:
-    """Return the statistics that the guarantee assumes public, which alone may have no noise."""
-    return _PUBLIC_PARTS[claims.privacy]
 
 
 def calibration_of(claims: Claims) -> str:

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from scipy.special import erfcx, log_ndtr
 
 from primo_scale.publication.samplers import KEYSTREAM_DISTANCE
@@ -99,12 +100,6 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
     left = epsilon - eta - other_way
     if left <= 0:
         return math.inf
-    ideal = _log_sum(log_delta(left, mu), left - rare)
-    keystream = _log_sum(0.0, epsilon) + math.log(draws) + math.log(KEYSTREAM_DISTANCE)
-    return _log_sum(eta + ideal, keystream)
-
-
-def _log_sum(first: float, second: float) -> float:
-    """Return ``log(e^first + e^second)``."""
-    low, high = sorted((first, second))
-    return high + math.log1p(math.exp(low - high)) if high > -math.inf else high
+    ideal = np.logaddexp(log_delta(left, mu), left - rare)
+    keystream = np.logaddexp(0.0, epsilon) + math.log(draws) + math.log(KEYSTREAM_DISTANCE)
+    return float(np.logaddexp(eta + ideal, keystream))

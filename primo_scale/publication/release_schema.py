@@ -100,12 +100,10 @@ class _Envelope:
 
 
 @dataclass(frozen=True)
-class PartyFile:
+class PartyFile(PublishedFile):
     """Name, digest and size of a file of a party's release."""
 
     name: Annotated[str, one_of((README_FILE, COLUMNS_FILE, VALUES_FILE))]
-    sha256: Digest
-    bytes: Natural
 
 
 @dataclass(frozen=True)

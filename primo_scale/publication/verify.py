@@ -127,21 +127,16 @@ def verify_release(directory: Path, *, public_key: str | None = None) -> list[Fi
 
 def document_findings(document: Document) -> list[Finding]:
     """Check a release.json, valid under its schema, for consistency."""
+    promise = document["guarantee"]
+    unit = promise and unit_in_words(promise["privacy"], promise["adjacency"])
     checks: dict[str, Callable[[], list[Finding]]] = {
-        "stamp": lambda: [_check_words(document)],
+        "stamp": lambda: [check_words(document, unit)],
         "sizes": lambda: [_check_sizes(document)],
         "estimation": lambda: [_check_estimation(document)],
     }
     if document["private"]:
         checks["guarantee"] = lambda: guarantee_findings(document)
     return [finding for name, check in checks.items() for finding in verdict(name, check)]
-
-
-def _check_words(document: Document) -> Finding:
-    promise = document["guarantee"]
-    return check_words(
-        document, promise and unit_in_words(promise["privacy"], promise["adjacency"])
-    )
 
 
 def _count_problems(document: Document) -> list[str]:

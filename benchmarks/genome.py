@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from statistics import median
 
 import click
 import numpy as np
@@ -19,7 +20,7 @@ import numpy as np
 from benchmarks.cohorts import Cohort, simulated_files, write_frequencies
 from benchmarks.ingest import copy_seconds, forget
 from benchmarks.measurement import module_command, run_measured, seconds_of
-from benchmarks.programs import Bench, Record, median
+from benchmarks.programs import Bench, Record
 from benchmarks.stages import Cost
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.machine import usable_cpus

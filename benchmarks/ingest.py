@@ -21,6 +21,7 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -28,7 +29,7 @@ import psutil
 
 from benchmarks.cohorts import PANEL
 from benchmarks.measurement import peak_bytes, seconds_of
-from benchmarks.programs import Bench, Record, median
+from benchmarks.programs import Bench, Record
 
 _BLOCK_BYTES = 4 << 20
 

@@ -66,14 +66,10 @@ class PeakMemory:
     child: int
 
 
-class CommandFailed(click.ClickException):
-    """A measured program failed."""
-
-
 def run_measured(command: Sequence[str], directory: Path) -> PeakMemory:
     """Run `command` to its end, with its output in the file ``last.log`` of `directory`.
 
-    If it fails, a CommandFailed has the last lines of its output.
+    If it fails, the error has the last lines of its output.
     """
     log = directory / "last.log"
     environment = {name: text for name, text in os.environ.items() if name not in _NOT_PASSED_ON}
@@ -89,7 +85,7 @@ def run_measured(command: Sequence[str], directory: Path) -> PeakMemory:
                 program.wait()
     if program.returncode != 0:
         last = "\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])
-        raise CommandFailed(f"{' '.join(command)} ended with {program.returncode}:\n{last}")
+        raise click.ClickException(f"{' '.join(command)} ended with {program.returncode}:\n{last}")
     return peak
 
 

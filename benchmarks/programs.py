@@ -7,10 +7,10 @@ imports, allocates or starts, and memory is that of the measured program.
 from __future__ import annotations
 
 import json
-import statistics
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -85,11 +85,6 @@ def row_of(name: str, cohort: Cohort, found: Record) -> Record:
     return {"name": name, "samples": cohort.samples, "variants": cohort.variants, **found}
 
 
-def median(values: list[float]) -> float:
-    """Return the median as a float."""
-    return float(statistics.median(values))
-
-
 def effective_rate(row: Record) -> float:
     """Return ``2 n d^2 / time``, the operations a second of a program that uses no symmetry."""
-    return 2.0 * int(row["samples"]) * int(row["variants"]) ** 2 / median(row["seconds"])
+    return float(2 * row["samples"] * row["variants"] ** 2 / median(row["seconds"]))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from statistics import median
 
 import click
 import numpy as np
 
 from benchmarks.cohorts import part_of, simulated
-from benchmarks.programs import Bench, Record, median
+from benchmarks.programs import Bench, Record
 from primo_scale.machine import usable_cpus
 
 _SWEEP_REPETITIONS = 3

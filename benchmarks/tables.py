@@ -6,11 +6,12 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from statistics import median
 from typing import Any
 
 import click
 
-from benchmarks.programs import Record, effective_rate, median
+from benchmarks.programs import Record, effective_rate
 from benchmarks.results import Section
 
 _GIGA = 1e9

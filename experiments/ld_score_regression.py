@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
-import numpy as np
 import pandas as pd
+from scipy.stats import sem
 
 from experiments.result_tables import markdown_table
 
@@ -136,7 +136,7 @@ def _rows(tool: LDSC, releases: tuple[Path, ...]) -> Iterator[list[str]]:
 
 def _mean(values: pd.Series) -> str:
     """Return the mean and its standard error over phenotypes."""
-    return f"{values.mean():.4f} +- {values.std() / np.sqrt(len(values)):.4f}"
+    return f"{values.mean():.4f} +- {sem(values):.4f}"
 
 
 @click.command()

@@ -19,6 +19,7 @@ import click
 import numpy as np
 import pandas as pd
 from bed_reader import open_bed, to_bed
+from scipy.stats import sem
 
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
@@ -31,7 +32,7 @@ from experiments.releases import (
     clear,
     write_frequencies,
 )
-from experiments.result_tables import markdown_table, standard_error
+from experiments.result_tables import markdown_table
 from primo_scale.simulation.panel import read_panel
 
 _TRAITS = 10
@@ -189,7 +190,7 @@ def report(table: Path) -> str:
             continue
         found, best = rows[cell.name, True], rows[base, False]
         fraction = float(found.mean() / best.mean())
-        error = standard_error((found - fraction * best).to_numpy()) / float(best.mean())
+        error = float(sem(found - fraction * best) / best.mean())
         own = f"{rows[cell.name, False].mean():.3f}" if (cell.name, False) in rows else ""
         lines.append((cell.name, f"{found.mean():.3f}", own, f"{fraction:.3f} +- {error:.3f}"))
     return markdown_table(("cell", "R^2", "without noise", "fraction"), lines)

@@ -22,10 +22,10 @@ from typing import Any
 import click
 import numpy as np
 import pandas as pd
+from scipy.stats import sem
 
 import primo_scale as ps
 from experiments.releases import DEMO, People, accuracy_in, budget_of, clear
-from experiments.result_tables import standard_error
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
 _FEW = 20  # phenotypes of the releases without noise, and evaluated ones of those with more
@@ -202,7 +202,7 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
             **asdict(setting),
             estimator=estimator or "without noise",
             r2=float(r2.mean()),
-            r2_error=standard_error(r2) if len(r2) > 1 else float("nan"),
+            r2_error=float(sem(r2)) if len(r2) > 1 else float("nan"),
             slope=float(found.slope[:_FEW].mean()),
             forecast=forecast[0],
             forecast_without_noise=forecast[1],

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.compiling import compiled, inlined
+from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.products import Int8, Int16, Int64
 
 u32 = np.uint32
@@ -110,18 +110,14 @@ def _round_rows(rows: Any, limits: Any, step: Any, rounded: Any) -> None:
             rows[row, column] = rounded[column] if rows[row, column] >= 0 else -rounded[column]
 
 
-@inlined
-def _scaled(entry: Any, multiplier: Any) -> Any:
-    # A shift rounds down, so applying it to the magnitude rounds toward zero.
-    magnitude = (abs(np.int64(entry)) * multiplier) >> _FRACTION_BITS
-    return magnitude if entry >= 0 else -magnitude
-
-
 @compiled
 def _scale(entries: Any, multipliers: Any, scaled: Any) -> None:
     for row in range(entries.shape[0]):
         for column in range(entries.shape[1]):
-            scaled[row, column] = _scaled(entries[row, column], multipliers[row, column])
+            entry = np.int64(entries[row, column])
+            # A shift rounds down, so applying it to the magnitude rounds toward zero.
+            magnitude = (abs(entry) * multipliers[row, column]) >> _FRACTION_BITS
+            scaled[row, column] = magnitude if entry >= 0 else -magnitude
 
 
 def scale_columns(codes: Int8, multipliers: Int64) -> None:

@@ -87,18 +87,17 @@ def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0.05, ["too few people", "20 of 400 people"]), (0.6, ["0.6"])]
+    ("options", "words"),
+    [
+        ([0.05], ["too few people", "20 of 400 people"]),
+        ([0.6], ["0.6"]),
+        ([0.1, "--non-private"], ["--hold-out", "held out"]),
+        ([0.1, "--subsample", 50], ["--hold-out", "held out"]),
+        ([0.1, "--adjacency", "add-remove", "--nominal-n", 400], ["--hold-out", "held out"]),
+    ],
 )
-def test_a_useless_share_is_refused(cohort, share, words):
-    refused(cohort.accumulate("--hold-out", share), 2, *words)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [["--non-private"], ["--subsample", 50], ["--adjacency", "add-remove", "--nominal-n", 400]],
-)
-def test_releases_without_a_theorem_are_refused(cohort, options):
-    refused(cohort.accumulate("--hold-out", 0.1, *options), 2, "--hold-out", "held out")
+def test_useless_shares_and_releases_without_a_theorem_are_refused(cohort, options, words):
+    refused(cohort.accumulate("--hold-out", *options), 2, *words)
 
 
 def test_missing_phenotypes_of_people_held_out_are_distinct_from_a_code_of_zero(cohort):

@@ -178,15 +178,6 @@ def test_the_papers_amplification_by_subsampling_is_found():
     assert sound.verdict is Verdict.WITHIN
 
 
-@pytest.mark.slow
-def test_a_key_that_is_used_again_is_found():
-    audited = mechanism(epsilon=1.0)
-    one_key = effort(200, lambda: KeystreamNoise(bytes(range(32))))
-    found = audit(audited, worst_pairs(audited)[:1], one_key)
-    assert found.epsilon > 1.0
-    assert found.gaussian_epsilon > 1.0
-
-
 class OneStream:
     """Source that returns the same draws for every label."""
 
@@ -198,12 +189,20 @@ class OneStream:
         return np.rint(scale * normal).astype(np.int64)
 
 
+SEEDS = iter(range(10**6))
+
+
 @pytest.mark.slow
-def test_noise_that_two_parts_share_is_found():
-    seeds = iter(range(10**6))
+@pytest.mark.parametrize(
+    ("runs", "noise"),
+    [
+        pytest.param(200, lambda: KeystreamNoise(bytes(range(32))), id="one key for every run"),
+        pytest.param(2000, lambda: OneStream(next(SEEDS)), id="one stream for every part"),
+    ],
+)
+def test_noise_that_runs_or_parts_share_is_found(runs, noise):
     audited = mechanism(epsilon=1.0)
-    shared = effort(2000, lambda: OneStream(next(seeds)))
-    found = audit(audited, worst_pairs(audited)[:1], shared)
+    found = audit(audited, worst_pairs(audited)[:1], effort(runs, noise))
     assert found.epsilon > 1.0
     assert found.gaussian_epsilon > 1.0
 

@@ -6,7 +6,6 @@ import pytest
 
 from primo_scale.outcomes.ancestry import has_components
 
-
 COMPONENTS = [
     "PC1", "pc1", "PC_1", "PC01", "PC.10", "PCA1", "pca_2", "PC1_AVG", "PC1_SUM", "gPC1", "x PC-3",
     "genetic_pc4", "22009-0.1", "p22009_a1", "f.22009.0.1",

@@ -49,7 +49,11 @@ def originals(tmp_path_factory) -> list[Path]:
     return [*private, publish_example(root / "open", private=False)]
 
 
-def run_trials(originals, tmp_path, seed: int, trials: int) -> Counter[str]:
+@pytest.mark.parametrize(
+    ("seed", "trials"),
+    [(-1, 60), *(pytest.param(seed, TRIALS, marks=pytest.mark.slow) for seed in range(SEEDS))],
+)
+def test_crafted_releases_get_a_verdict(originals, tmp_path, seed, trials) -> None:
     generator, kinds = random.Random(seed), Counter[str]()
     for trial in range(trials):
         directory = tmp_path / "release"
@@ -67,18 +71,7 @@ def run_trials(originals, tmp_path, seed: int, trials: int) -> Counter[str]:
             assert "Traceback" not in result.stderr
             assert all(line.isprintable() for line in result.stdout.splitlines()), about
         shutil.rmtree(directory)
-    return kinds
-
-
-def test_some_crafted_releases_get_a_verdict(originals, tmp_path) -> None:
-    run_trials(originals, tmp_path, -1, 60)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_hundreds_of_crafted_releases_get_a_verdict(originals, tmp_path, seed) -> None:
-    kinds = run_trials(originals, tmp_path, seed, TRIALS)
-    assert sum(kinds.values()) == TRIALS and len(kinds) == 7
+    assert sum(kinds.values()) == trials and len(kinds) == 7
 
 
 def peak_of(directory: Path) -> int:

@@ -42,6 +42,11 @@ def run(
     )  # fmt: skip
 
 
+def run_program(*words: object, folder: Path | None = None) -> None:
+    """Run another program, such as plink2, which has to succeed; its output is not shown."""
+    subprocess.run(list(map(str, words)), cwd=folder, check=True, capture_output=True)
+
+
 @contextmanager
 def started(
     command: Sequence[str], environment: Mapping[str, str], log: Path, *, umask: int = -1

@@ -6,7 +6,6 @@ Neither uses the product.
 from __future__ import annotations
 
 import shlex
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from bed_reader import open_bed
+from processes import run_program
 
 PRINTED_BY_PLINK2 = 1e-5  # six digits
 
@@ -32,7 +32,7 @@ def readme_scores(
     command = [plink2, *readme_command(release)[1:]]
     for option, value in {"bfile": str(bfile), **changed}.items():
         command[command.index(f"--{option.replace('_', '-')}") + 1] = value
-    subprocess.run(command, cwd=release, check=True, capture_output=True)
+    run_program(*command, folder=release)
     table = pd.read_csv(release.parent / "scores.sscore", sep=r"\s+")
     return table[[f"{name}_SUM" for name in names]].to_numpy(np.float64)
 

@@ -7,13 +7,13 @@ product. Only `release.json` gives them the public numbers of the coding.
 from __future__ import annotations
 
 import gzip
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from acceptance_inputs import GENOTYPE_UNIT, RAREST_IN_PANEL, Published, RealSet
+from processes import run_program
 from readme_scores import PRINTED_BY_PLINK2, own_scores, readme_scores
 from ridge_oracle import (
     RELATIVE_TOLERANCE,
@@ -171,11 +171,10 @@ def test_plink2_score_reads_a_pgs_file(release: Release, plink2: str, tmp_path: 
     lines = text.decode().splitlines(keepends=True)
     table.write_text("".join(line for line in lines if not line.startswith("#")))
     centre = release.published.path / "centre.afreq"
-    subprocess.run(
-        [plink2, "--bfile", release.inputs.bfile, "--read-freq", centre, "--threads", "1",
-         "--out", tmp_path / "scores", "--score", table, "1", "4", "6", "header-read",
-         "cols=+scoresums"],
-        check=True, capture_output=True,
+    run_program(
+        plink2, "--bfile", release.inputs.bfile, "--read-freq", centre, "--threads", "1",
+        "--out", tmp_path / "scores", "--score", table, "1", "4", "6", "header-read",
+        "cols=+scoresums",
     )  # fmt: skip
     found = scale * pd.read_csv(tmp_path / "scores.sscore", sep=r"\s+")["effect_weight_SUM"]
     assert_equal_columns(found.to_numpy()[:, None], expected.to_numpy(), relative=PRINTED_BY_PLINK2)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from presence import missing
+from processes import run_program
 from readme_scores import assert_equal_scores, own_scores
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -47,7 +48,8 @@ def test_the_catalogues_tools_compute_the_scores_of_a_release(release: Path, pli
     normalised = sorted((folder / "formatted").glob("*.txt.gz"))
     assert len(normalised) == len(list((release / "pgs").iterdir()))
 
-    run_plink2(plink2, folder, "--make-just-pvar", "cols=")
+    on_fresh = (plink2, "--bfile", folder / "fresh", "--out", folder / SCORED)
+    run_program(*on_fresh, "--make-just-pvar", "cols=")
     (folder / "matched").mkdir()
     matched = tool(
         "pgscatalog-match", "-d", "fresh", "-s", *normalised, "-t", folder / f"{SCORED}.pvar",
@@ -58,8 +60,8 @@ def test_the_catalogues_tools_compute_the_scores_of_a_release(release: Path, pli
     rows = pd.read_csv(scorefile, sep="\t")
     assert len(rows) == N_VARIANTS
 
-    run_plink2(
-        plink2, folder, "--score", scorefile, "header-read", "cols=+scoresums,+denom,-fid",
+    run_program(
+        *on_fresh, "--score", scorefile, "header-read", "cols=+scoresums,+denom,-fid",
         "--score-col-nums", f"3-{rows.shape[1]}", "--read-freq", release / "centre.afreq",
     )  # fmt: skip
     (folder / "aggregated").mkdir()
@@ -83,8 +85,3 @@ def test_a_scoring_file_without_a_build_is_refused(release: Path, tmp_path: Path
     refused = format_scores([tmp_path / "score.txt"], tmp_path / "formatted")
     assert refused.returncode != 0
     assert "missing build" in refused.stderr
-
-
-def run_plink2(plink2: str, folder: Path, *arguments: object) -> None:
-    words = [plink2, "--bfile", folder / "fresh", "--out", folder / SCORED, *arguments]
-    subprocess.run([str(word) for word in words], check=True, capture_output=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 from bed_reader import open_bed
 from click.testing import Result
 from command_io import PANEL
+from processes import run_program
 from scipy import stats
 from small_cohort import command, succeeded
 
@@ -76,7 +76,7 @@ def test_plink2_accepts_the_files_and_its_score_is_the_genetic_value(
     command = [plink2, "--bfile", cohort, "--pheno", f"{cohort}.pheno.tsv", "--1", "--validate"]
     command += ["--covar", f"{cohort}.covar.tsv", "--score", tmp_path / "qt1.tsv", "2", "3", "5"]
     command += ["header", "cols=+scoresums", "--threads", "1", "--out", tmp_path / "scored"]
-    subprocess.run(list(map(str, command)), check=True, capture_output=True)
+    run_program(*command)
     scored = pd.read_csv(tmp_path / "scored.sscore", sep=r"\s+")
     fit = stats.linregress(scored["SCORE1_SUM"], scored["QT1"])
     # 1 % of calls are missing: plink2 puts the cohort's mean there, and the slope stays 1.

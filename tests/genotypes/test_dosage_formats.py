@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
@@ -19,6 +18,7 @@ import pytest
 import zarr
 from ingest_runs import FORMATS, Stop, run, stop_after, stored
 from pgenlib import PgenReader
+from processes import run_program
 from small_cohort import command, refused
 from tiers import thinned
 
@@ -108,7 +108,7 @@ def test_probabilities_of_a_vcf_have_the_means_that_plink2_takes(files_of):
 def test_probabilities_of_a_bgen_become_the_dosages_of_plink2(plink2, files_of, tmp_path):
     """All 32,896 unphased and 65,536 phased pairs of 8 bits, some of 16 bits, mixed ploidy."""
     words = [plink2, "--bgen", FORMATS / "probabilities.bgen", "ref-first", "--make-pgen"]
-    run_plink2([*words, "--out", tmp_path / "p"])
+    run_program(*words, "--out", tmp_path / "p", "--threads", 1)
     found = dosages(open_source(files_of("probabilities", "bgen")))
     np.testing.assert_array_equal(found, of_plink2(tmp_path / "p"))
 
@@ -217,20 +217,17 @@ def test_an_interrupted_ingest_of_dosages_continues(tmp_path):
 # ---- plink2 --------------------------------------------------------------------------------------
 
 
-def run_plink2(words) -> None:
-    subprocess.run([*map(str, words), "--threads", "1"], check=True, capture_output=True)
-
-
 @pytest.fixture(scope="module")
 def dummy(plink2, tmp_path_factory) -> Path:
     """Return the prefix of 500 people and 300 variants whose dosages plink2 drew, some missing."""
     prefix = tmp_path_factory.mktemp("dummy") / "d"
-    words = [plink2, "--dummy", 500, 300, 0.02, 0.01, "dosage-freq=0.7", "--seed", 5]
-    run_plink2([*words, "--make-pgen", "--out", prefix])
+    alone = [plink2, "--threads", 1]
+    words = ["--dummy", 500, 300, 0.02, 0.01, "dosage-freq=0.7", "--seed", 5]
+    run_program(*alone, *words, "--make-pgen", "--out", prefix)
     for bits in (8, 16):
         export = ["--export", "bgen-1.2", f"bits={bits}", "ref-first"]
-        run_plink2([plink2, "--pfile", prefix, *export, "--out", f"{prefix}{bits}"])
-    run_plink2([plink2, "--pfile", prefix, "--export", "A", "--out", prefix])
+        run_program(*alone, "--pfile", prefix, *export, "--out", f"{prefix}{bits}")
+    run_program(*alone, "--pfile", prefix, "--export", "A", "--out", prefix)
     return prefix
 
 
@@ -267,7 +264,7 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     rows = zip(source.variants.identifier, source.variants.allele1, weights, strict=True)
     (tmp_path / "w").write_text("".join(f"{name} {a} {w}\n" for name, a, w in rows))
     words = [plink2, "--pfile", dummy, "--score", tmp_path / "w", "cols=scoresums"]
-    run_plink2([*words, "no-mean-imputation", "--out", tmp_path / "s"])
+    run_program(*words, "no-mean-imputation", "--out", tmp_path / "s", "--threads", 1)
     lines = (tmp_path / "s.sscore").read_text().splitlines()[1:]
     theirs = np.array([float(line.split()[-1]) for line in lines])
     run(SourceFiles((dummy,), "pfile", packing=DOSAGES), tmp_path / "g", chunk_shape=(64, 128))

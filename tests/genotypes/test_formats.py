@@ -6,7 +6,6 @@ The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_for
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 import zarr
 from ingest_runs import FORMATS, run, stored
+from processes import run_program
 from tiers import thinned
 
 import primo_scale as ps
@@ -324,8 +324,7 @@ def test_tables_of_plink2_without_headers_are_those_of_plink1(reference, tmp_pat
 def test_real_genotypes_are_those_of_the_bed(reference, plink2, tmp_path):
     prefix = reference / "data/real/hapmap3_chr1-10/hm3_chr1-10"
     for export in (["--make-pgen"], ["--export", "bgen-1.3", "ref-first", "bits=8"]):
-        words = [plink2, "--bfile", prefix, *export, "--out", tmp_path / "c"]
-        subprocess.run([str(word) for word in words], check=True, capture_output=True)
+        run_program(plink2, "--bfile", prefix, *export, "--out", tmp_path / "c")
     plink = run(prefix, tmp_path / "bed.zarr", chunk_shape=(2048, 128))
     for files in (
         SourceFiles((tmp_path / "c",), "pfile"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 from bed_reader import open_bed
 from filesets import variants_with
+from processes import run_program
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.frequencies import read_reference_frequencies
@@ -38,8 +38,7 @@ def test_swapped_and_flipped_panels_give_the_same_frequencies(
     reference, plink2, tmp_path, other, swapped, flipped
 ):
     made = reference / "data/edge/plink_made"
-    command = [plink2, "--bfile", str(made / other), "--freq", "--out", str(tmp_path / "panel")]
-    subprocess.run(command, check=True, capture_output=True)
+    run_program(plink2, "--bfile", made / other, "--freq", "--out", tmp_path / "panel")
     variants = read_bim(made / "base_n43_m61.bim").variants
     matched = read_reference_frequencies(tmp_path / "panel.afreq", variants)
     genotypes = open_bed(made / "base_n43_m61.bed").read(dtype="float64")

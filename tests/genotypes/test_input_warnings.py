@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 from filesets import copy_fileset
 from ingest_runs import run
+from processes import run_program
 from tiers import thinned
 
 from primo_scale.genotypes.filters import Selection
@@ -47,8 +46,7 @@ def test_each_fixture_has_exactly_its_warnings(reference, tmp_path, name, expect
 def test_heterozygous_haploids_equal_those_of_plink(reference, plink19, tmp_path):
     source = reference / "data/edge/plink_made/sexchr_numeric_unknown_sex"
     prefix = copy_fileset(source, tmp_path / "random", random_genotypes=True)
-    command = [plink19, "--bfile", str(prefix), "--freq", "--out", str(prefix)]
-    subprocess.run(command, check=True, capture_output=True)
+    run_program(plink19, "--bfile", prefix, "--freq", "--out", prefix)
     on_x = {
         line.split()[1]
         for line in prefix.with_suffix(".bim").read_text().splitlines()

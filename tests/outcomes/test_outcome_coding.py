@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from processes import run_program
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -149,9 +149,8 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
     source, suffix = ["--pheno", str(path)], "psam"
     if kind == "covariate":
         source, columns, suffix = ["--covar", str(path)], ["--write-covar", "cols=maybefid"], "cov"
-    command = [plink2, "--bfile", str(reference / "data/real/regenie_example/example")]
-    command += ["--no-psam-pheno", *source, *options, *columns, "--out", str(tmp_path / "out")]
-    subprocess.run(command, check=True, capture_output=True)
+    words = ["--no-psam-pheno", *source, *options, *columns, "--out", tmp_path / "out"]
+    run_program(plink2, "--bfile", reference / "data/real/regenie_example/example", *words)
     theirs = pd.read_csv(tmp_path / f"out.{suffix}", sep="\t", dtype=str, keep_default_na=False)
 
     bounds = {"b12": binary("V", 1, 2), "b01": binary("V", 0, 1)}

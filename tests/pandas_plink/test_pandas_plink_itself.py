@@ -5,7 +5,6 @@ It runs in an environment of its own, which ``make other-environments`` creates.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import dask.array
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import xarray
 from presence import missing
+from processes import run_program
 
 from primo_scale.errors import PrimoError
 from primo_scale.genotypes.dosage import open_genotypes
@@ -37,9 +37,8 @@ def read_all(folder: Path, people_per_chunk: int) -> Path:
     if not PYTHON.exists():
         missing("pandas-plink (make other-environments)")
     script = Path(__file__).with_name("read_with_pandas_plink.py")
-    prefixes = [str(EDGE / name) for name in (*FILESETS, *REFUSED_BY_US_ALONE)]
-    command = [str(PYTHON), str(script), str(folder), str(people_per_chunk), *prefixes]
-    subprocess.run(command, check=True, capture_output=True)
+    prefixes = [EDGE / name for name in (*FILESETS, *REFUSED_BY_US_ALONE)]
+    run_program(PYTHON, script, folder, people_per_chunk, *prefixes)
     return folder
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from filesets import write_fileset_of
+from processes import run_program
 from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
 from tiers import thinned
 
@@ -73,9 +74,7 @@ def test_components_are_those_of_plink2(reference, plink2, tmp_path):
     everybody = reference / "data/real/hapmap3_chr1-10/hm3_chr1-10"
     people = pd.read_csv(f"{everybody}.fam", sep=r"\s+", header=None, dtype=str)
 
-    def run(*words):
-        subprocess.run([plink2, "--threads", "1", *words], check=True, capture_output=True)
-
+    run = partial(run_program, plink2, "--threads", 1)
     for name, chosen in (("panel", people[::2]), ("cohort", people[1::2])):
         chosen[[0, 1]].to_csv(tmp_path / f"{name}.txt", sep=" ", header=False, index=False)
         run("--bfile", everybody, "--keep", tmp_path / f"{name}.txt", "--make-bed", "--out",

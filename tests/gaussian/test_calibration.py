@@ -166,17 +166,13 @@ def test_approximate_parts_add_their_epsilon_and_take_their_delta(parts, mu):
         *((partial(function, 1.0, delta), "--delta: delta must be strictly between 0 and 1")
           for function in (epsilon_for, release_mu) for delta in (0, -1e-9, 1, 2, math.nan)),
         *((partial(epsilon_for, mu, 1e-6), "mu must be") for mu in (-1, math.nan, math.inf)),
+        *((partial(release_mu, *promise), "proved")
+          for promise in ((9e-4, 1e-6), (100.1, 1e-6), (1, 2e-3), (1, 1e-31))),
     ],
 )  # fmt: skip
 def test_an_invalid_parameter_is_refused(calibrate, message):
     with pytest.raises(UsageError, match=message):
         calibrate()
-
-
-@pytest.mark.parametrize(("epsilon", "delta"), [(9e-4, 1e-6), (100.1, 1e-6), (1, 2e-3), (1, 1e-31)])
-def test_release_outside_the_proved_region_is_refused(epsilon, delta):
-    with pytest.raises(UsageError, match="proved"):
-        release_mu(epsilon, delta)
 
 
 @pytest.mark.parametrize("epsilon", [1e-3, 100])

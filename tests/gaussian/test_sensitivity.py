@@ -12,8 +12,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from neighbours import (
     ADD,
     BOTH,
@@ -32,7 +30,9 @@ from primo_scale.gaussian import sensitivity
 
 
 @BOTH
-@pytest.mark.parametrize(("n_columns", "norm"), [(1, 0), (1, 9), (2, 9), (2, 7), (3, 9), (3, 0)])
+@pytest.mark.parametrize(
+    ("n_columns", "norm"), [(1, 0), (1, 9), (3, 9), (3, 0), *((2, norm) for norm in range(15))]
+)
 def test_gram(adjacency, n_columns, norm):
     rows = rows_within(n_columns, norm)
     # Under replace-one a single column moves by N_x, as under add-remove.
@@ -43,15 +43,6 @@ def test_gram(adjacency, n_columns, norm):
     for off_diagonal in (1, 2):  # equal noise on the upper triangle, and svec
         weights = upper_weights(n_columns, off_diagonal)
         assert_bound(largest_change(grams, adjacency, weights), bound, attained=norm in (0, 9))
-
-
-@BOTH
-@settings(max_examples=30, deadline=None)
-@given(norm=st.integers(0, 14), low=st.integers(-3, 0), high=st.integers(0, 3))
-def test_gram_is_not_exceeded_by_rows_of_one_sided_range(adjacency, norm, low, high):
-    rows = rows_within(2, norm, low, high)
-    grams = outer(rows, rows)
-    assert largest_change(grams, adjacency) <= sensitivity.gram(norm, adjacency)
 
 
 @BOTH

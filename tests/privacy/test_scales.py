@@ -223,20 +223,16 @@ def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
     assert found.scales.gram[0] / 1_000 > full.scales.gram[0] / 10_000
 
 
-@pytest.mark.parametrize("split", [0.0, -1.0, 2.1, math.nan])
-def test_split_out_of_range_is_refused(split) -> None:
-    with pytest.raises(UsageError, match="split"):
-        calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=split)
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [("row_norm", 0), ("phenotype_norm", 0), ("n_samples", 0), ("n_phenotypes", 0),
-     ("fixed_norm", 0), ("block_norms", (5, 0))],
+     ("fixed_norm", 0), ("block_norms", (5, 0)),
+     *(("split", split) for split in (0.0, -1.0, 2.1, math.nan))],
 )  # fmt: skip
-def test_bounds_that_are_not_positive_are_refused(name, value) -> None:
+def test_splits_and_bounds_out_of_range_are_refused(name, value) -> None:
+    changes, split = ({}, value) if name == "split" else ({name: value}, 1.0)
     with pytest.raises(UsageError, match=name.replace("_", " ")):
-        calibrate(replace(BOUNDS, **{name: value}), Promise(1.0, 1e-6), Recipe(), split=1.0)
+        calibrate(replace(BOUNDS, **changes), Promise(1.0, 1e-6), Recipe(), split=split)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,8 @@ from primo_scale.privacy.mechanism import no_noise
 SIZES = (40, 60)
 EFFECT, RESIDUAL, SIGMA, CROSS = 2.0, 300.0, 90.0, 4_000.0
 N_PHENOTYPES = 400
+RESIDUALS = np.full(N_PHENOTYPES, RESIDUAL)
+PRIOR = EffectPrior(np.full(N_PHENOTYPES, EFFECT), RESIDUALS)
 PEOPLE = 1e12  # so many that S explains nothing of a phenotype
 
 
@@ -34,10 +36,14 @@ def simulated(seed, effect, *, sigma=SIGMA, stated=None):
     return blocks[0] + blocks[1]
 
 
+def fitted_variances(moments):
+    return fitted_prior([moments], PRIOR, RESIDUALS, PEOPLE).effect_variance
+
+
 def means(effect, *, stated=None):
     """Return the mean estimate of each of 40 draws."""
     draws = (simulated(seed, effect, stated=stated) for seed in range(40))
-    return np.array([each.estimates(np.full(N_PHENOTYPES, RESIDUAL)).mean() for each in draws])
+    return np.array([each.estimates(RESIDUALS).mean() for each in draws])
 
 
 def away(found, expected):
@@ -53,40 +59,29 @@ def test_estimates_are_unbiased_with_noise_in_both_statistics():
 
 
 def test_the_stated_variance_is_that_of_estimates_without_effects():
-    moments, residual = simulated(5, 0.0, sigma=0.0), np.full(N_PHENOTYPES, RESIDUAL)
-    found = moments.estimates(residual).var() / moments.variances(residual).mean()
+    moments = simulated(5, 0.0, sigma=0.0)
+    found = moments.estimates(RESIDUALS).var() / moments.variances(RESIDUALS).mean()
     assert 0.75 < found < 1.33  # 400 phenotypes: a standard error of 0.07
 
 
 @pytest.mark.parametrize("share", [0.5, 2.0])
 def test_estimates_and_the_prior_are_weighed_by_their_precisions(share):
-    residual = np.full(N_PHENOTYPES, RESIDUAL)
     moments = simulated(6, share * EFFECT)
-    precision = EFFECT**2 / float(moments.variances(residual)[0])
+    precision = EFFECT**2 / float(moments.variances(RESIDUALS)[0])
     assert 1 < precision < 10  # neither is negligible
-    prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), residual)
-    fitted = fitted_prior([moments], prior, residual, PEOPLE)
-    mean = float(fitted.effect_variance.mean()) / EFFECT
+    mean = float(fitted_variances(moments).mean()) / EFFECT
     assert abs(mean - (precision * share + 2) / (precision + 2)) < 0.1
 
 
 def test_without_information_the_prior_remains_and_estimates_are_limited():
-    prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), np.full(N_PHENOTYPES, RESIDUAL))
     one = simulated(7, EFFECT)
     lost = replace(one, squared_noise=np.full(N_PHENOTYPES, 1e30))
-    np.testing.assert_allclose(
-        fitted_prior([lost], prior, prior.residual_variance, PEOPLE).effect_variance,
-        EFFECT,
-        rtol=1e-6,
-    )
+    np.testing.assert_allclose(fitted_variances(lost), EFFECT, rtol=1e-6)
     empty = replace(one, squared_trace=-1.0)
-    assert fitted_prior([empty], prior, prior.residual_variance, PEOPLE) is prior
+    assert fitted_prior([empty], PRIOR, RESIDUALS, PEOPLE) is PRIOR
     for signal, limit in ((1e30, 3.0), (-1e30, 0.05)):
         far = replace(one, signal=np.full(N_PHENOTYPES, signal))
-        np.testing.assert_allclose(
-            fitted_prior([far], prior, prior.residual_variance, PEOPLE).effect_variance,
-            limit * EFFECT,
-        )
+        np.testing.assert_allclose(fitted_variances(far), limit * EFFECT)
 
 
 def test_weights_are_those_of_known_noise_with_the_fitted_variances():
@@ -108,11 +103,11 @@ def test_weights_are_those_of_known_noise_with_the_fitted_variances():
 
 def test_the_phenotypes_variance_is_theirs_and_not_that_of_their_bounds():
     """With twice the variance in the public bounds, the sampling of people would hide effects."""
-    moments, true = simulated(9, EFFECT), np.full(N_PHENOTYPES, RESIDUAL)
+    moments = simulated(9, EFFECT)
     for stated, measured in ((2 * RESIDUAL, RESIDUAL), (RESIDUAL / 2, RESIDUAL)):
         prior = EffectPrior(np.full(N_PHENOTYPES, EFFECT), np.full(N_PHENOTYPES, stated))
         found = fitted_prior([moments], prior, np.full(N_PHENOTYPES, measured), PEOPLE)
-        np.testing.assert_allclose(found.residual_variance, true)
+        np.testing.assert_allclose(found.residual_variance, RESIDUALS)
     far = fitted_prior([moments], prior, np.full(N_PHENOTYPES, 1e9), PEOPLE)
     np.testing.assert_allclose(far.residual_variance, RESIDUAL)  # twice the stated one
 

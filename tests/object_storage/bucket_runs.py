@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import small_cohort
 from command_io import PANEL, table_options
 
+from primo_scale.errors import InterruptedRun
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -39,6 +42,22 @@ def ledger(folder: Path) -> Path:
     run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
         "--epsilon", 2, "--delta", 1e-7)  # fmt: skip
     return folder / "ledger.sqlite"
+
+
+@contextmanager
+def interrupted_at(store: object, prefix: str) -> Iterator[None]:
+    """Fail every deletion below a prefix in stores of the kind of `store`."""
+    whole = type(store).remove_below
+
+    def interrupted(self: object, below: str) -> None:
+        if below == prefix:
+            raise InterruptedRun("the object store gave no usable answer")
+        whole(self, below)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(store), "remove_below", interrupted)
+        with pytest.raises(InterruptedRun):
+            yield
 
 
 def contents(location: Location) -> dict[str, bytes]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from bucket_runs import interrupted_at
 
-from primo_scale.errors import InputError, InterruptedRun
+from primo_scale.errors import InputError
 from primo_scale.run.work_directory import (
     GENOTYPES,
     OUTCOMES,
@@ -73,22 +74,12 @@ def test_sums_without_a_claim_are_refused(prefix, tmp_path, sums):
     claim(prefix, tmp_path)  # the work directory has the claim
 
 
-def test_emptying_continues_after_an_interruption(prefix, tmp_path, monkeypatch):
+def test_emptying_continues_after_an_interruption(prefix, tmp_path):
     """The claim is deleted last, so that the work directory owns what is left."""
     claim(prefix, tmp_path)
     fill(prefix)
-    store = type(store_at(prefix))
-    whole = store.remove_below
-
-    def interrupted(self, below: str) -> None:
-        if below == OUTCOMES:
-            raise InterruptedRun("the object store gave no usable answer")
-        whole(self, below)
-
-    monkeypatch.setattr(store, "remove_below", interrupted)
-    with pytest.raises(InterruptedRun):
+    with interrupted_at(store_at(prefix), OUTCOMES):
         empty_claimed(tmp_path, genotypes=True)
     assert "claim" in names(prefix) and f"{PARTIALS}/zarr.json" not in names(prefix)
-    monkeypatch.setattr(store, "remove_below", whole)
     empty_claimed(tmp_path, genotypes=True)
     assert names(prefix) == {"mine.txt"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bucket_runs import contents
+from bucket_runs import contents, interrupted_at
 from example_partials import partials_below
 
 from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Task, TileTask, default_plan
 from primo_scale.accumulation.statistics import remove_partials
-from primo_scale.errors import InputError, InterruptedRun
+from primo_scale.errors import InputError
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import read_block
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
@@ -93,27 +93,17 @@ def location(request, tmp_path) -> Location:
     return tmp_path if request.param == "disk" else request.getfixturevalue("prefix")
 
 
-def test_the_subsample_list_is_deleted_first(location, monkeypatch):
+def test_the_subsample_list_is_deleted_first(location):
     partials = opened(location, subsample=SUBSAMPLE)
     chosen = partials.sampled(slice(0, N_PEOPLE))
     assert chosen is not None and len(chosen) == SUBSAMPLE
     commit_all(partials)
-    store = type(store_at(partials.path))
-    whole = store.remove_below
-
-    def interrupted(self, prefix: str) -> None:
-        if not prefix:
-            raise InterruptedRun("interrupted")
-        whole(self, prefix)
-
-    monkeypatch.setattr(store, "remove_below", interrupted)
     before = contents(partials.path).keys()
-    with pytest.raises(InterruptedRun):
+    with interrupted_at(store_at(partials.path), ""):
         remove_partials(partials.path)
     gone = before - contents(partials.path).keys()
     listed = {f"{partials.store_id}/in_subsample/{name}" for name in ("zarr.json", "c/0")}
     assert gone == listed
-    monkeypatch.setattr(store, "remove_below", whole)
     remove_partials(partials.path)
     assert contents(partials.path) == {}
     remove_partials(partials.path)  # does nothing

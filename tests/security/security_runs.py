@@ -10,6 +10,7 @@ import numpy as np
 import processes
 from filesets import write_fileset_of
 from processes import command_of
+from small_cohort import outcomes
 
 N_PEOPLE, N_VARIANTS = 7919, 37  # a number of people that stands in no log by chance
 N_OBSERVED = 6151
@@ -28,10 +29,7 @@ class Cohort:
 
     @property
     def outcome_options(self) -> list[object]:
-        return [
-            "--pheno", self.directory / "pheno.tsv",
-            "--pheno-bounds", self.directory / "bounds.tsv",
-        ]  # fmt: skip
+        return outcomes(self.directory)
 
     def write(self) -> None:
         rng = np.random.default_rng(7)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from distributed import Client, LocalCluster
+from small_cohort import command, refused
 
+from primo_scale.cli import release
 from primo_scale.cluster import certificates
 from primo_scale.cluster.certificates import (
     make_certificates,
@@ -201,16 +203,12 @@ def test_certificates_and_addresses_must_agree(ours) -> None:
         ["--scheduler", "tls://10.0.0.7:8786", "--tls", "somewhere", "--no-tls"],
     ],
 )
-def test_commands_refuse_before_they_read_anything(options, tmp_path, capsys) -> None:
-    from primo_scale.cli.release import main
-
+def test_commands_refuse_before_they_read_anything(options, tmp_path) -> None:
     needed = ["bfile", "pheno", "pheno-bounds", "out"]
-    arguments = [word for name in needed for word in (f"--{name}", str(tmp_path / name))]
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--non-private", *options])
-    assert end.value.code == UsageError.exit_code
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "tls" in line
+    arguments = [word for name in needed for word in (f"--{name}", tmp_path / name)]
+    result = command(release.main, *arguments, "--non-private", *options)
+    refused(result, UsageError.exit_code, "tls")
+    assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 
 

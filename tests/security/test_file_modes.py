@@ -34,13 +34,6 @@ def names_below(directory: Path) -> str:
     return "\n".join(str(path) for path in directory.rglob("*"))
 
 
-@pytest.fixture
-def open_umask():
-    before = os.umask(0)
-    yield
-    os.umask(before)
-
-
 @pytest.fixture(params=["workers started by the command", "workers started by others"])
 def place(request) -> list[object]:
     if request.param == "workers started by the command":
@@ -50,9 +43,10 @@ def place(request) -> list[object]:
 
 @pytest.mark.slow
 def test_every_file_but_those_of_the_release_is_its_owners_alone(
-    place, cohort, tmp_path, open_umask, monkeypatch
+    place, cohort, tmp_path, monkeypatch
 ) -> None:
     """This also holds during the run, while scratch files and partial sums exist."""
+    os.umask(0)  # `umask_of_the_shell` restores it
     work, middle = tmp_path / "release.work", []
     finish = Reduction.finish
 

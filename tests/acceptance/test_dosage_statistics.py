@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import zarr
 from acceptance_inputs import clipped_blocks, norms
 from command_io import PANEL, digest_in
+from documents import read_document
 from filesets import write_fileset_of
 from pgenlib import PgenWriter
 from small_cohort import command, refused, succeeded
@@ -197,7 +197,7 @@ def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_pa
         "--epsilon", 50, "--delta", 1e-6, "--accept-noise", "--hold-out", 0.2,
         "--ledger", tmp_path / "ledger", "--out", out))  # fmt: skip
     succeeded(command(verify.main, out))
-    sources = json.loads((out / "release.json").read_text())["public_inputs"]["sources"]
+    sources = read_document(out)["public_inputs"]["sources"]
     genotypes = [source for source in sources if source["input"] == "Genotypes"]
     assert [(source["value"], source["source"]) for source in genotypes] == [
         ("dosages in steps of 1/127", "--dosages")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import zarr
 from acceptance_inputs import clipped_blocks, norms
 from command_io import PANEL
 from design_partials import inputs_of, partials_of_design
+from documents import read_document
 from filesets import copy_fileset
 from small_cohort import command, refused, succeeded
 from tiers import thinned
@@ -146,7 +146,7 @@ def test_variances_are_those_of_the_cohort(work, rows):
 
 def test_the_release_states_its_components_and_verifies(cohort, work):
     out = cohort.folder / "release"
-    document = json.loads((out / "release.json").read_text())
+    document = read_document(out)
     design = load_design(work / "design.json")
     sizes = document["cohort"]["component_sizes"]
     assert tuple(sizes) == design.components.sizes
@@ -202,7 +202,7 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
 def test_every_privacy_unit_has_components(cohort, privacy):
     out = cohort.folder / f"release-{privacy[1]}"
     succeeded(cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out))
-    document = json.loads((out / "release.json").read_text())
+    document = read_document(out)
     assert document["mechanism"]["method"] == "reuse-cov-gauss"
     assert sum(document["cohort"]["component_sizes"]) < D
     succeeded(command(verify.main, out))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import shutil
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_io import PANEL
+from documents import read_document
 from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
@@ -122,7 +122,7 @@ def test_the_release_states_its_scores_and_verifies(folder, with_prior):
 
 
 def test_a_statement_from_before_there_were_public_scores_verifies(folder, tmp_path):
-    document = json.loads((folder / "alone" / "release.json").read_text())
+    document = read_document(folder / "alone")
     assert document["estimation"].pop("public_scores") == []
     assert schema_problems(document) == []
     assert estimation_problems(document) == []

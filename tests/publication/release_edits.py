@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import copy
-import functools
 import gzip
 import hashlib
-import json
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from documents import read_document
 from release_examples import SIGNER
 
 from primo_scale.errors import InputError
@@ -24,11 +21,6 @@ from primo_scale.publication.release_log import options_in, render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify_release
-
-
-def read_document(directory: Path) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads((directory / "release.json").read_bytes())
-    return document
 
 
 def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
@@ -58,39 +50,12 @@ def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) 
     forge(directory, document, signer)
 
 
-def put(document: dict[str, Any], path: str, value: object) -> dict[str, Any]:
-    """Return a copy of a document with another value at a path such as ``files.0.name``."""
-    document = copy.deepcopy(document)
-    above, _, last = path.rpartition(".")
-    holder = value_at(document, above)
-    holder[int(last) if isinstance(holder, list) else last] = value
-    return document
-
-
 def resize(document: dict[str, Any], sizes: list[int]) -> None:
     """State LD blocks of other sizes, and the shapes of the statistics that follow."""
     before, after = document["cohort"]["n_variants"], sum(sizes)
     document["cohort"] |= {"n_variants": after, "block_sizes": sizes}
     for each in document["mechanism"]["queries"]:
         each["shape"] = [after if length == before else length for length in each["shape"]]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path to every member and element of a document."""
-    for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-        yield (*path, key)
-        if isinstance(inner, dict | list):
-            yield from places(inner, (*path, key))
-
-
-def holder_of(document: Any, path: tuple[Any, ...]) -> Any:
-    """Return the object or list that directly contains the value at a path of `places`."""
-    return functools.reduce(operator.getitem, path[:-1], document)
-
-
-def value_at(document: dict[str, Any], path: str) -> Any:
-    keys = (int(key) if key.isdigit() else key for key in path.split(".") if key)
-    return functools.reduce(operator.getitem, keys, document)  # type: ignore[arg-type]
 
 
 def query(document: dict[str, Any], name: str) -> dict[str, Any]:

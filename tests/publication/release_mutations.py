@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from documents import places, read_document, value_at
 from jinja2 import TemplateError
-from release_edits import forge, holder_of, places, read_document, restate
+from release_edits import forge, restate
 
 from primo_scale.publication.signature import Signer
 
@@ -45,7 +46,7 @@ def mutate(directory: Path, generator: random.Random) -> str:
 
 def _change_value(document: dict[str, Any], generator: random.Random) -> None:
     path = generator.choice(list(places(document)))
-    holder, last = holder_of(document, path), path[-1]
+    holder, last = value_at(document, path[:-1]), path[-1]
     kind, old = generator.randrange(7), holder[last]
     if kind == 0 and isinstance(holder, dict):
         del holder[last]

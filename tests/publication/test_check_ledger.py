@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from release_edits import forge, problems_in, put, read_document, value_at
+from documents import put, read_document, value_at
+from release_edits import forge, problems_in
 from release_examples import (
     OPTIONS,
     example_costs,

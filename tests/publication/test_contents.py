@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from release_edits import cell, forge, problems, put, read_document, restate, rewrite
+from documents import put, read_document
+from release_edits import cell, forge, problems, restate, rewrite
 from release_examples import PUBLIC_KEY, SIGNER
 from release_mutations import ATTACKER
 

@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from release_edits import forge, query, read_document, rewrite
+from documents import read_document
+from release_edits import forge, query, rewrite
 from release_examples import PUBLIC_KEY, publish_example
 from release_mutations import ATTACKER, mutate
 from small_cohort import command

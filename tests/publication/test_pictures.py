@@ -9,7 +9,8 @@ import shlex
 
 import numpy as np
 import pytest
-from release_edits import cell, problems, read_document, rewrite
+from documents import read_document
+from release_edits import cell, problems, rewrite
 from release_examples import OPTIONS, example_statement, example_weights, publish
 
 from primo_scale.cli.release import main as release_command

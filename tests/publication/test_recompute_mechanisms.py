@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import release_examples
+from documents import put, value_at
 from neighbour_rows import N_FIXED, N_PHENOTYPES, NOBODY, SIZES, Row, neighbours, squared_shift
-from release_edits import problems_in, put, query, value_at
+from release_edits import problems_in, query
 from release_examples import (
     BLOCK_NORMS,
     FIXED_NORM,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from release_edits import failed, put
+from documents import put
+from release_edits import failed
 from release_examples import MODES, example_document, example_statement, example_weights
 
 from primo_scale.methods.catalogue import METHODS, estimator_for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from release_edits import put, read_document
+from documents import put, read_document
 from release_examples import example_document
 
 from primo_scale.errors import InputError

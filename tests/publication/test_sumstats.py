@@ -9,7 +9,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from release_edits import cell, forge, problems, read_document, restate, rewrite
+from documents import read_document
+from release_edits import cell, forge, problems, restate, rewrite
 from release_examples import (
     example_statement,
     example_summary,

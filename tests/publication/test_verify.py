@@ -7,7 +7,8 @@ import re
 from typing import Any
 
 import pytest
-from release_edits import failed, forge, places, problems, put, read_document, rewrite, value_at
+from documents import places, put, read_document, value_at
+from release_edits import failed, forge, problems, rewrite
 from release_examples import FILES, MODES, PUBLIC_KEY, SIGNER, example_document, publish_example
 from tiers import thinned
 

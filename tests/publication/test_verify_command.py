@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from release_edits import forge, put, read_document
+from documents import put, read_document
+from release_edits import forge
 from release_examples import PUBLIC_KEY
 from small_cohort import command, refused, succeeded
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import json
 import math
@@ -13,6 +12,7 @@ import pandas as pd
 import pytest
 from command_io import PANEL, table_options
 from crash import KILLED, killed_at
+from documents import put, read_document
 from readme_scores import own_scores
 from sklearn.metrics import roc_auc_score
 from small_cohort import Cohort, command, refused, succeeded, write_cohort
@@ -36,10 +36,6 @@ N, HELD = 4000, 1000
 BUDGET = ("--epsilon", 20, "--delta", 1e-8)
 
 
-def document_of(directory):
-    return json.loads((directory / "release.json").read_text())
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     """Release of people made of the demo's panel, by the commands that a user types."""
@@ -58,7 +54,7 @@ def demo(tmp_path_factory):
 
 def test_the_measurement_is_that_of_the_published_weights(demo):
     """The scores are recomputed without the product's code, from the files of the release."""
-    document = document_of(demo / "release")
+    document = read_document(demo / "release")
     store = open_outcome_store(demo / "release.work" / "outcomes.zarr")
     apart = store.held_out(slice(0, N))
     assert document["hold_out"]["people"] == HELD == apart.sum()
@@ -121,7 +117,7 @@ def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
 def test_the_release_says_how_accurate_its_weights_are(demo):
     found = command(verify.main, demo / "release")
     assert found.exit_code == 0 and "1000 people, with noise for the same mu" in found.stdout
-    stated = document_of(demo / "release")["hold_out"]["phenotypes"]
+    stated = read_document(demo / "release")["hold_out"]["phenotypes"]
     texts = [(demo / "release" / name).read_text() for name in ("README.txt", "report.html")]
     for phenotype in stated:
         r2 = f"{phenotype['r2_lower']:.3f} to {phenotype['r2_upper']:.3f}"
@@ -132,7 +128,7 @@ def test_the_release_says_how_accurate_its_weights_are(demo):
 
 
 def test_the_stated_area_is_that_of_the_people_held_out(demo):
-    stated = document_of(demo / "release")["hold_out"]["phenotypes"][2]
+    stated = read_document(demo / "release")["hold_out"]["phenotypes"][2]
     apart = open_outcome_store(demo / "release.work" / "outcomes.zarr").held_out(slice(0, N))
     scores = own_scores(demo / "release", demo / "train")[apart]["CASE"]
     case = pd.read_csv(demo / "train.pheno.tsv", sep="\t")["CASE"][apart] == 1
@@ -148,7 +144,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     words = ("--work-dir", demo / "release.work", "--ledger", demo / "ledger", "--out", out)
     succeeded(command(finalize.main, *words, *BUDGET, "--calibrate"))
     assert command(verify.main, out).exit_code == 0
-    before, document = document_of(demo / "release"), document_of(out)
+    before, document = read_document(demo / "release"), read_document(out)
     assert document["ledger"]["charges"] == before["ledger"]["charges"]
     public, fixed = document["public_inputs"], []
     for directory in (demo / "release", out):
@@ -176,7 +172,7 @@ def test_weights_are_not_calibrated_without_people_held_out(tiny):
 @pytest.mark.parametrize("name", ["held_out_gram", "held_out_counts"])
 @pytest.mark.parametrize("factor", [0.99, 1.01])
 def test_a_false_noise_scale_is_found(demo, name, factor):
-    document = document_of(demo / "release")
+    document = read_document(demo / "release")
     (query,) = [q for q in document["mechanism"]["queries"] if q["name"] == name]
     query["sigma"] = [factor * sigma for sigma in query["sigma"]]
     if query["off_diagonal_sigma"]:
@@ -187,31 +183,27 @@ def test_a_false_noise_scale_is_found(demo, name, factor):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("hold_out", "unit"), 1 << 15),
-        (("hold_out", "constant"), 0),
-        (("hold_out", "people"), N),
-        (("hold_out", "phenotypes", 0, "r2"), 0.9),
-        (("hold_out", "phenotypes", 0, "r2_upper"), 1.0),
-        (("hold_out", "phenotypes", 2, "auc"), 0.9),
-        (("hold_out", "phenotypes", 2, "liability_r2_lower"), 0.3),
-        (("hold_out", "phenotypes", 1, "slope"), 1.0),
-        (("hold_out", "phenotypes", 0, "score_bound"), 1.0),
-        (("hold_out", "phenotypes", 1, "score_centre"), 0.1),
-        (("hold_out", "phenotypes", 0, "calibration"), 1.5),
-        (("hold_out", "phenotypes", 0, "name"), "QT9"),
-        (("hold_out", "phenotypes", 2, "counts"), [HELD]),
-        (("hold_out",), None),
-        (("guarantee", "adjacency"), "add-remove"),
+        ("hold_out.unit", 1 << 15),
+        ("hold_out.constant", 0),
+        ("hold_out.people", N),
+        ("hold_out.phenotypes.0.r2", 0.9),
+        ("hold_out.phenotypes.0.r2_upper", 1.0),
+        ("hold_out.phenotypes.2.auc", 0.9),
+        ("hold_out.phenotypes.2.liability_r2_lower", 0.3),
+        ("hold_out.phenotypes.1.slope", 1.0),
+        ("hold_out.phenotypes.0.score_bound", 1.0),
+        ("hold_out.phenotypes.1.score_centre", 0.1),
+        ("hold_out.phenotypes.0.calibration", 1.5),
+        ("hold_out.phenotypes.0.name", "QT9"),
+        ("hold_out.phenotypes.2.counts", [HELD]),
+        ("hold_out", None),
+        ("guarantee.adjacency", "add-remove"),
     ],
 )
 def test_a_false_measurement_is_found(demo, path, value):
-    document = copy.deepcopy(document_of(demo / "release"))
+    document = read_document(demo / "release")
     assert all(finding.ok for finding in document_findings(document))
-    holder = document
-    for step in path[:-1]:
-        holder = holder[step]
-    holder[path[-1]] = value
-    assert not all(finding.ok for finding in document_findings(document))
+    assert not all(finding.ok for finding in document_findings(put(document, path, value)))
 
 
 @pytest.fixture
@@ -316,11 +308,11 @@ def test_other_values_of_people_held_out_are_another_request(tiny, changed):
 def test_the_hold_out_costs_nothing(tiny):
     """The charge, and the noise on the other statistics, are those of a release without it."""
     assert tiny_release(tiny).exit_code == 0
-    document = document_of(tiny.out)
+    document = read_document(tiny.out)
     assert (
         tiny.release("--out", tiny.folder / "plain", "--ledger", tiny.folder / "two").exit_code == 0
     )
-    plain = document_of(tiny.folder / "plain")
+    plain = read_document(tiny.folder / "plain")
     assert document["guarantee"]["cost"] == plain["guarantee"]["cost"]
     apart = {query["name"] for query in document["mechanism"]["queries"][-2:]}
     assert apart == {"held_out_counts", "held_out_gram"}
@@ -343,7 +335,7 @@ def test_the_hold_out_costs_nothing(tiny):
 def test_every_unit_and_moments_can_be_held_out_of(tiny, privacy, options):
     succeeded(tiny_release(tiny, "--privacy", privacy, *options))
     assert command(verify.main, tiny.out).exit_code == 0
-    document = document_of(tiny.out)
+    document = read_document(tiny.out)
     assert document["mechanism"]["share"] == (0.95 if options else 1)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from documents import read_document
 from filesets import write_fileset_of
 from processes import run_program
 from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
@@ -184,7 +184,7 @@ def test_a_release_states_its_loadings(tmp_path, panel):
     ages = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
     covariates = add_covariate(folder, ages, "age")
     succeeded(cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget))
-    document = json.loads((cohort.out / "release.json").read_text())
+    document = read_document(cohort.out)
     public = document["public_inputs"]
     assert [c["name"] for c in public["covariates"]] == ["age", "PC1", "PC2"]
     stated = public["pc_loadings"]

@@ -1,23 +1,16 @@
 """A subsample, and the share of a method.
 
-``test_degenerate_cohorts.py`` releases a cohort with every kind of privacy and every method.
+``acceptance/test_degenerate_cohorts.py`` releases cohorts with every kind of privacy and method.
 """
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 import zarr
-from small_cohort import Cohort, write_cohort
+from documents import read_document
 
 from primo_scale.publication.verify import verify_release
-
-
-@pytest.fixture
-def cohort(tmp_path) -> Cohort:
-    return Cohort(write_cohort(tmp_path / "cohort"))
 
 
 def test_a_subsample_serves_one_release(cohort) -> None:
@@ -40,7 +33,7 @@ def test_a_subsample_serves_one_release(cohort) -> None:
 def test_gamma_is_stated_and_verified(cohort) -> None:
     assert cohort.release("--method", "ada-ssp-budget", "--gamma", 0.2).exit_code == 0
     assert all(finding.ok for finding in verify_release(cohort.out))
-    statement = json.loads((cohort.out / "release.json").read_bytes())
+    statement = read_document(cohort.out)
     mechanism = statement["mechanism"]
     eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
     spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2

@@ -12,6 +12,7 @@ import pytest
 from bed_reader import open_bed
 from crash import KILLED, STEPS, killed_at, steps_passed
 from documents import put, value_at
+from example_stores import flip_a_bit
 from noise_checks import RISK, correlated, has_scale
 from party_examples import N_PEOPLE, SEED, make_parties, request_of, signs_of, write_table
 from scipy.stats import kstest
@@ -229,9 +230,7 @@ def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -
 @pytest.mark.parametrize("name", ["README.txt", "columns.tsv", "values.npy", "party.json"])
 def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
     place = shutil.copytree(released[2][0].directory, tmp_path / "copy")
-    content = bytearray((place / name).read_bytes())
-    content[-3] ^= 1
-    (place / name).write_bytes(bytes(content))
+    flip_a_bit(place / name)
     assert not verify(place).ok
     with pytest.raises(InputError):
         open_party_release(place)

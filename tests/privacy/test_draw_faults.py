@@ -15,6 +15,7 @@ import sys
 
 import pytest
 from crash import exit_code
+from example_stores import flip_a_bit
 from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_moments
 
 from primo_scale.errors import InputError, PrimoError, anticipated
@@ -149,15 +150,14 @@ def test_an_error_of_a_retry_states_that_lost_statistics_are_paid_again(tmp_path
     open_budget(tmp_path, 5.0)
     charge = pay(tmp_path, raw)[1].charge.id
     (chunk,) = noise_store(tmp_path).statistics_path(charge).glob("observed/c/0")
-    whole = chunk.read_bytes()
-    chunk.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    flip_a_bit(chunk)
     with pytest.raises(InputError, match="damaged") as found:
         pay(tmp_path, raw)
     line = str(found.value)
     assert str(noise_store(tmp_path).statistics_path(charge)) in line
     assert "without it the same command pays again" in line
     assert len(charges_of(tmp_path)) == 1
-    chunk.write_bytes(whole)
+    flip_a_bit(chunk)  # as it was
     assert pay(tmp_path, raw)[1].charge.id == charge
     shutil.rmtree(noise_store(tmp_path).statistics_path(charge))
     receipt = pay(tmp_path, raw)[1]

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from documents import read_document
+from example_stores import flip_a_bit
 from filesets import write_fileset_of
 from processes import run_program
 from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
@@ -139,9 +140,7 @@ def test_a_second_run_continues_the_first(tmp_path, panel, monkeypatch):
         project(tmp_path / "pc.zarr", store, loadings)
     begun, stored = len(scored), sorted((tmp_path / "pc.zarr/components/c").glob("*/0"))
     assert 3 <= len(stored) < 6
-    content = bytearray(stored[0].read_bytes())
-    content[5] ^= 1  # a loss of power damaged it
-    stored[0].write_bytes(content)
+    flip_a_bit(stored[0])  # a loss of power damaged it
     np.testing.assert_array_equal(project(tmp_path / "pc.zarr", store, loadings).array[:], whole)
     assert len(scored) - begun == 6 - len(stored) + 1  # only what is missing or damaged
     again = len(scored)

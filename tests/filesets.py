@@ -13,6 +13,12 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_sourc
 from primo_scale.genotypes.tables import SampleTable, VariantTable, string_column
 
 
+def written(path: Path, content: str | bytes) -> Path:
+    """Write a file, and return its path."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
 def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) -> Path:
     """Copy a fileset, optionally with random genotypes, and return the prefix of the copy."""
     for kind in (".bed", ".bim", ".fam"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from filesets import written
 
 from primo_scale.cluster.profile import (
     JobQueueProfile,
@@ -25,9 +26,7 @@ CLEAR = SLURM + "tls = false\n"
 
 
 def read(directory: Path, text: str) -> object:
-    file = directory / "profile.toml"
-    file.write_text(text)
-    return read_profile(file)
+    return read_profile(written(directory / "profile.toml", text))
 
 
 @pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])

@@ -6,11 +6,10 @@ import gzip
 import subprocess
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
-from filesets import sample_table, variants_with
+from filesets import sample_table, variants_with, written
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
@@ -26,11 +25,6 @@ from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
 
 def variants_on(*chromosomes: str) -> VariantTable:
     return variants_with(len(chromosomes), chromosome=chromosomes)
-
-
-def listed(path: Path, content: str) -> Path:
-    path.write_text(content)
-    return path
 
 
 SAMPLE_LISTS = {
@@ -56,7 +50,7 @@ VARIANT_LISTS = {
 
 
 def test_lines_of_a_list_may_end_in_carriage_returns(tmp_path):
-    people = read_people(listed(tmp_path / "people.txt", "#FID IID\rF1 I1\rF2 I2\r"))
+    people = read_people(written(tmp_path / "people.txt", "#FID IID\rF1 I1\rF2 I2\r"))
     assert people == {("F1", "I1"), ("F2", "I2")}
 
 
@@ -73,7 +67,7 @@ CASES = [
 @pytest.mark.parametrize(("fileset", "option", "value"), CASES)
 def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink2, tmp_path):
     prefix = reference / "data/edge/plink_made" / fileset
-    argument = value if option == "--chr" else listed(tmp_path / "list.txt", value)
+    argument = value if option == "--chr" else written(tmp_path / "list.txt", value)
     command = [plink2, "--bfile", prefix, option, argument, "--make-just-fam", "--make-just-bim"]
     done = subprocess.run([*command, "--out", tmp_path / "o"], capture_output=True, text=True)
     selection = Selection(
@@ -107,10 +101,10 @@ def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2,
     with gzip.open(reference / "data/real/hapmap3_chr1-10/truth/hm3.afreq.gz", "rt") as file:
         header, *rows = file
     absent = set(variants.identifier[:10])
-    panel = listed(
+    panel = written(
         tmp_path / "panel.afreq", header + "".join(r for r in rows if r.split()[1] not in absent)
     )
-    names = listed(tmp_path / "names", "\n".join(set(variants.identifier) - absent))
+    names = written(tmp_path / "names", "\n".join(set(variants.identifier) - absent))
     command = [plink2, "--bfile", prefix, "--read-freq", panel, "--maf", str(least)]
     command += ["--extract", names, "--write-snplist", "--out", tmp_path / "o"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -127,8 +121,8 @@ def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2,
 
 def test_counts_report_named_found_and_left(tmp_path):
     people = sample_table([("a", "1"), ("b", "2"), ("c", "3")])
-    keep = listed(tmp_path / "keep", "a 1\nb 2\nz 9\n")
-    remove = listed(tmp_path / "remove", "2\n")
+    keep = written(tmp_path / "keep", "a 1\nb 2\nz 9\n")
+    remove = written(tmp_path / "remove", "2\n")
     index, counts = select_samples(people, Selection(keep=keep, remove=remove))
     assert index.tolist() == [0]
     assert [str(count) for count in counts] == [
@@ -140,13 +134,13 @@ def test_counts_report_named_found_and_left(tmp_path):
 def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
     people = sample_table([("a", "1"), ("b", "1")])
     with pytest.raises(InputError, match="several rows"):
-        select_samples(people, Selection(keep=listed(tmp_path / "keep", "1\n")))
-    index, _ = select_samples(people, Selection(keep=listed(tmp_path / "keep", "b 1\n")))
+        select_samples(people, Selection(keep=written(tmp_path / "keep", "1\n")))
+    index, _ = select_samples(people, Selection(keep=written(tmp_path / "keep", "b 1\n")))
     assert index.tolist() == [1]
 
 
 def test_nobody_left_is_an_error(tmp_path):
-    keep = listed(tmp_path / "keep", "a 2\n")
+    keep = written(tmp_path / "keep", "a 2\n")
     with pytest.raises(InputError, match="nobody is left"):
         select_samples(sample_table([("a", "1")]), Selection(keep=keep))
 

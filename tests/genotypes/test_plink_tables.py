@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from filesets import written
 from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import canonical_chromosome, read_bim, read_fam
-
-
-def written(path: Path, content: bytes) -> Path:
-    path.write_bytes(content)
-    return path
 
 
 def test_absent_and_empty_files_are_named(tmp_path):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from filesets import written
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import (
@@ -15,15 +14,9 @@ from primo_scale.outcomes.bounds import (
 )
 
 
-def bounds_file(directory: Path, text: str) -> Path:
-    path = directory / "bounds.tsv"
-    path.write_text(text)
-    return path
-
-
 def test_defaults_and_order(tmp_path):
-    path = bounds_file(
-        tmp_path,
+    path = written(
+        tmp_path / "bounds.tsv",
         "name\tlower\tupper\tmean\tsd\n"
         "height\t120\t220\t170\t10\n"
         "\n"
@@ -46,7 +39,9 @@ def test_defaults_and_order(tmp_path):
 
 
 def test_the_type_overrides_the_default_of_the_bounds(tmp_path):
-    path = bounds_file(tmp_path, "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n")
+    path = written(
+        tmp_path / "bounds.tsv", "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n"
+    )
     kinds = [bounds.kind for bounds in read_phenotype_bounds(path, ["a", "b"])]
     assert kinds == ["quantitative", "binary"]
 
@@ -71,7 +66,7 @@ def test_the_type_overrides_the_default_of_the_bounds(tmp_path):
     ],
 )
 def test_bad_lines_are_named(tmp_path, text, line, message):
-    path = bounds_file(tmp_path, text)
+    path = written(tmp_path / "bounds.tsv", text)
     with pytest.raises(InputError, match=message) as caught:
         read_phenotype_bounds(path, ["y"])
     assert caught.value.where == f"{path}:{line}"
@@ -79,7 +74,7 @@ def test_bad_lines_are_named(tmp_path, text, line, message):
 
 
 def test_phenotypes_without_bounds_are_listed(tmp_path):
-    path = bounds_file(tmp_path, "name lower upper\ny 0 9\n")
+    path = written(tmp_path / "bounds.tsv", "name lower upper\ny 0 9\n")
     with pytest.raises(InputError, match=r"6 of 7 columns: a, b, c, d, e, \.\.\..*--pheno"):
         read_phenotype_bounds(path, ["a", "b", "y", "c", "d", "e", "f"])
     with pytest.raises(InputError, match=r"1 of 1 columns: age\. .*--covar-bounds"):

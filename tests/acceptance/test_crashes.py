@@ -11,7 +11,7 @@ import shutil
 import pytest
 from acceptance_inputs import texts
 from crash import KILLED, STEPS, killed_at, steps_passed
-from small_cohort import Cohort, command, write_cohort
+from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import verify
@@ -36,8 +36,7 @@ def cohort(accumulated: Cohort, tmp_path) -> Cohort:
 
 
 def finalize(cohort: Cohort, *options: object) -> None:
-    result = cohort.finalize("--cohort", "c", *options)
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.finalize("--cohort", "c", *options))
 
 
 def verified_charges(cohort: Cohort) -> tuple[Charge, ...]:
@@ -100,17 +99,14 @@ def test_a_lost_ledger_is_not_replaced_by_a_new_one(cohort) -> None:
     cohort.ledger.rename(backup)
     shutil.move(cohort.out, cohort.folder / "published")
 
-    def refused(words: str) -> None:
-        result = cohort.finalize("--cohort", "c")
-        assert result.exit_code == 3 and words in result.stderr, result.stderr
-
-    refused("no ledger here")
+    refused(cohort.finalize("--cohort", "c"), 3, "no ledger here")
     assert not cohort.ledger.exists()
     cohort.ledger.touch()
-    refused("is an empty file")
+    refused(cohort.finalize("--cohort", "c"), 3, "is an empty file")
     cohort.ledger.unlink()
     Ledger(cohort.ledger).__exit__(None, None, None)
-    refused("does not know a charge of the work directory")
+    unknown = "does not know a charge of the work directory"
+    refused(cohort.finalize("--cohort", "c"), 3, unknown)
     assert cohort.charges() == ()
     assert not cohort.out.exists()
     backup.replace(cohort.ledger)

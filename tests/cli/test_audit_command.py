@@ -7,7 +7,7 @@ makes that 1e-9 a command.
 from __future__ import annotations
 
 import pytest
-from small_cohort import command
+from small_cohort import command, refused, succeeded
 
 from primo_scale.audit import audited_release
 from primo_scale.audit.subjects import audit_subjects
@@ -25,8 +25,7 @@ def run(*arguments):
 
 def test_a_line_for_each_mechanism_and_exit_0():
     result = run("--method", "reuse-cov-proj-x", "--privacy", "label", "--adjacency", "all")
-    lines = result.output.splitlines()
-    assert result.exit_code == 0, result.output
+    lines = succeeded(result).output.splitlines()
     assert "no data is read, no budget is spent" in lines[1]
     assert len(lines) == 3 + 2 + 1
     for line in lines[3:5]:
@@ -71,8 +70,7 @@ def test_it_leaves_nothing_behind(tmp_path, monkeypatch):
 )
 def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
     result = run(*arguments)
-    assert result.exit_code == 2
-    assert message in result.output
+    refused(result, 2, message)
     assert len(result.output.splitlines()) == 1
 
 

@@ -13,7 +13,7 @@ from click.testing import Result
 from command_io import PANEL
 from processes import run_program
 from scipy import stats
-from small_cohort import command, succeeded
+from small_cohort import command, refused, succeeded
 
 from primo_scale.cli.simulate import main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
@@ -146,9 +146,8 @@ def test_files_of_other_people_are_kept(tmp_path: Path) -> None:
         succeeded(simulate(prefix, 10))
     (tmp_path / "cohort.fam").write_text("F1 I1 0 0 1 -9\n")
     genotypes = (tmp_path / "cohort.bed").read_bytes()
-    result = simulate(prefix, 20)
-    assert result.exit_code == 3
-    assert "cohort.fam: is not of a simulated cohort and would be overwritten" in result.output
+    words = "cohort.fam: is not of a simulated cohort and would be overwritten"
+    refused(simulate(prefix, 20), 3, words)
     assert (tmp_path / "cohort.bed").read_bytes() == genotypes
 
 
@@ -157,7 +156,5 @@ def test_a_disk_without_room_is_found_out_first(
 ) -> None:
     usage = shutil.disk_usage(tmp_path)._replace(free=1_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    result = simulate(tmp_path / "big", 10)
-    assert result.exit_code == 4
-    assert "KiB needed" in result.output
+    refused(simulate(tmp_path / "big", 10), 4, "KiB needed")
     assert not list(tmp_path.iterdir())

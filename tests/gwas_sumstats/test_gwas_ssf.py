@@ -12,7 +12,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from presence import missing
-from small_cohort import Cohort, refused, write_cohort
+from small_cohort import Cohort, refused, succeeded, write_cohort
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ROOT / ".venv-gwas_sumstats" / "bin"
@@ -39,8 +39,7 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
 @pytest.fixture(scope="module")
 def files(cohort: Cohort) -> list[Path]:
     panel = ("--ref-freq", cohort.folder / "panel.afreq")
-    result = cohort.release("--sumstats", *panel, budget=BUDGET)
-    assert result.exit_code == 0, result.stderr
+    succeeded(cohort.release("--sumstats", *panel, budget=BUDGET))
     found = sorted((cohort.out / "sumstats").iterdir())
     assert [path.name for path in found] == ["T.tsv.gz"]
     return found

@@ -8,7 +8,7 @@ import sys
 import pytest
 from observed_runs import logged
 from processes import run
-from small_cohort import Cohort, command, succeeded, write_cohort
+from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.cli import ingest
@@ -65,8 +65,7 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
     assert "people" not in done.stderr
     assert "stage ingest: begins" in done.stderr and "stage ingest: ended after " in done.stderr
     failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
-    assert failed.exit_code == 3
-    assert "no such file" in failed.stderr.splitlines()[-1]
+    refused(failed, 3, "no such file")
 
 
 @pytest.mark.parametrize("batch", [False, True])

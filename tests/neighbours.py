@@ -18,10 +18,10 @@ REPLACE, ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
 BOTH = pytest.mark.parametrize("adjacency", [REPLACE, ADD])
 
 
-def rows_within(n_columns, norm, low=-50):
-    """Every integer row with ``||x||^2 <= norm`` and entries in [low, 50], zero row included."""
+def rows_within(n_columns, norm, low=-50, high=50):
+    """Every integer row with ``||x||^2 <= norm`` and entries in [low, high], zero row included."""
     side = math.isqrt(norm)
-    values = range(max(low, -side), min(50, side) + 1)
+    values = range(max(low, -side), min(high, side) + 1)
     rows = np.array(list(itertools.product(values, repeat=n_columns)), dtype=float)
     return rows[(rows**2).sum(1) <= norm]
 

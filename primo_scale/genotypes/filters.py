@@ -203,7 +203,7 @@ def read_identifiers(path: Path) -> frozenset[str]:
 def _read_lines(path: Path) -> Iterator[str]:
     for line, content, _ in numbered_lines(path):
         # Lines of older programs end in a carriage return alone.
-        yield from utf8_text(content, f"{path}:{line}").splitlines()
+        yield from utf8_text(content, path, line).splitlines()
 
 
 def _find_people(

@@ -125,7 +125,7 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
     for line, cells in table_lines(path):
         where = f"{file}:{line}"
         if columns is None:
-            tokens = [utf8_text(cell, where) for cell in cells]
+            tokens = [utf8_text(cell, path, line) for cell in cells]
             if tokens[0].startswith("##"):
                 continue
             counts = _COUNTS in tokens
@@ -141,7 +141,7 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
                 remedy=_REMEDY,
             )
         identifier, reference, alternate, frequency, observed = (
-            utf8_text(cells[column], where) for column in columns
+            utf8_text(cells[column], path, line) for column in columns
         )
         if "," in alternate:
             yield line, identifier, (alternate, reference), math.nan

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.text_lines import open_lines
+from primo_scale.genotypes.text_lines import open_lines, utf8_text
 
 StringColumn = npt.NDArray[np.object_]
 Strings = Sequence[str] | StringColumn
@@ -251,33 +251,28 @@ def table_rows(
     lines: Iterator[tuple[int, bytes]], path: Path, columns: Sequence[str]
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, tokens) of every line; blank lines are allowed only at the end."""
-    blank = line = 0
-    try:
-        for line, content in lines:
-            # bytes.split() splits only at ASCII whitespace, which includes CR.
-            tokens = content.split(None, len(columns))
-            if not tokens:
-                blank = line
-                continue
-            if blank:
-                raise InputError(
-                    "an empty line inside the table",
-                    where=f"{path}:{blank}",
-                    remedy="Rows must match the genotypes; check whether a row was lost",
-                )
-            if len(tokens) < len(columns):
-                raise InputError(
-                    "fewer columns than expected",
-                    where=f"{path}:{line}",
-                    value=len(tokens),
-                    expected=len(columns),
-                    remedy=f"The columns are: {' '.join(columns)}",
-                )
-            yield line, b"\n".join(tokens[: len(columns)]).decode().split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
-        ) from error
+    blank = 0
+    for line, content in lines:
+        # bytes.split() splits only at ASCII whitespace, which includes CR.
+        tokens = content.split(None, len(columns))
+        if not tokens:
+            blank = line
+            continue
+        if blank:
+            raise InputError(
+                "an empty line inside the table",
+                where=f"{path}:{blank}",
+                remedy="Rows must match the genotypes; check whether a row was lost",
+            )
+        if len(tokens) < len(columns):
+            raise InputError(
+                "fewer columns than expected",
+                where=f"{path}:{line}",
+                value=len(tokens),
+                expected=len(columns),
+                remedy=f"The columns are: {' '.join(columns)}",
+            )
+        yield line, utf8_text(b"\n".join(tokens[: len(columns)]), path, line).split("\n")
 
 
 def _position(token: str, path: Path, line: int) -> tuple[int, bool]:

@@ -83,13 +83,13 @@ def _decompressed(content: bytes) -> bytes:
         raise zlib.error(str(error)) from error
 
 
-def utf8_text(cell: bytes, where: str) -> str:
-    """Decode a cell; `where` is its ``path:line``, for the error."""
+def utf8_text(content: bytes, path: Path, line: int) -> str:
+    """Decode cells of a line, or refuse them."""
     try:
-        return cell.decode()
+        return content.decode()
     except UnicodeDecodeError as error:
         raise InputError(
-            "not UTF-8 text", where=where, remedy="Convert the file to UTF-8"
+            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
         ) from error
 
 

@@ -191,7 +191,7 @@ def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
 def _rows(path: Path) -> Iterator[_Row]:
     header: list[str] | None = None
     for line, found in table_lines(path):
-        cells = [utf8_text(cell, f"{path}:{line}") for cell in found]
+        cells = [utf8_text(cell, path, line) for cell in found]
         if header is None:
             header = _checked_header(cells, f"{path}:{line}")
             continue

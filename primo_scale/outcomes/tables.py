@@ -117,8 +117,8 @@ class OutcomeTable:
         try:
             return b"\n".join(people).decode().split("\n") if people else []
         except UnicodeDecodeError:
-            places = [f"{self.path}:{line}" for line in lines]
-            return list(map(utf8_text, people, places))
+            pairs = zip(people, lines.tolist(), strict=True)
+            return [utf8_text(person, self.path, line) for person, line in pairs]
 
     @property
     def _width(self) -> int:
@@ -212,7 +212,7 @@ def open_outcome_table(path: Path) -> OutcomeTable:
         if not tokens or tokens[0].startswith(b"##"):
             continue
         first = b" ".join(tokens)[:_SHOWN].decode(errors="replace")
-        header = [utf8_text(token, f"{path}:{line}") for token in tokens]
+        header = [utf8_text(token, path, line) for token in tokens]
         identity = _identity_columns(header)
         if not identity:
             break

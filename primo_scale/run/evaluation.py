@@ -225,7 +225,7 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
                 value=f"{len(cells)} columns",
                 expected=2,
             )
-        person, group = (utf8_text(cell, f"{path}:{line}") for cell in cells)
+        person, group = (utf8_text(cell, path, line) for cell in cells)
         if group_of.setdefault(person, group) != group:
             raise InputError("one person in two groups", where=f"{path}:{line}", value=person)
     of_people = np.array([group_of.get(person, "") for person in samples.individual])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
 from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
 from primo_scale.genotypes.source import SourceFiles, open_source
@@ -155,7 +157,7 @@ def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
     """
     per_copy = genotypes.packing.steps
     sums = np.zeros((len(genotypes.samples), weights.per_allele1.shape[1]))
-    for part in _chunks(weights.variants, genotypes.variants_per_read):
+    for part in starmap(slice, runs_of(weights.variants // genotypes.variants_per_read)):
         check()
         packed = genotypes.read(weights.variants[part])
         centre = weights.centre[part]
@@ -188,13 +190,6 @@ def _batches(
         stop = min(start + _PEOPLE_PER_BATCH, n_people)
         part = np.ascontiguousarray(packed[:, packing.width(start) : packing.width(stop)])
         yield slice(start, stop), packing.steps_or_missing(part, stop - start)
-
-
-def _chunks(variants: Index, size: int) -> Iterator[slice]:
-    """Yield the parts of increasing positions that lie in the same chunk of `size` variants."""
-    chunk = variants // size
-    starts = [0, *(np.flatnonzero(np.diff(chunk)) + 1).tolist(), len(variants)]
-    yield from map(slice, starts[:-1], starts[1:])
 
 
 def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:

@@ -7,7 +7,6 @@ are not memory-mapped. A read needs the memory of its result and at most `RAW_SL
 from __future__ import annotations
 
 import hashlib
-import itertools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
@@ -129,8 +129,7 @@ class BedFile:
         """Fill `out` with the bytes of `rows`, starting at byte `first` of each row."""
         offsets = _HEADER_BYTES + rows.astype(np.int64) * self._row_bytes + first
         if out.shape[1] == self._row_bytes:  # read neighbouring whole rows together
-            breaks = np.flatnonzero(np.diff(rows) != 1) + 1
-            for start, stop in itertools.pairwise([0, *breaks.tolist(), len(rows)]):
+            for start, stop in runs_of(rows - np.arange(len(rows))):
                 self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
             return
         done = 0

@@ -110,5 +110,4 @@ def runs_of(values: npt.NDArray[Any]) -> list[tuple[int, int]]:
     if not len(values):
         return []
     changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    edges = [0, *(int(c) for c in changes), len(values)]
-    return list(itertools.pairwise(edges))
+    return list(itertools.pairwise([0, *changes.tolist(), len(values)]))

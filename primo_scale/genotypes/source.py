@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.packings import HARD_CALLS, PackedBytes, Packing
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
 
@@ -205,10 +206,9 @@ def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) ->
 
 def _check_contiguous_chromosomes(parts: Sequence[GenotypeSource]) -> None:
     codes = np.concatenate([part.variants.chromosome for part in parts])
-    starts = np.concatenate([[0], np.flatnonzero(codes[1:] != codes[:-1]) + 1])
     seen: set[str] = set()
     previous = None
-    for start in starts.tolist():
+    for start, _ in runs_of(codes):
         chromosome = canonical_chromosome(codes[start])
         if chromosome in seen and chromosome != previous:
             raise InputError(

@@ -10,7 +10,6 @@ and an observed 0 is stored as 1.
 from __future__ import annotations
 
 import hashlib
-import itertools
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
@@ -140,8 +140,7 @@ class _ScratchRows:
         order = np.argsort(positions)
         positions, rows = positions[order], np.ascontiguousarray(rows[order])
         # Neighbouring rows are written together.
-        runs = np.flatnonzero(np.diff(positions, prepend=-2) != 1)
-        for start, stop in itertools.pairwise([*runs, len(positions)]):
+        for start, stop in runs_of(positions - np.arange(len(positions))):
             self.file.seek(int(positions[start]) * self.n_columns * rows.itemsize)
             self.file.write(rows[start:stop].tobytes())
 

@@ -29,19 +29,6 @@ class Block(NamedTuple):
     probabilities: npt.NDArray[np.uint8]
 
 
-def call_genotypes(block: Block, counts_first: bool, copies: npt.NDArray[np.int8]) -> int:
-    """Write hard calls, and return -1, or the number of a malformed genotype.
-
-    `counts_first` tells whether the first allele is counted, or the second.
-    """
-    return int(_hard_calls(*block, _cuts(block.bits), counts_first, copies))
-
-
-def read_dosages(block: Block, counts_first: bool, dosages: npt.NDArray[np.uint8]) -> int:
-    """Write dosages as bytes, and return -1, or the number of a malformed genotype."""
-    return int(_dosages(*block, counts_first, dosages))
-
-
 def call_of_units(units: int, counts_first: bool) -> int:
     """Return the two bits of a hard call by its definition, slowly."""
     copies = (units + UNITS // 2) // UNITS
@@ -69,31 +56,21 @@ def units_of_genotype(block: Block, sample: int) -> int:
     return (2 * of_first * UNITS + most) // (2 * most)
 
 
-def _cuts(bits: int) -> tuple[int, int, int, int]:
-    """Return the last sum of 0 copies, the first and last of 1, and the first of 2.
-
-    The sum is that of `_expected_sum`.
-    """
-    most = (1 << bits) - 1
-
-    def last(units: int) -> int:
-        """Return the largest sum that is rounded to at most this multiple of 1/16384."""
-        return (most * (2 * units + 1) - 1) // (2 * UNITS)
-
-    return (
-        last(_THRESHOLD),
-        last(UNITS - _THRESHOLD - 1) + 1,
-        last(UNITS + _THRESHOLD),
-        last(2 * UNITS - _THRESHOLD - 1) + 1,
-    )
-
-
 @compiled
-def _hard_calls(
-    ploidy: Any, phased: Any, bits: Any, probabilities: Any, cuts: Any, counts_first: Any,
-    copies: Any,
-) -> Any:  # fmt: skip
+def call_genotypes(block: Any, counts_first: Any, copies: Any) -> Any:
+    """Write hard calls, and return -1, or the number of a malformed genotype.
+
+    `counts_first` tells whether the first allele is counted, or the second.
+    """
+    ploidy, phased, bits, probabilities = block
     bits, place = np.int64(bits), np.int64(0)
+    # The last sum of 0 copies, the first and last of 1, and the first of 2.
+    cuts = (
+        _largest_sum(bits, _THRESHOLD),
+        _largest_sum(bits, UNITS - _THRESHOLD - 1) + 1,
+        _largest_sum(bits, UNITS + _THRESHOLD),
+        _largest_sum(bits, 2 * UNITS - _THRESHOLD - 1) + 1,
+    )
     for i in range(ploidy.shape[0]):
         count = np.int64(ploidy[i] & 63)
         total = _expected_sum(probabilities, place, bits, count, phased)
@@ -109,9 +86,9 @@ def _hard_calls(
 
 
 @compiled
-def _dosages(
-    ploidy: Any, phased: Any, bits: Any, probabilities: Any, counts_first: Any, dosages: Any
-) -> Any:
+def read_dosages(block: Any, counts_first: Any, dosages: Any) -> Any:
+    """Write dosages as bytes, and return -1, or the number of a malformed genotype."""
+    ploidy, phased, bits, probabilities = block
     bits, place = np.int64(bits), np.int64(0)
     most = (np.int64(1) << bits) - np.int64(1)
     for i in range(ploidy.shape[0]):
@@ -124,6 +101,13 @@ def _dosages(
         units = units if counts_first else 2 * UNITS - units
         dosages[i] = byte_of_units(units if count > 0 and ploidy[i] < 128 else np.int64(-1))
     return -1
+
+
+@inlined
+def _largest_sum(bits: Any, units: Any) -> Any:
+    """Return the largest `_expected_sum` that is rounded to at most this multiple of 1/16384."""
+    most = (np.int64(1) << bits) - np.int64(1)
+    return (most * (2 * units + 1) - 1) // (2 * UNITS)
 
 
 @inlined

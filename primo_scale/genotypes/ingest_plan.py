@@ -152,8 +152,16 @@ class IngestPlan:
 
     @cached_property
     def cohort_digest(self) -> str:
-        """Cohort digest of the store, see `GenotypeStore`."""
-        return _digest_of_people(self.source.samples)
+        """SHA-256 digest of the sorted (FID, IID) pairs of all people, which is private.
+
+        It does not depend on the order, the format or the variants of the files, so that releases
+        of different chromosomes are charged to the same account.
+        """
+        table = self.source.samples
+        # Sorting comes before removing duplicates, because people are mostly sorted already.
+        people = sorted(zip(table.family.tolist(), table.individual.tolist(), strict=True))
+        rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
+        return hashlib.sha256("".join(rows).encode()).hexdigest()
 
     def task(self, number: int) -> PartitionTask:
         """Return the inputs of partition `number`."""
@@ -278,18 +286,6 @@ def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple
         now = SourceFile.of(path, before.sha256 if before is not None else "")
         sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
     return tuple(sources)
-
-
-def _digest_of_people(samples: SampleTable) -> str:
-    """Return the SHA-256 digest of the sorted (FID, IID) pairs, which is private.
-
-    It does not depend on the order, the format or the variants of the files, so that releases of
-    different chromosomes are charged to the same account.
-    """
-    # Sorting comes before removing duplicates, because people are mostly sorted already.
-    people = sorted(zip(samples.family.tolist(), samples.individual.tolist(), strict=True))
-    rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
-    return hashlib.sha256("".join(rows).encode()).hexdigest()
 
 
 def _digest_of_index(index: Index) -> str:

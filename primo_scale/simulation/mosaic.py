@@ -35,7 +35,10 @@ SLAB_BYTES = 16 << 20
 """Size of the packed genotypes in memory at a time, in bytes."""
 
 PEOPLE_PER_STRIPE = 1 << 20
-"""Number of people whose state is in memory: 28 MiB, and 256 KiB per variant in a .bed file."""
+"""Number of people whose state is in memory: 28 MiB, and 256 KiB per variant in a .bed file.
+
+It is a multiple of 4.
+"""
 
 _CACHED_SUMS = 1 << 16  # sums of one task, which stay in a core's cache
 _LEAST_SCORED = 64  # people of one task, however many scores they have
@@ -101,23 +104,15 @@ class _SlabVariants(NamedTuple):
     starts: npt.NDArray[np.bool_]
 
 
-def genotype_slabs(
-    mosaic: Mosaic,
-    n_people: int,
-    *,
-    people_per_stripe: int = PEOPLE_PER_STRIPE,
-    slab_bytes: int = SLAB_BYTES,
-) -> Iterator[GenotypeSlab]:
+def genotype_slabs(mosaic: Mosaic, n_people: int) -> Iterator[GenotypeSlab]:
     """Generate people 0 to ``n_people - 1`` of the seed, stripe by stripe, in constant memory.
 
     All variants of one stripe of people come before those of the next, and a slab is overwritten by
-    the next one. The state of `people_per_stripe` people is in memory, a multiple of 4 if it is
-    less than `n_people`. A slab of `slab_bytes` has at least one variant; the size does not affect
-    the values.
+    the next one. A slab has at least one variant.
     """
-    for first in range(0, n_people, people_per_stripe):
-        people = range(first, min(first + people_per_stripe, n_people))
-        yield from _slabs_of_stripe(mosaic, people, slab_bytes)
+    for first in range(0, n_people, PEOPLE_PER_STRIPE):
+        people = range(first, min(first + PEOPLE_PER_STRIPE, n_people))
+        yield from _slabs_of_stripe(mosaic, people)
 
 
 def score_people(
@@ -171,14 +166,14 @@ def population_variance(mosaic: Mosaic, scores: GenotypeScores) -> float:
     return float(total / mosaic.codes.shape[1])
 
 
-def _slabs_of_stripe(mosaic: Mosaic, people: range, slab_bytes: int) -> Iterator[GenotypeSlab]:
+def _slabs_of_stripe(mosaic: Mosaic, people: range) -> Iterator[GenotypeSlab]:
     runs = [
         _start_people(mosaic, people[first : first + _PEOPLE_PER_TASK])
         for first in range(0, len(people), _PEOPLE_PER_TASK)
     ]
     scales = _log_scale(1 / mosaic.mean_segment), _log_scale(mosaic.missing_rate)
     width, step = packed_width(len(people)), packed_width(_PEOPLE_PER_TASK)
-    buffer = np.empty((max(1, slab_bytes // width), width), dtype=np.uint8)
+    buffer = np.empty((max(1, SLAB_BYTES // width), width), dtype=np.uint8)
     with ThreadPoolExecutor(usable_cpus()) as threads:
         for first in range(0, mosaic.n_variants, len(buffer)):
             check()

@@ -122,23 +122,18 @@ def draw_effects(
 
 
 def simulate_people(
-    mosaic: Mosaic,
-    n_people: int,
-    model: TraitModel,
-    effects: Effects | None,
-    *,
-    people_per_slab: int = _PEOPLE_PER_SLAB,
+    mosaic: Mosaic, n_people: int, model: TraitModel, effects: Effects | None
 ) -> Iterator[PeopleSlab]:
     """Draw sex, age and traits of people 0 to ``n_people - 1`` of the mosaic's seed, in order.
 
-    `effects` is None if the model has no traits. `people_per_slab` affects only the memory.
+    `effects` is None if the model has no traits.
     """
     seeds = np.random.SeedSequence(mosaic.seed).spawn(3)
     sexes, ages, residuals = map(np.random.default_rng, seeds)
     residual_sd = math.sqrt(1 - AGE_VARIANCE - model.heritability)
     n_traits = len(model.names)
-    for first in range(0, n_people, people_per_slab):
-        people = range(first, min(first + people_per_slab, n_people))
+    for first in range(0, n_people, _PEOPLE_PER_SLAB):
+        people = range(first, min(first + _PEOPLE_PER_SLAB, n_people))
         sex = sexes.integers(MALE, FEMALE, len(people), endpoint=True)
         age = ages.integers(AGE_YOUNGEST, AGE_OLDEST, len(people), endpoint=True)
         genetic = np.zeros((len(people), n_traits))

@@ -37,9 +37,9 @@ def mosaic_of(panel):
 def raw_values():
     """Generate a cohort and unpack it: raw PLINK values, variants by people."""
 
-    def unpack(mosaic, n_people, **options):
+    def unpack(mosaic, n_people):
         packed = np.full((mosaic.n_variants, -(-n_people // 4)), 0xFF, dtype=np.uint8)
-        for slab in genotype_slabs(mosaic, n_people, **options):
+        for slab in genotype_slabs(mosaic, n_people):
             rows, width = slab.packed.shape
             first = slab.first_person // 4
             packed[slab.first_variant :, first:][:rows, :width] = slab.packed

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from primo_scale.simulation import mosaic as mosaic_module
 from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, population_variance, score_people
 
 FALSE_ALARM = 1e-6
@@ -107,12 +108,13 @@ def test_missing_calls(mosaic_of, raw_values):
     ],
 )
 def test_a_person_does_not_depend_on_slabs_stripes_or_cohort_size(
-    n_people, people_per_stripe, slab_bytes, mosaic_of, raw_values
+    n_people, people_per_stripe, slab_bytes, mosaic_of, raw_values, monkeypatch
 ):
     mosaic = mosaic_of(missing_rate=0.02, mean_segment=20)
-    sizes = {"people_per_stripe": people_per_stripe, "slab_bytes": slab_bytes}
-    found = raw_values(mosaic, n_people, **sizes)
-    np.testing.assert_array_equal(found, raw_values(mosaic, 9_001)[:, :n_people])
+    expected = raw_values(mosaic, 9_001)[:, :n_people]
+    monkeypatch.setattr(mosaic_module, "PEOPLE_PER_STRIPE", people_per_stripe)
+    monkeypatch.setattr(mosaic_module, "SLAB_BYTES", slab_bytes)
+    np.testing.assert_array_equal(raw_values(mosaic, n_people), expected)
 
 
 def random_scores(panel, mosaic, n_entries):

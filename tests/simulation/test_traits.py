@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from primo_scale.errors import InputError
+from primo_scale.simulation import traits
 from primo_scale.simulation.traits import (
     AGE_MEAN,
     AGE_SD,
@@ -104,13 +105,13 @@ def test_effects_depend_only_on_their_own_seed(panel, mosaic_of):
     assert not np.array_equal(one.variant, other.variant)
 
 
-def test_results_do_not_depend_on_the_slab_size(panel, mosaic_of):
+def test_results_do_not_depend_on_the_slab_size(panel, mosaic_of, monkeypatch):
     mosaic = mosaic_of()
     effects = effects_for(panel, mosaic, MODEL, seed=3)
-    whole, pieces = (
-        list(simulate_people(mosaic, 1_001, MODEL, effects, people_per_slab=size))
-        for size in (1_001, 17)
-    )
+    whole = list(simulate_people(mosaic, 1_001, MODEL, effects))
+    monkeypatch.setattr(traits, "_PEOPLE_PER_SLAB", 17)
+    pieces = list(simulate_people(mosaic, 1_001, MODEL, effects))
+    assert len(whole) == 1
     assert len(pieces) == 59
     np.testing.assert_equal(vars(joined(pieces)), vars(joined(whole)))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from primo_scale.genotypes.write_fileset import write_bed
+from primo_scale.simulation import mosaic as mosaic_module
 from primo_scale.simulation.mosaic import genotype_slabs
 
 N_PEOPLE, N_VARIANTS = 1_003, 400
@@ -14,17 +15,20 @@ N_PEOPLE, N_VARIANTS = 1_003, 400
 
 @pytest.mark.parametrize("people_per_stripe", [256, 1_000, N_PEOPLE])
 def test_bed_reader_reads_the_genotypes_of_every_stripe(
-    people_per_stripe, tmp_path, mosaic_of, raw_values
+    people_per_stripe, tmp_path, mosaic_of, raw_values, monkeypatch
 ):
     mosaic = mosaic_of(missing_rate=0.05)
-    slabs = genotype_slabs(mosaic, N_PEOPLE, people_per_stripe=people_per_stripe, slab_bytes=10_000)
+    expected = raw_values(mosaic, N_PEOPLE)
+    monkeypatch.setattr(mosaic_module, "PEOPLE_PER_STRIPE", people_per_stripe)
+    monkeypatch.setattr(mosaic_module, "SLAB_BYTES", 10_000)
+    slabs = genotype_slabs(mosaic, N_PEOPLE)
     write_bed(tmp_path / "cohort.bed", slabs, (N_VARIANTS, N_PEOPLE))
     with bed_reader.open_bed(
         tmp_path / "cohort.bed", iid_count=N_PEOPLE, sid_count=N_VARIANTS
     ) as bed:
         dosages = bed.read(dtype="float64").T
     copies_of_a1 = np.array([2, np.nan, 1, 0])
-    np.testing.assert_array_equal(dosages, copies_of_a1[raw_values(mosaic, N_PEOPLE)])
+    np.testing.assert_array_equal(dosages, copies_of_a1[expected])
 
 
 def test_an_unfinished_bed_does_not_replace_an_earlier_one(tmp_path, mosaic_of):

@@ -156,8 +156,8 @@ def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
     """
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
-    chunks = (min(n_samples, 1 << 20),)
-    array = create_array(group, name, shape=(n_samples,), chunks=chunks, dtype=np.uint8)
+    layout = ArrayLayout((n_samples,), (min(n_samples, 1 << 20),), np.uint8)
+    array = create_array(group, name, layout)
     write_block(array, (slice(None),), chosen)
 
 

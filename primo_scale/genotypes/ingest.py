@@ -56,6 +56,7 @@ from primo_scale.storage.files import (
 )
 from primo_scale.storage.groups import (
     Array,
+    ArrayLayout,
     Group,
     array_of,
     create_array,
@@ -116,14 +117,9 @@ def _initialise(plan: IngestPlan) -> None:
         return
     packing = plan.packing
     group = create_group(plan.growing_store, packing.kind, {})
-    create_array(
-        group,
-        "genotypes",
-        shape=(len(plan.variant_index), packing.width(len(plan.sample_index))),
-        chunks=(plan.chunk_shape[0], packing.width(plan.chunk_shape[1])),
-        dtype=np.uint8,
-        fill_value=packing.missing,
-    )
+    shape = len(plan.variant_index), packing.width(len(plan.sample_index))
+    chunks = plan.chunk_shape[0], packing.width(plan.chunk_shape[1])
+    create_array(group, "genotypes", ArrayLayout(shape, chunks, np.uint8), packing.missing)
     make_private_directory(plan.partial / "partitions")
     sync_tree(plan.partial)
     write_atomically(plan.request_path, json.dumps(plan.description).encode())
@@ -308,9 +304,9 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
             if values.dtype == object:
                 write_strings(group, name, values.tolist())
                 continue
-            shape, chunks = values.shape, (min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:])
-            array = create_array(group, name, shape=shape, chunks=chunks, dtype=values.dtype)
-            write_block(array, tuple(slice(0, size) for size in shape), values)
+            chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
+            array = create_array(group, name, ArrayLayout(values.shape, chunks, values.dtype))
+            write_block(array, (slice(None),) * values.ndim, values)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:

@@ -33,6 +33,7 @@ from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, sto
 from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (
     Array,
+    ArrayLayout,
     array_of,
     attributes_of,
     create_array,
@@ -198,8 +199,8 @@ def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> A
         if attributes_of(group)["request"] == request and has_array(group, _ARRAY):
             return array_of(group, _ARRAY)
     group = create_group(path, KIND, {"request": request})
-    shape, chunks = (store.n_samples, width), (store.chunk_shape[1], width)
-    return create_array(group, _ARRAY, shape=shape, chunks=chunks, dtype=np.float64)
+    layout = ArrayLayout((store.n_samples, width), (store.chunk_shape[1], width), np.float64)
+    return create_array(group, _ARRAY, layout)
 
 
 def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:

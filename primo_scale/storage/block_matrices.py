@@ -250,8 +250,8 @@ class BlockMatricesWriter:
 
     def write_smallest_eigenvalue(self, value: int) -> None:
         """Write the noisy smallest eigenvalue of X'X."""
-        array = create_array(self._group, "eigenvalue", shape=(1,), chunks=(1,), dtype=np.int64)
-        self._arrays["eigenvalue"] = array
+        layout = ArrayLayout((1,), (1,), np.int64)
+        self._arrays["eigenvalue"] = create_array(self._group, "eigenvalue", layout)
         self._write("eigenvalue", (0,), np.array([value], dtype=np.int64))
 
     def sha256(self) -> str:

@@ -193,30 +193,6 @@ def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
         store.flush(_key(group, HEADER))
 
 
-def create_array(
-    group: zarr.Group,
-    name: str,
-    *,
-    shape: tuple[int, ...],
-    chunks: tuple[int, ...],
-    dtype: npt.DTypeLike,
-    fill_value: int = 0,
-) -> Array:
-    """Create an uncompressed array whose chunks are checksummed or encrypted and all written."""
-    return group.create_array(
-        name,
-        shape=shape,
-        chunks=tuple(max(1, size) for size in chunks),
-        dtype=np.dtype(dtype),
-        fill_value=fill_value,
-        filters=None,
-        # The other stores add their own checksums or tags.
-        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedChecksumStore) else None,
-        config=_EVERY_CHUNK,
-        overwrite=True,
-    )
-
-
 @dataclass(frozen=True)
 class ArrayLayout:
     """Shape, chunk shape and data type of an array."""
@@ -224,6 +200,22 @@ class ArrayLayout:
     shape: tuple[int, ...]
     chunks: tuple[int, ...]
     dtype: npt.DTypeLike
+
+
+def create_array(group: zarr.Group, name: str, layout: ArrayLayout, fill_value: int = 0) -> Array:
+    """Create an uncompressed array whose chunks are checksummed or encrypted and all written."""
+    return group.create_array(
+        name,
+        shape=layout.shape,
+        chunks=tuple(max(1, size) for size in layout.chunks),
+        dtype=np.dtype(layout.dtype),
+        fill_value=fill_value,
+        filters=None,
+        # The other stores add their own checksums or tags.
+        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedChecksumStore) else None,
+        config=_EVERY_CHUNK,
+        overwrite=True,
+    )
 
 
 def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict[str, Array]:
@@ -236,14 +228,14 @@ def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict
     headers: dict[np.dtype[Any], ArrayV3Metadata] = {}
     nodes: dict[str, Any] = {}
     for name, layout in layouts.items():
-        shape, chunks, dtype = layout.shape, layout.chunks, np.dtype(layout.dtype)
+        dtype = np.dtype(layout.dtype)
         if dtype not in headers:  # Zarr makes the metadata of the first array of each data type
-            created[name] = create_array(group, name, shape=shape, chunks=chunks, dtype=dtype)
+            created[name] = create_array(group, name, layout)
             headers[dtype] = cast(ArrayV3Metadata, created[name].metadata)
             continue
-        grid = {"chunk_shape": [max(1, size) for size in chunks]}
+        grid = {"chunk_shape": [max(1, size) for size in layout.chunks]}
         changes: dict[str, Any] = {
-            "shape": shape,
+            "shape": layout.shape,
             "chunk_grid": {"name": "regular", "configuration": grid},
         }
         nodes[name] = ArrayV3Metadata.from_dict({**headers[dtype].to_dict(), **changes})

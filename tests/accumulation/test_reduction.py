@@ -18,6 +18,7 @@ from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.chunks import chunk_path, write_block
 from primo_scale.storage.groups import (
+    ArrayLayout,
     array_of,
     create_array,
     create_group,
@@ -35,8 +36,8 @@ def partials_of(path, X, Z, boundaries, *, row_group, tile, together=0, max_code
     layout = BlockLayout(tuple(boundaries), 1, q - 1)
     plan = Plan(layout, n, row_group, row_group, row_group, tile, together)
     outcomes = create_group(path / "outcomes", "outcomes", {})
-    create_array(outcomes, "rows", shape=(n, q), chunks=(n, q), dtype=np.int16)
-    observed = create_array(outcomes, "observed", shape=(q - 1,), chunks=(q - 1,), dtype=np.int64)
+    create_array(outcomes, "rows", ArrayLayout((n, q), (n, q), np.int16))
+    observed = create_array(outcomes, "observed", ArrayLayout((q - 1,), (q - 1,), np.int64))
     write_block(observed, (slice(None),), np.arange(q - 1))
     mark_complete(outcomes, {"coding_digest": "x", "content_digest": "y"})
 

@@ -185,7 +185,7 @@ def test_outcomes_fit_the_predicted_size(tmp_path):
     """A chunk of 100 columns holds 20,971 people, so that 30,000 people take two chunks."""
     layout = rows_layout(30_000, 100)
     group = create_group(tmp_path / "outcomes.zarr", "outcomes", {})
-    rows = create_array(group, "rows", shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype)
+    rows = create_array(group, "rows", layout)
     for start in range(0, 30_000, layout.chunks[0]):
         part = slice(start, min(start + layout.chunks[0], 30_000))
         write_block(rows, (part, slice(None)), np.zeros((part.stop - start, 100), np.int16))

@@ -18,6 +18,7 @@ from primo_scale.storage import bucket_store
 from primo_scale.storage.bucket_store import Patience
 from primo_scale.storage.chunks import commit_chunk, drop_chunk, read_block
 from primo_scale.storage.groups import (
+    ArrayLayout,
     array_of,
     create_array,
     create_group,
@@ -60,10 +61,8 @@ def test_neighbouring_prefixes_are_not_changed(prefix):
 
 def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     proxy(lambda method, path, attempt: None)  # makes conditional puts atomic
-    create_array(
-        create_group(prefix, "partial statistics", {}), "a", shape=(ROUNDS, 4), chunks=(1, 4),
-        dtype=np.int64,
-    )  # fmt: skip
+    layout = ArrayLayout((ROUNDS, 4), (1, 4), np.int64)
+    create_array(create_group(prefix, "partial statistics", {}), "a", layout)
     barrier = threading.Barrier(RACERS)
 
     def race(number: int) -> list[bool]:
@@ -133,7 +132,7 @@ def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
 
 def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
     group = create_group(prefix, "partial statistics", {})
-    array = create_array(group, "a", shape=(4,), chunks=(4,), dtype=np.int64)
+    array = create_array(group, "a", ArrayLayout((4,), (4,), np.int64))
     faulty = proxy(
         lambda method, path, attempt: "lost answer" if (method, attempt) == ("PUT", 0) else None
     )

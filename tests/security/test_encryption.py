@@ -28,6 +28,7 @@ from primo_scale.storage.encryption import (
 )
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
+    ArrayLayout,
     array_of,
     attributes_of,
     create_array,
@@ -66,7 +67,7 @@ def test_a_store_reads_back_and_its_files_disclose_nothing(tmp_path, key, monkey
 
 def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
     group = create_group(tmp_path / "s.zarr", "statistics", {})
-    array = create_array(group, "a", shape=(4, 6), chunks=(2, 6), dtype=np.int64)
+    array = create_array(group, "a", ArrayLayout((4, 6), (2, 6), np.int64))
     seen = set()
     for _ in range(5):
         write_block(array, EVERYTHING, np.zeros_like(VALUES))

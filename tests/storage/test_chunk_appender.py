@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path, read_block, write_block
-from primo_scale.storage.groups import Array, create_array, create_group
+from primo_scale.storage.groups import Array, ArrayLayout, create_array, create_group
 
 
 def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> Array:
     group = create_group(path, "genotypes", {})
-    return create_array(group, "a", shape=shape, chunks=chunks, dtype=np.uint8, fill_value=0x55)
+    return create_array(group, "a", ArrayLayout(shape, chunks, np.uint8), fill_value=0x55)
 
 
 @pytest.mark.slow
@@ -56,7 +56,7 @@ def test_the_files_equal_those_that_zarr_writes(
 
 def test_arrays_of_another_encoding_are_refused(tmp_path):
     group = create_group(tmp_path / "a", "genotypes", {})
-    wide = create_array(group, "wide", shape=(2, 2), chunks=(2, 2), dtype=np.int16)
+    wide = create_array(group, "wide", ArrayLayout((2, 2), (2, 2), np.int16))
     compressed = group.create_array("zipped", shape=(2, 2), chunks=(2, 2), dtype=np.uint8)
     for array in (wide, compressed):
         with (

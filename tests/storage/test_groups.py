@@ -37,7 +37,7 @@ from primo_scale.storage.groups import (
 
 def finished(path):
     group = create_group(path, "statistics", {"note": "x"})
-    array = create_array(group, "a", shape=(5, 6), chunks=(2, 6), dtype=np.int64)
+    array = create_array(group, "a", ArrayLayout((5, 6), (2, 6), np.int64))
     for row in range(3):
         commit_chunk(array, (row, 0), np.full((2 if row < 2 else 1, 6), row))
     mark_complete(group, {})
@@ -79,7 +79,7 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path):
     """Blocks in one chunk or several, inside and at both edges, read directly or through Zarr."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     values = np.arange(7 * 5).reshape(7, 5).astype(dtype)
-    array = create_array(group, "a", shape=(7, 5), chunks=(3, 2), dtype=dtype)
+    array = create_array(group, "a", ArrayLayout((7, 5), (3, 2), dtype))
     write_block(array, (slice(0, 7), slice(0, 5)), values)
     rows, columns = ([slice(*ends) for ends in combinations(range(n + 1), 2)] for n in (7, 5))
     for block in product([*rows, slice(None)], [*columns, slice(None)]):
@@ -96,7 +96,7 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path):
 @pytest.mark.parametrize("harm", ["flipped", "torn", "grown", "empty", "gone"])
 def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path):
     group = create_group(tmp_path / "g.zarr", "statistics", {})
-    array = create_array(group, "a", shape=(4, 4), chunks=(2, 4), dtype=np.int32)
+    array = create_array(group, "a", ArrayLayout((4, 4), (2, 4), np.int32))
     write_block(array, (slice(0, 4), slice(0, 4)), np.arange(16, dtype=np.int32).reshape(4, 4))
     path = chunk_path(array, (1, 0))
     whole = path.read_bytes()
@@ -126,9 +126,7 @@ def test_arrays_created_together_equal_those_created_one_by_one(tmp_path):
     created = create_arrays(together, layouts)
     assert created.keys() == layouts.keys()
     for name, layout in layouts.items():
-        one = create_array(
-            alone, name, shape=layout.shape, chunks=layout.chunks, dtype=layout.dtype
-        )
+        one = create_array(alone, name, layout)
         assert created[name].metadata == one.metadata == array_of(together, name).metadata
         assert created[name].async_array.config == one.async_array.config
     assert attributes_of(together) == {}
@@ -137,7 +135,7 @@ def test_arrays_created_together_equal_those_created_one_by_one(tmp_path):
 def test_a_flush_includes_the_directory_entry(tmp_path):
     """A rename changes the directory, which must be flushed too."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
-    array = create_array(group, "a", shape=(2, 2), chunks=(2, 2), dtype=np.int64)
+    array = create_array(group, "a", ArrayLayout((2, 2), (2, 2), np.int64))
     write_block(array, (slice(0, 2), slice(0, 2)), np.ones((2, 2)))
     root, chunk = group.store_path.store.location, chunk_path(array, (0, 0))
     for act, flushed in [

@@ -8,10 +8,9 @@ from pathlib import Path
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.reduction import reduction_bytes
 from primo_scale.accumulation.speed import STORE_RATE, bytes_read, expected_seconds
-from primo_scale.accumulation.task_costs import Rates
+from primo_scale.accumulation.task_costs import Rates, Workload
 from primo_scale.accumulation.task_memory import (
     CLUSTER_BASE,
-    Workload,
     client_bytes,
     task_bytes,
     worker_bytes,

@@ -15,8 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.plan import Plan, RowTask, Task
-from primo_scale.accumulation.task_costs import Rates
-from primo_scale.accumulation.task_memory import Workload
+from primo_scale.accumulation.task_costs import Rates, Workload
 from primo_scale.genotypes.packings import Packing
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
@@ -68,7 +67,7 @@ def bytes_read(work: Workload) -> int:
 
     A tile is read once for every tile that it is multiplied with.
     """
-    rows = sum(map(work.costs.rows_read, _tasks_of_a_person(work.plan)))
+    rows = sum(map(work.rows_read, _tasks_of_a_person(work.plan)))
     people = -(-work.plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
     return rows * work.packing.width(people)
 
@@ -76,7 +75,7 @@ def bytes_read(work: Workload) -> int:
 def core_seconds(work: Workload, rates: Rates) -> float:
     """Return the total time of all tasks on one core, in seconds."""
     tasks = _tasks_of_a_person(work.plan)
-    a_person = sum(work.costs.of_a_person(task, rates) for task in tasks)
+    a_person = sum(work.of_a_person(task, rates) for task in tasks)
     return work.plan.n_samples * a_person + partial_bytes(work) / STORE_RATE
 
 

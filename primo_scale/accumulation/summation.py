@@ -9,7 +9,7 @@ from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.accumulation.task_costs import Amount, TaskCosts
+from primo_scale.accumulation.task_costs import Amount, Workload
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.locations import Location
 
@@ -54,21 +54,21 @@ def _run_remaining(
 ) -> None:
     plan, committed = partials.plan, partials.committed()
     rows = [task for task in plan.row_tasks() if task not in committed]
-    costs = TaskCosts.of(partials)
+    work = Workload.of(partials)
     # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
     # remain valid if a stripe must be clipped again. Large tiles start first, so that workers end
     # at about the same time.
     tiles = [task for task in plan.tile_tasks() if task not in committed]
-    tiles.sort(key=costs.weight, reverse=True)
-    done = costs.amount(committed)
-    total = done + costs.amount([*rows, *tiles])
+    tiles.sort(key=work.weight, reverse=True)
+    done = work.amount(committed)
+    total = done + work.amount([*rows, *tiles])
     on_progress(done, total)
     for task in committed:
         reduction.add(task)
 
     def count(task: Task) -> None:
         nonlocal done
-        done += costs.amount([task])
+        done += work.amount([task])
         on_progress(done, total)
         reduction.add(task)
 

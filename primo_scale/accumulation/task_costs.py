@@ -1,12 +1,17 @@
-"""Costs of tasks: operations and reads, for the predicted time and for the progress of a run."""
+"""Work of an accumulation, and the costs of its tasks: operations and reads.
+
+They serve the predicted time and the progress of a run.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
+from functools import cached_property
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
@@ -46,28 +51,86 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class TaskCosts:
-    """Parameters that determine the cost of a task."""
+class Workload:
+    """Parameters of an accumulation's memory, disk use and time; public except for n_samples."""
 
     plan: Plan
-    norms: bool  # whether row tasks compute the norms of the rows
-    chunk_height: int  # variants in a chunk of the genotype store; only whole chunks are read
-    packing: Packing = HARD_CALLS  # of the genotype store
+    kernel: str  # name of the kernel that multiplies genotypes and outcomes
+    largest_code: int  # largest magnitude of a genotype code
+    chunk_shape: tuple[int, int]  # variants and people in a chunk of the genotype store
+    may_clip: bool  # whether genotype rows can exceed their bounds, so that norms are computed
+    multiplier_columns: int  # row multipliers per person: one for each block with its own bound
+    subsampled: bool  # whether X'X is summed over a subsample of the people
     # Number of variants in each block if the columns of X are LD components, else None.
     variants: tuple[int, ...] | None = None
+    packing: Packing = HARD_CALLS  # of the genotype store
 
     @classmethod
-    def of(cls, partials: Partials) -> TaskCosts:
-        """Return the parameters for the tasks of a store of partial sums."""
+    def of(cls, partials: Partials) -> Workload:
+        """Return the work that a store of partial sums belongs to."""
         genotypes, components = partials.inputs.open_genotypes(), partials.components
-        edges = None if components is None else components.boundaries
         return cls(
-            partials.plan,
-            partials.may_clip,
-            genotypes.chunk_shape[0],
-            genotypes.packing,
-            None if edges is None else tuple(stop - start for start, stop in pairwise(edges)),
+            plan=partials.plan,
+            kernel=partials.kernel,
+            largest_code=partials.max_code,
+            chunk_shape=genotypes.chunk_shape,
+            may_clip=partials.may_clip,
+            multiplier_columns=partials.multiplier_columns,
+            subsampled=partials.subsample is not None,
+            variants=None if components is None else tuple(np.diff(components.boundaries).tolist()),
+            packing=genotypes.packing,
         )
+
+    @property
+    def n_variants(self) -> int:
+        """Number of variants of the genotypes."""
+        return self.plan.layout.n_variants if self.variants is None else sum(self.variants)
+
+    @property
+    def height(self) -> int:
+        """Number of variants that the largest tile is computed from."""
+        return self.side if self.variants is None else max(self.variants)
+
+    @property
+    def read_height(self) -> int:
+        """Number of variants that the largest task on the diagonal reads together."""
+        if self.variants is None:
+            return self.width
+        return max(sum(self.variants[block] for block in blocks) for blocks in self.shared_blocks)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of X of the largest task on the diagonal, in all its blocks."""
+        return max(sum(map(self._side_of, blocks)) for blocks in self.shared_blocks)
+
+    @property
+    def squares(self) -> int:
+        """Largest number of entries of the tiles of X'X of a task on the diagonal."""
+        return max(
+            sum(self._side_of(block) ** 2 for block in blocks) for blocks in self.shared_blocks
+        )
+
+    @cached_property
+    def shared_blocks(self) -> list[range]:
+        """LD blocks in ranges that share tasks."""
+        return list(self.plan.shared_blocks())
+
+    def _side_of(self, block: int) -> int:
+        return min(self.plan.tile, self.plan.layout.size(block))
+
+    @property
+    def rows(self) -> int:
+        """Number of people in a read."""
+        return min(self.plan.rows_per_read, self.plan.n_samples)
+
+    @property
+    def side(self) -> int:
+        """Number of columns of X along a side of the largest tile."""
+        return min(self.plan.tile, max(self.plan.layout.sizes))
+
+    def upper_tiles(self, block: int) -> int:
+        """Return the number of tiles of a block on or above the diagonal, which are summed."""
+        return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
 
     def amount(self, tasks: Iterable[Task]) -> Amount:
         """Return the number of some tasks, and their weight by typical costs."""
@@ -84,7 +147,7 @@ class TaskCosts:
         """Return the cost of a task's operations for each person."""
         planes = self.plan.n_planes
         if isinstance(task, RowTask):
-            return planes**2 * rates.outcome_gram + (self._norms(rates) if self.norms else 0)
+            return planes**2 * rates.outcome_gram + (self._norms(rates) if self.may_clip else 0)
         if task.on_diagonal:
             return sum(self._on_diagonal(tile, planes, rates) for tile in task.tiles)
         # A tile is decoded once for every tile that it is multiplied with.
@@ -111,12 +174,12 @@ class TaskCosts:
 
     def rows_read(self, task: Task) -> int:
         """Return the number of variants in the chunks that a task reads."""
-        if isinstance(task, RowTask) and not self.norms:
+        if isinstance(task, RowTask) and not self.may_clip:
             return 0
         if isinstance(task, TileTask):
             return sum(map(self._in_chunks, self._parts(task)))
         if self.variants is None:
-            return self._in_chunks(slice(0, self.plan.layout.n_variants))
+            return self._in_chunks(slice(0, self.n_variants))
         blocks = range(self.plan.layout.n_blocks)
         return sum(self._in_chunks(self._of_blocks(range(b, b + 1))) for b in blocks)
 
@@ -133,6 +196,6 @@ class TaskCosts:
 
     def _in_chunks(self, part: slice) -> int:
         """Return the number of variants in the chunks that contain some variants."""
-        height = self.chunk_height
+        height = self.chunk_shape[0]
         first, last = part.start // height, (part.stop - 1) // height
         return height * int(last - first + 1)

@@ -7,13 +7,8 @@ width of sums: 8 bytes more per entry if a sum over a row group can exceed int32
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
-
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
-from primo_scale.accumulation.plan import Plan
-from primo_scale.accumulation.task_costs import TaskCosts
-from primo_scale.genotypes.packings import HARD_CALLS, Packing
+from primo_scale.accumulation.task_costs import Workload
 from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.linear_map import PEOPLE_MAPPED
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
@@ -30,79 +25,6 @@ _PER_VARIANT = 4 + 2 * 4 * 8
 _PER_TASK = 1024  # for the plan and the list of committed tasks
 _CHUNKS_READ_AT_ONCE = 10  # by Zarr
 _INT16, _INT32, _INT64 = 2, 4, 8
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Parameters of an accumulation's memory, disk use and time; public except for n_samples."""
-
-    plan: Plan
-    kernel: str  # name of the kernel that multiplies genotypes and outcomes
-    largest_code: int  # largest magnitude of a genotype code
-    chunk_shape: tuple[int, int]  # variants and people in a chunk of the genotype store
-    may_clip: bool  # whether genotype rows can exceed their bounds, so that norms are computed
-    multiplier_columns: int  # row multipliers per person: one for each block with its own bound
-    subsampled: bool  # whether X'X is summed over a subsample of the people
-    # Number of variants in each block if the columns of X are LD components, else None.
-    variants: tuple[int, ...] | None = None
-    packing: Packing = HARD_CALLS  # of the genotype store
-
-    @property
-    def n_variants(self) -> int:
-        """Number of variants of the genotypes."""
-        return self.plan.layout.n_variants if self.variants is None else sum(self.variants)
-
-    @property
-    def costs(self) -> TaskCosts:
-        """Costs of the tasks."""
-        height = self.chunk_shape[0]
-        return TaskCosts(self.plan, self.may_clip, height, self.packing, self.variants)
-
-    @property
-    def height(self) -> int:
-        """Number of variants that the largest tile is computed from."""
-        return self.side if self.variants is None else max(self.variants)
-
-    @property
-    def read_height(self) -> int:
-        """Number of variants that the largest task on the diagonal reads together."""
-        if self.variants is None:
-            return self.width
-        return max(sum(self.variants[block] for block in blocks) for blocks in self.shared_blocks)
-
-    @property
-    def width(self) -> int:
-        """Number of columns of X of the largest task on the diagonal, in all its blocks."""
-        return max(sum(map(self._side_of, blocks)) for blocks in self.shared_blocks)
-
-    @property
-    def squares(self) -> int:
-        """Largest number of entries of the tiles of X'X of a task on the diagonal."""
-        return max(
-            sum(self._side_of(block) ** 2 for block in blocks) for blocks in self.shared_blocks
-        )
-
-    @cached_property
-    def shared_blocks(self) -> list[range]:
-        """LD blocks in ranges that share tasks."""
-        return list(self.plan.shared_blocks())
-
-    def _side_of(self, block: int) -> int:
-        return min(self.plan.tile, self.plan.layout.size(block))
-
-    @property
-    def rows(self) -> int:
-        """Number of people in a read."""
-        return min(self.plan.rows_per_read, self.plan.n_samples)
-
-    @property
-    def side(self) -> int:
-        """Number of columns of X along a side of the largest tile."""
-        return min(self.plan.tile, max(self.plan.layout.sizes))
-
-    def upper_tiles(self, block: int) -> int:
-        """Return the number of tiles of a block on or above the diagonal, which are summed."""
-        return self.plan.n_tiles(block) * (self.plan.n_tiles(block) + 1) // 2
 
 
 def worker_bytes(work: Workload) -> int:

@@ -17,8 +17,8 @@ from pgenlib import PgenWriter
 from small_cohort import command, refused, succeeded
 
 from primo_scale.accumulation import checkpoint
-from primo_scale.accumulation.task_costs import TaskCosts
-from primo_scale.accumulation.task_memory import Workload, read_bytes, worker_bytes
+from primo_scale.accumulation.task_costs import Workload
+from primo_scale.accumulation.task_memory import read_bytes, worker_bytes
 from primo_scale.cli import accumulate, evaluate, ingest, release, simulate, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
@@ -260,6 +260,5 @@ def test_dosages_are_read_with_four_times_the_bytes(cohort, tmp_path):
     )
     assert 3.9 < read_bytes(bytes_, D) / read_bytes(two_bits, D) <= 4
     assert worker_bytes(bytes_) > worker_bytes(two_bits)
-    weights = [TaskCosts(plan, True, 16, packing).amount(plan.row_tasks()).weight
-               for packing in (HARD_CALLS, DOSAGES)]  # fmt: skip
+    weights = [work.amount(plan.row_tasks()).weight for work in (two_bits, bytes_)]
     assert weights[0] < weights[1] < 4 * weights[0]

@@ -16,8 +16,8 @@ from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import Plan, default_plan
 from primo_scale.accumulation.resource_needs import Machines, needs_of, refuse_if_too_small
 from primo_scale.accumulation.speed import STORE_RATE, bytes_read, core_seconds, measure_rates
-from primo_scale.accumulation.task_costs import _READING, _TYPICAL, Amount, Rates
-from primo_scale.accumulation.task_memory import Workload, tile_task_bytes
+from primo_scale.accumulation.task_costs import _READING, _TYPICAL, Amount, Rates, Workload
+from primo_scale.accumulation.task_memory import tile_task_bytes
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.outcomes.store import rows_layout
@@ -97,10 +97,10 @@ def test_every_pair_of_tiles_is_read_and_multiplied_once(norms):
 def test_tasks_weigh_together_what_the_whole_takes(sizes):
     work = workload(2**16, sizes=sizes)
     tasks = [*work.plan.row_tasks(), *work.plan.tile_tasks()]
-    amount = work.costs.amount(tasks)
+    amount = work.amount(tasks)
     whole = core_seconds(work, _TYPICAL) - partial_bytes(work) / STORE_RATE
     assert amount == Amount(len(tasks), round(whole + _READING * bytes_read(work)))
-    assert work.costs.amount(tasks[:3]) + work.costs.amount(tasks[3:]) == amount
+    assert work.amount(tasks[:3]) + work.amount(tasks[3:]) == amount
 
 
 def test_components_are_computed_from_all_variants_of_their_block():

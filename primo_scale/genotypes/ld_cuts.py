@@ -112,24 +112,18 @@ def _standardised_panel(panel: LdPanel, first: int, part: slice) -> Float32:
     """Return the standardised rows of a part of the variants from `first` on, zero if not found."""
     here, dosages = panel.centred_dosages(slice(first + part.start, first + part.stop))
     rows = np.zeros((part.stop - part.start, panel.n_people), dtype=np.float32)
-    rows[here] = _of_norm_one(dosages)
+    rows[here] = standardise(dosages)
     return rows
 
 
 def _standardised(source: GenotypeSource, first: int, part: slice) -> Float32:
     """Return the standardised rows of a part of the variants from `first` on."""
-    return standardise(read_dosages(source, np.arange(first + part.start, first + part.stop)))
+    variants = np.arange(first + part.start, first + part.stop)
+    return standardise(centred(read_dosages(source, variants)))
 
 
-def standardise(dosages: npt.NDArray[np.int8]) -> Float32:
-    """Return rows of mean 0 and norm 1, whose products are correlations, shape (variants, people).
-
-    A missing dosage becomes the mean, and a variant with equal dosages zero.
-    """
-    return _of_norm_one(centred(dosages))
-
-
-def _of_norm_one(rows: Float32) -> Float32:
+def standardise(rows: Float32) -> Float32:
+    """Return centred rows with norm 1, whose products are correlations; rows of zeros stay zero."""
     norms = np.linalg.norm(rows, axis=1)
     return np.asarray(rows / np.where(norms > 0, norms, 1)[:, None], np.float32)
 

@@ -22,6 +22,7 @@ from primo_scale.genotypes.ld_cuts import (
     standardise,
     write_ld_blocks,
 )
+from primo_scale.genotypes.ld_panel import centred
 from primo_scale.genotypes.tables import read_bim
 
 
@@ -34,12 +35,13 @@ def test_costs_are_the_sums_over_all_pairs_across_a_cut(per_pass, monkeypatch):
         sum(squares[i, j] for i in range(cut) for j in range(cut, 30) if j - i < 9)
         for cut in range(31)
     ]
-    rows = standardise(dosages)
+    rows = standardise(centred(dosages))
     np.testing.assert_allclose(crossing_ld(lambda part: rows[part], 30, 9), expected, atol=1e-5)
 
 
 def test_missing_dosages_are_the_mean_and_equal_ones_are_uncorrelated():
-    rows = standardise(np.array([[0, 2, -1, 1], [1, 1, 1, -1], [-1, -1, -1, -1]], dtype=np.int8))
+    dosages = np.array([[0, 2, -1, 1], [1, 1, 1, -1], [-1, -1, -1, -1]], dtype=np.int8)
+    rows = standardise(centred(dosages))
     np.testing.assert_allclose(rows[0], np.array([-1, 1, 0, 0]) / math.sqrt(2), rtol=1e-6)
     assert not rows[1:].any()
 

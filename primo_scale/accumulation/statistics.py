@@ -48,8 +48,7 @@ def open_raw_statistics(path: Location, layout: BlockLayout, n_samples: int) -> 
             where=str(path),
             remedy="Remove them and run accumulate again",
         )
-    inputs: Any = attributes["inputs"]
-    return RawStatistics(matrices, n_samples, str(attributes["sha256"]), dict(inputs))
+    return RawStatistics(matrices, n_samples, attributes["sha256"], attributes["inputs"])
 
 
 def remove_partials(path: Location) -> None:

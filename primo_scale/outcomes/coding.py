@@ -45,13 +45,9 @@ _Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class CovariateCoding:
+class CovariateCoding(CovariateBounds):
     """Coding of a covariate c as ``trunc((clamp(c) - centre) scale)``."""
 
-    name: str
-    lower: float  # bounds and centre are in the covariate's unit
-    upper: float
-    centre: float
     scale: float  # lattice units per unit of the covariate
 
 
@@ -239,8 +235,7 @@ def _common_unit(phenotypes: Sequence[PhenotypeBounds]) -> int:
 def _covariate_coding(bounds: CovariateBounds, largest: int) -> CovariateCoding:
     """Scale a covariate so that its farther bound becomes `largest`."""
     farthest = max(bounds.upper - bounds.centre, bounds.centre - bounds.lower)
-    scale = largest / farthest
-    return CovariateCoding(bounds.name, bounds.lower, bounds.upper, bounds.centre, scale)
+    return CovariateCoding(**vars(bounds), scale=largest / farthest)
 
 
 def outside_bounds(

@@ -44,14 +44,8 @@ from primo_scale.run.design import Design
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_weight
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
-from primo_scale.storage.chunks import write_block
-from primo_scale.storage.groups import (
-    ArrayLayout,
-    create_arrays,
-    create_group,
-    flush,
-    mark_complete,
-)
+from primo_scale.storage.chunks import write_array, write_block
+from primo_scale.storage.groups import create_array, create_group, flush, mark_complete
 
 _SDS = 4.0  # bound on a phenotype
 
@@ -83,16 +77,15 @@ def random_outcomes(
     coding = code_outcomes(bounds, [], weight=outcome_weight(phenotypes, (), clipped=True))
     group = create_group(path, KIND, {"request_digest": "", "coding_digest": coding.digest})
     layout = rows_layout(samples, coding.n_columns)
-    counts = ArrayLayout((phenotypes,), (phenotypes,), np.int64)
-    arrays = create_arrays(group, {"rows": layout, "observed": counts})
+    array = create_array(group, "rows", layout)
     rng = np.random.default_rng()
     for start in range(0, samples, layout.chunks[0]):
         people = slice(start, min(start + layout.chunks[0], samples))
         values = rng.standard_normal((people.stop - start, phenotypes))
         rows = np.full((people.stop - start, coding.n_columns), coding.constant, dtype=np.int16)
         rows[:, -phenotypes:] = coding.code_phenotypes(values)
-        write_block(arrays["rows"], (people, slice(None)), rows)
-    write_block(arrays["observed"], (slice(None),), np.full(phenotypes, samples))
+        write_block(array, (people, slice(None)), rows)
+    write_array(group, "observed", np.full(phenotypes, samples), (phenotypes,))
     flush(group)
     mark_complete(group, {"content_digest": "random"})
     return coding, open_outcome_store(path)

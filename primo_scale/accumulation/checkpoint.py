@@ -26,14 +26,13 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8
-from primo_scale.storage.chunks import array_bytes, write_block
+from primo_scale.storage.chunks import array_bytes, write_array, write_block
 from primo_scale.storage.files import canonical_json
 from primo_scale.storage.groups import (
     ArrayLayout,
     Group,
     array_of,
     attributes_of,
-    create_array,
     create_arrays,
     create_group,
     flush,
@@ -156,9 +155,7 @@ def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
     """
     chosen = np.zeros(n_samples, dtype=np.uint8)
     chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
-    layout = ArrayLayout((n_samples,), (min(n_samples, 1 << 20),), np.uint8)
-    array = create_array(group, name, layout)
-    write_block(array, (slice(None),), chosen)
+    write_array(group, name, chosen, (min(n_samples, 1 << 20),))
 
 
 def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:

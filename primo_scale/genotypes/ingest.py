@@ -45,7 +45,7 @@ from primo_scale.genotypes.partitions import total_records, write_partition
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import result_of
-from primo_scale.storage.chunks import chunk_path, read_block, write_block
+from primo_scale.storage.chunks import chunk_path, read_block, write_array
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
@@ -305,8 +305,7 @@ def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> N
                 write_strings(group, name, values.tolist())
                 continue
             chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
-            array = create_array(group, name, ArrayLayout(values.shape, chunks, values.dtype))
-            write_block(array, (slice(None),) * values.ndim, values)
+            write_array(group, name, values, chunks)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:

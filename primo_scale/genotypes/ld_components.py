@@ -18,13 +18,11 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.kernels.linear_map import FRACTION_BITS, LinearMap
-from primo_scale.storage.chunks import read_block, write_block
+from primo_scale.storage.chunks import read_block, write_array
 from primo_scale.storage.groups import (
-    ArrayLayout,
     Group,
     array_of,
     attributes_of,
-    create_arrays,
     create_group,
     flush,
     is_complete,
@@ -82,13 +80,8 @@ def write_components(path: Location, request: str, maps: Iterable[LinearMap]) ->
     group, content, shapes = create_group(path, KIND, {}), hashlib.sha256(), []
     for block, each in enumerate(maps):
         shape = each.matrix.shape
-        layouts = {
-            f"matrix/{block}": ArrayLayout(shape, shape, np.int8),
-            f"multipliers/{block}": ArrayLayout(shape[:1], shape[:1], np.int64),
-        }
-        arrays = create_arrays(group, layouts)
-        write_block(arrays[f"matrix/{block}"], (slice(None), slice(None)), each.matrix)
-        write_block(arrays[f"multipliers/{block}"], (slice(None),), each.multipliers)
+        write_array(group, f"matrix/{block}", each.matrix, shape)
+        write_array(group, f"multipliers/{block}", each.multipliers, shape[:1])
         content.update(f"{shape} ".encode())
         content.update(np.ascontiguousarray(each.matrix).tobytes())
         content.update(each.multipliers.astype("<i8").tobytes())

@@ -29,14 +29,14 @@ from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
-from primo_scale.storage.chunks import read_block, write_block
+from primo_scale.storage.chunks import read_block, write_array, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
     array_of,
     attributes_of,
-    create_arrays,
+    create_array,
     create_group,
     flush,
     is_complete,
@@ -227,18 +227,15 @@ def _write_store(
 ) -> None:
     """Write a complete outcome store."""
     n, observed, held_out = aligned.n_people, aligned.observed, aligned.held_out
-    layouts = {"rows": rows_layout(n, coding.n_columns)}
-    layouts["observed"] = ArrayLayout(observed.shape, observed.shape, np.int64)
     if held_out is not None:
         header = {**header, "has_held_out": True}
-        layouts[HELD_OUT] = ArrayLayout((n,), (min(n, CHUNK_BYTES),), np.uint8)
     group = create_group(path, KIND, header)
-    arrays = create_arrays(group, layouts)
-    content = _write_rows(arrays["rows"], coding, aligned)
-    write_block(arrays["observed"], (slice(None),), observed)
+    rows = create_array(group, "rows", rows_layout(n, coding.n_columns))
+    content = _write_rows(rows, coding, aligned)
+    write_array(group, "observed", observed, observed.shape)
     content.update(observed.astype("<i8").tobytes())
     if held_out is not None:
-        write_block(arrays[HELD_OUT], (slice(None),), held_out.astype(np.uint8))
+        write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
         content.update(held_out.tobytes())
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})

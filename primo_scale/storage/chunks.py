@@ -19,7 +19,14 @@ import numpy.typing as npt
 from primo_scale.storage.encoding_stores import CHECKSUM_BYTES
 from primo_scale.storage.encryption import NONCE_BYTES, TAG_BYTES
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.groups import Array, ArrayLayout, location_of, store_of
+from primo_scale.storage.groups import (
+    Array,
+    ArrayLayout,
+    Group,
+    create_array,
+    location_of,
+    store_of,
+)
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import damaged_chunk, is_chunk, store_at
 
@@ -35,6 +42,12 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
             store_of(array).write(_chunk_key(array, found[0]), _encoded(array, found[0], values))
         else:
             array[selection] = values
+
+
+def write_array(group: Group, name: str, values: npt.NDArray[Any], chunks: tuple[int, ...]) -> None:
+    """Create an array of a group with chunks of a shape, and write its values."""
+    array = create_array(group, name, ArrayLayout(values.shape, chunks, values.dtype))
+    write_block(array, (slice(None),) * values.ndim, values)
 
 
 def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[Any]:

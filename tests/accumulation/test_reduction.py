@@ -16,7 +16,7 @@ from primo_scale.accumulation.reduction import Reduction, reduction_bytes
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
-from primo_scale.storage.chunks import chunk_path, write_block
+from primo_scale.storage.chunks import chunk_path, write_array
 from primo_scale.storage.groups import (
     ArrayLayout,
     array_of,
@@ -37,8 +37,7 @@ def partials_of(path, X, Z, boundaries, *, row_group, tile, together=0, max_code
     plan = Plan(layout, n, row_group, row_group, row_group, tile, together)
     outcomes = create_group(path / "outcomes", "outcomes", {})
     create_array(outcomes, "rows", ArrayLayout((n, q), (n, q), np.int16))
-    observed = create_array(outcomes, "observed", ArrayLayout((q - 1,), (q - 1,), np.int64))
-    write_block(observed, (slice(None),), np.arange(q - 1))
+    write_array(outcomes, "observed", np.arange(q - 1), (q - 1,))
     mark_complete(outcomes, {"coding_digest": "x", "content_digest": "y"})
 
     partials = partials_below(path, plan, np.full((layout.n_variants, 4), max_code, np.int8))

@@ -6,26 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.storage.chunks import write_block
-from primo_scale.storage.groups import (
-    ArrayLayout,
-    create_array,
-    create_group,
-    mark_complete,
-    write_strings,
-)
+from primo_scale.storage.chunks import write_array
+from primo_scale.storage.groups import create_group, mark_complete, write_strings
 from primo_scale.storage.locations import Location
 
 VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
-EVERYTHING = (slice(None), slice(None))
 
 
 def write_store(path: Location, kind: str = "statistics", offset: int = 0) -> Location:
     """Write a finished store with two arrays and two text columns, and return its path."""
     group = create_group(path, kind, {"first": "guess-me"})
     for number, name in enumerate(("a", "b")):
-        array = create_array(group, name, ArrayLayout((4, 6), (2, 6), np.int64))
-        write_block(array, EVERYTHING, VALUES + 100 * number + offset)
+        write_array(group, name, VALUES + 100 * number + offset, (2, 6))
     write_strings(group, "names", [f"x{offset}", "y"])
     write_strings(group, "others", ["y", f"x{offset}"])
     mark_complete(group, {"sha256": "confirm-me"})

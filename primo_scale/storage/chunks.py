@@ -44,10 +44,13 @@ def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[
             array[selection] = values
 
 
-def write_array(group: Group, name: str, values: npt.NDArray[Any], chunks: tuple[int, ...]) -> None:
-    """Create an array of a group with chunks of a shape, and write its values."""
+def write_array(
+    group: Group, name: str, values: npt.NDArray[Any], chunks: tuple[int, ...]
+) -> Array:
+    """Create an array of a group with these values, in chunks of a shape, and return it."""
     array = create_array(group, name, ArrayLayout(values.shape, chunks, values.dtype))
     write_block(array, (slice(None),) * values.ndim, values)
+    return array
 
 
 def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[Any]:

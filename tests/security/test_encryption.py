@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from durable import disk_seen
-from example_stores import EVERYTHING, VALUES, swap, write_store
+from example_stores import VALUES, swap, write_store
 from security_runs import run
 from small_cohort import command
 
 from primo_scale.cli import encryption_key
 from primo_scale.errors import InputError
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.storage.chunks import chunk_path, read_block, write_block
+from primo_scale.storage.chunks import chunk_path, read_block, write_array
 from primo_scale.storage.encryption import (
     KEY_VARIABLE,
     encrypted_with,
@@ -28,10 +28,8 @@ from primo_scale.storage.encryption import (
 )
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
-    ArrayLayout,
     array_of,
     attributes_of,
-    create_array,
     create_group,
     is_complete,
     open_group,
@@ -67,10 +65,9 @@ def test_a_store_reads_back_and_its_files_disclose_nothing(tmp_path, key, monkey
 
 def test_the_same_content_is_never_sealed_twice_alike(tmp_path, key) -> None:
     group = create_group(tmp_path / "s.zarr", "statistics", {})
-    array = create_array(group, "a", ArrayLayout((4, 6), (2, 6), np.int64))
     seen = set()
     for _ in range(5):
-        write_block(array, EVERYTHING, np.zeros_like(VALUES))
+        array = write_array(group, "a", np.zeros_like(VALUES), (2, 6))
         seen |= {chunk_path(array, (row, 0)).read_bytes() for row in range(2)}
     assert len(seen) == 10
     assert len({sealed[:12] for sealed in seen}) == 10

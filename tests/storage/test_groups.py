@@ -16,7 +16,7 @@ from primo_scale.storage.chunks import (
     commit_chunk,
     flush_chunk,
     read_block,
-    write_block,
+    write_array,
 )
 from primo_scale.storage.groups import (
     ArrayLayout,
@@ -79,8 +79,7 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path):
     """Blocks in one chunk or several, inside and at both edges, read directly or through Zarr."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     values = np.arange(7 * 5).reshape(7, 5).astype(dtype)
-    array = create_array(group, "a", ArrayLayout((7, 5), (3, 2), dtype))
-    write_block(array, (slice(0, 7), slice(0, 5)), values)
+    array = write_array(group, "a", values, (3, 2))
     rows, columns = ([slice(*ends) for ends in combinations(range(n + 1), 2)] for n in (7, 5))
     for block in product([*rows, slice(None)], [*columns, slice(None)]):
         found = read_block(array, block)
@@ -96,8 +95,7 @@ def test_every_block_is_what_zarr_reads(dtype, tmp_path):
 @pytest.mark.parametrize("harm", ["flipped", "torn", "grown", "empty", "gone"])
 def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path):
     group = create_group(tmp_path / "g.zarr", "statistics", {})
-    array = create_array(group, "a", ArrayLayout((4, 4), (2, 4), np.int32))
-    write_block(array, (slice(0, 4), slice(0, 4)), np.arange(16, dtype=np.int32).reshape(4, 4))
+    array = write_array(group, "a", np.arange(16, dtype=np.int32).reshape(4, 4), (2, 4))
     path = chunk_path(array, (1, 0))
     whole = path.read_bytes()
     flipped = bytes([whole[0] ^ 1]) + whole[1:]
@@ -135,8 +133,7 @@ def test_arrays_created_together_equal_those_created_one_by_one(tmp_path):
 def test_a_flush_includes_the_directory_entry(tmp_path):
     """A rename changes the directory, which must be flushed too."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
-    array = create_array(group, "a", ArrayLayout((2, 2), (2, 2), np.int64))
-    write_block(array, (slice(0, 2), slice(0, 2)), np.ones((2, 2)))
+    array = write_array(group, "a", np.ones((2, 2)), (2, 2))
     root, chunk = group.store_path.store.location, chunk_path(array, (0, 0))
     for act, flushed in [
         (lambda: flush_chunk(array, (0, 0)), {chunk, chunk.parent}),

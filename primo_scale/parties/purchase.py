@@ -12,15 +12,14 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, PayingCohort
+from primo_scale.ledger.spending import Charge
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.receipt import Receipt, record_drawn, settle
+from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
 _VALUE = np.dtype("<i8")
@@ -47,10 +46,8 @@ class PartyValues:
 def pay_for_values(
     values: PartyValues,
     promise: Promise,
-    noise_store: NoiseStore,
+    payer: Payer,
     *,
-    ledger: Ledger,
-    paying_cohort: PayingCohort,
     published: str | None = None,
 ) -> tuple[Path, Receipt]:
     """Store a key, reserve a charge, draw its noise once, and store the noisy values.
@@ -61,13 +58,10 @@ def pay_for_values(
     the receipt. If the budget does not cover the release, a BudgetRefused is raised and no noise
     was drawn.
     """
-    ledger.refuse_unknown_charges(noise_store.used_charges())
-    digest = ledger.request_digest(
-        values.survey.digest,
-        {"query": "party release", "sigma": values.noise.sigma, **values.public},
-    )
-    request = paying_cohort.request(digest, promise.epsilon, promise.delta, values.noise.cost)
-    replayed = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    noise, noise_store = values.noise, payer.noise_store
+    parameters = {"query": "party release", "sigma": noise.sigma, **values.public}
+    request = payer.request(values.survey.digest, parameters, promise, noise.cost)
+    replayed = payer.replayable_charge(request)
     if published is not None and (replayed is None or replayed.id != published):
         raise InputError(
             "another release is published already",
@@ -76,14 +70,14 @@ def pay_for_values(
         )
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
     noise_store.refuse_full_disk(None if replayed is None else replayed.id, 2 * size)
-    receipt = settle(ledger, request, noise_store)
+    receipt = settle(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         path = noise_store.values_path(charge.id)
         if not path.is_file():
             _draw(values, charge, noise_store, path)
-        digest = ledger.keyed_digest("party release", sha256_of_file(path).encode())
-        record_drawn(ledger, charge, digest, noise_store, stored=path)
+        content = sha256_of_file(path).encode()
+        record_drawn(payer, charge, "party release", content, stored=path)
     return path, receipt
 
 

@@ -12,14 +12,13 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy.held_out_accuracy import Floats
 from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
 from primo_scale.privacy.mechanism import HoldOut
-from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
+from primo_scale.privacy.receipt import Payer
 from primo_scale.storage.documents import converted, read_document
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -40,8 +39,7 @@ def measure_once(
     hold_out: HoldOut,
     weight_norms: tuple[float, ...],
     score: Callable[[], ScoredPeople],
-    noise_store: NoiseStore,
-    ledger: Ledger,
+    payer: Payer,
 ) -> NoisyHoldOut:
     """Return the noisy sums over the people held out, and record the charge as drawn.
 
@@ -50,7 +48,7 @@ def measure_once(
     The weights are recognised by the length of each phenotype's. An InputError is raised if the
     noisy sums of a charge that was drawn are missing, or are of other weights.
     """
-    charge = paid.receipt.charge
+    charge, noise_store = paid.receipt.charge, payer.noise_store
     path = noise_store.hold_out_path(charge.id)
     with noise_store.payment_explained(charge.id):
         if path.is_file():
@@ -71,7 +69,7 @@ def measure_once(
                 announce_step(PaymentStep.HOLD_OUT_STORED)
         with deferred():
             content = canonical_json(asdict(stored.noisy))
-            record_statistics(ledger, paid.private, charge, noise_store, held_out=content)
+            record_statistics(payer, paid.private, charge, held_out=content)
     return stored.noisy
 
 

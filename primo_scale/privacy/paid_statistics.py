@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.private_statistics import (
@@ -19,7 +18,7 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
-from primo_scale.privacy.receipt import Receipt, record_drawn, settle
+from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
 from primo_scale.storage.block_matrices import stored_bytes
 
 
@@ -34,10 +33,8 @@ class PaidStatistics:
 def pay_and_draw(
     raw: RawStatistics,
     mechanism: Mechanism,
-    noise_store: NoiseStore,
+    payer: Payer,
     *,
-    ledger: Ledger,
-    paying_cohort: PayingCohort,
     on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
     """Store a key, reserve a charge, draw its noise once, store it, and record it as drawn.
@@ -52,70 +49,50 @@ def pay_and_draw(
 
     If the budget does not cover the release, a BudgetRefused is raised and no noise was drawn. A
     ResourceError is raised if the disk has no space for the private statistics, and an InputError
-    if the stored noise is not the one that the ledger recorded, or the ledger does not know it.
+    if the stored noise is not the one that the ledger recorded.
     """
-    ledger.refuse_unknown_charges(noise_store.used_charges())
-    request = _request(raw, mechanism, ledger, paying_cohort)
-    found = ledger.replayable_charge(request, stored_noise=noise_store.charges())
+    noise_store, request = payer.noise_store, _request(raw, mechanism, payer)
+    found = payer.replayable_charge(request)
     replayed = None if found is None else found.id
     if mechanism.recipe.subsample is not None:
         noise_store.refuse_second_use(replayed)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(replayed, size)
-    receipt = settle(ledger, request, noise_store)
+    receipt = settle(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
         if mechanism.hold_out is None:
-            record_statistics(ledger, private, charge, noise_store)
+            record_statistics(payer, private, charge)
     return PaidStatistics(private, receipt)
 
 
 def record_statistics(
-    ledger: Ledger,
-    private: PrivateStatistics,
-    charge: Charge,
-    noise_store: NoiseStore,
-    *,
-    held_out: bytes = b"",
+    payer: Payer, private: PrivateStatistics, charge: Charge, *, held_out: bytes = b""
 ) -> None:
     """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one."""
     content = private.matrices.sha256().encode() + held_out
-    digest = ledger.keyed_digest("private statistics", content)
-    stored = noise_store.statistics_path(charge.id)
-    record_drawn(ledger, charge, digest, noise_store, stored=stored)
+    stored = payer.noise_store.statistics_path(charge.id)
+    record_drawn(payer, charge, "private statistics", content, stored=stored)
 
 
 def charge_with_stored_noise(
-    raw: RawStatistics,
-    mechanism: Mechanism,
-    noise_store: NoiseStore,
-    *,
-    ledger: Ledger,
-    paying_cohort: PayingCohort,
+    raw: RawStatistics, mechanism: Mechanism, payer: Payer
 ) -> Charge | None:
-    """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None.
-
-    Stored noise whose charge the ledger does not know raises an InputError.
-    """
-    ledger.refuse_unknown_charges(noise_store.used_charges())
-    charges = noise_store.charges()
-    request = _request(raw, mechanism, ledger, paying_cohort)
-    replayed = ledger.replayable_charge(request, stored_noise=charges)
-    return replayed if replayed is not None and replayed.id in charges else None
+    """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None."""
+    replayed = payer.replayable_charge(_request(raw, mechanism, payer))
+    stored = replayed is not None and replayed.id in payer.noise_store.charges()
+    return replayed if stored else None
 
 
-def _request(
-    raw: RawStatistics, mechanism: Mechanism, ledger: Ledger, paying_cohort: PayingCohort
-) -> ChargeRequest:
-    promise, parameters = mechanism.promise, asdict(mechanism)
+def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRequest:
+    parameters = asdict(mechanism)
     if mechanism.hold_out is None:
         del parameters["hold_out"]  # as in requests of earlier versions, whose noise stays valid
     else:  # the sums do not depend on the people held out, but their measurement does
         parameters["inputs"] = raw.inputs
     parameters["boundaries"] = list(raw.matrices.layout.boundaries)
-    digest = ledger.request_digest(raw.sha256, parameters)
-    return paying_cohort.request(digest, promise.epsilon, promise.delta, mechanism.cost)
+    return payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
 
 
 def _drawn(

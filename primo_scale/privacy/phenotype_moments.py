@@ -19,15 +19,14 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, PayingCohort
+from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyMoments
-from primo_scale.privacy.receipt import Receipt, record_drawn, settle
+from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -48,34 +47,23 @@ def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
 
 
 def pay_for_moments(
-    raw: RawMoments,
-    promise: Promise,
-    noise_store: NoiseStore,
-    *,
-    ledger: Ledger,
-    paying_cohort: PayingCohort,
+    raw: RawMoments, promise: Promise, payer: Payer
 ) -> tuple[NoisyMoments, Receipt]:
     """Store a key, reserve a charge, draw the noise once, and store the noisy moments.
 
     While the key or the moments are stored, the same request returns the same moments at no further
     cost. The promise is that of the whole release. If the budget does not cover the moments and the
     rest of the release, a BudgetRefused is raised and no noise was drawn. If the stored moments
-    belong to another request, or the ledger does not know the charge of stored noise, an InputError
-    is raised, nothing is paid and the moments remain.
+    belong to another request, an InputError is raised, nothing is paid and the moments remain.
     """
-    ledger.refuse_unknown_charges(noise_store.used_charges())
+    noise_store = payer.noise_store
     sigma = moments_sigma(raw.sums.shape[1], promise)
     total = release_mu(promise.epsilon, promise.delta) ** 2
-    request = paying_cohort.request(
-        _request_digest(raw, promise, sigma, ledger),
-        promise.epsilon,
-        promise.delta,
-        Cost(MOMENTS_SHARE * total),
-    )
+    request = _request(raw, promise, sigma, payer, Cost(MOMENTS_SHARE * total))
     found = noise_store.read_moments()
     stored = () if found is None else (found.charge,)
     if found is not None:
-        replayed = ledger.replayable_charge(request, stored_noise=stored)
+        replayed = payer.ledger.replayable_charge(request, stored_noise=stored)
         if replayed is None or replayed.id != found.charge:
             raise InputError(
                 "the work directory holds phenotype moments of another request",
@@ -83,12 +71,13 @@ def pay_for_moments(
                 remedy="Use another --work-dir, or remove this file to pay for new ones",
             )
     further_cost = Cost((1 - MOMENTS_SHARE) * total)
-    receipt = settle(ledger, request, noise_store, further_cost=further_cost, stored=stored)
+    receipt = settle(payer, request, further_cost=further_cost, stored=stored)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
             found = _draw(raw, sigma, receipt.charge, noise_store)
-        digest = _digest_of(found, ledger)
-        record_drawn(ledger, receipt.charge, digest, noise_store, stored=noise_store.moments_path)
+        content = canonical_json({"sums": found.sums, "charge": found.charge})
+        stored_at = noise_store.moments_path
+        record_drawn(payer, receipt.charge, "phenotype moments", content, stored=stored_at)
     return found, receipt
 
 
@@ -124,7 +113,9 @@ def _draw(raw: RawMoments, sigma: float, charge: Charge, noise_store: NoiseStore
     return moments
 
 
-def _request_digest(raw: RawMoments, promise: Promise, sigma: float, ledger: Ledger) -> str:
+def _request(
+    raw: RawMoments, promise: Promise, sigma: float, payer: Payer, cost: Cost
+) -> ChargeRequest:
     exact = hashlib.sha256(np.ascontiguousarray(raw.sums, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "phenotype moments",
@@ -132,9 +123,4 @@ def _request_digest(raw: RawMoments, promise: Promise, sigma: float, ledger: Led
         "privacy": str(promise.privacy),
         "adjacency": str(promise.adjacency),
     }
-    return ledger.request_digest(exact, parameters)
-
-
-def _digest_of(moments: NoisyMoments, ledger: Ledger) -> str:
-    content = canonical_json({"sums": moments.sums, "charge": moments.charge})
-    return ledger.keyed_digest("phenotype moments", content)
+    return payer.request(exact, parameters, promise, cost)

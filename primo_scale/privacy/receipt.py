@@ -1,17 +1,59 @@
-"""Payment for one noise, and its receipt for the custodian."""
+"""Payment for one noise: who pays, and the receipt for the custodian."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import NO_COST, Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest, ChargeState
+from primo_scale.ledger.spending import Balance, Charge, ChargeRequest, ChargeState, PayingCohort
+from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Cohort that pays for noise, its open ledger, and the store of the noise.
+
+    Stored noise whose charge the ledger does not know raises an InputError.
+    """
+
+    ledger: Ledger
+    cohort: PayingCohort
+    noise_store: NoiseStore
+
+    def __post_init__(self) -> None:
+        self.ledger.refuse_unknown_charges(self.noise_store.used_charges())
+
+    def request(
+        self, exact_digest: str, parameters: Mapping[str, Any], promise: Promise, cost: Cost
+    ) -> ChargeRequest:
+        """Return the request for noise on exact values; `parameters` are public."""
+        digest = self.ledger.request_digest(exact_digest, parameters)
+        return self.cohort.request(digest, promise.epsilon, promise.delta, cost)
+
+    def replayable_charge(self, request: ChargeRequest) -> Charge | None:
+        """Return the charge that `Ledger.reserve` would return at no cost, or None."""
+        return self.ledger.replayable_charge(request, stored_noise=self.noise_store.charges())
+
+    def balance(self) -> Balance:
+        """Return the balance of the paying account, which has a budget."""
+        return self.ledger.balance(self.cohort.account)
+
+
+@contextmanager
+def open_payer(
+    ledger: Path, noise_store: NoiseStore, find_cohort: Callable[[Ledger], PayingCohort]
+) -> Iterator[Payer]:
+    """Open the ledger that pays; it is created only if the store has no noise that was paid for."""
+    with Ledger(ledger, create=not noise_store.used_charges()) as opened:
+        yield Payer(opened, find_cohort(opened), noise_store)
 
 
 @dataclass(frozen=True)
@@ -25,9 +67,8 @@ class Receipt:
 
 
 def settle(
-    ledger: Ledger,
+    payer: Payer,
     request: ChargeRequest,
-    noise_store: NoiseStore,
     *,
     further_cost: Cost = NO_COST,
     stored: Collection[str] = (),
@@ -38,6 +79,7 @@ def settle(
     other charges, and `stored` further charges whose results are in the work directory. Errors are
     those of `Ledger.reserve` and `NoiseStore.create_key`.
     """
+    ledger, noise_store = payer.ledger, payer.noise_store
     charges = noise_store.charges().union(stored)
     unpaid = ledger.unknown_charges(noise_store.unused_charges())
 
@@ -66,14 +108,13 @@ def settle(
     return Receipt(charge, reservation.opened_budget, summary)
 
 
-def record_drawn(
-    ledger: Ledger, charge: Charge, digest: str, noise_store: NoiseStore, *, stored: Path
-) -> None:
+def record_drawn(payer: Payer, charge: Charge, what: str, content: bytes, *, stored: Path) -> None:
     """Record that the noise of a charge is stored durably at `stored`, and remove its key.
 
-    `digest` is the keyed digest of what is stored. An InputError is raised if the ledger recorded
-    another one, or does not know the charge.
+    The ledger records the keyed digest of the `content`, for a purpose in words. An InputError is
+    raised if it recorded another one, or does not know the charge.
     """
+    digest = payer.ledger.keyed_digest(what, content)
     if charge.statistics_digest not in (None, digest):
         raise InputError(
             "the noisy values are not those that the ledger recorded",
@@ -81,6 +122,6 @@ def record_drawn(
             value=charge.id,
             remedy="Restore them from a backup, or remove them",
         )
-    ledger.mark_drawn(charge, digest)
-    noise_store.remove_key(charge.id)
+    payer.ledger.mark_drawn(charge, digest)
+    payer.noise_store.remove_key(charge.id)
     announce_step(PaymentStep.KEY_REMOVED)

@@ -24,7 +24,6 @@ from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import ChargeRequest
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
@@ -239,8 +238,7 @@ def _refuse_unaffordable(
     with Ledger(path, read_only=True) as ledger:
         ledger.refuse_unknown_charges(used)
         payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        people = payer.people_digest, payer.roster
-        charge = ChargeRequest(payer.account, "", budget.epsilon, budget.delta, cost, *people)
+        charge = payer.request("", budget.epsilon, budget.delta, cost)
         ledger.ask(charge, stored_noise=noise_store.charges())
 
 

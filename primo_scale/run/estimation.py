@@ -7,10 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.ld_components import open_components
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.component_weights import PanelComponents
+from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
 from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -19,9 +23,11 @@ from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, variance_left
 from primo_scale.privacy.private_statistics import PrivateStatistics
+from primo_scale.publication.statement import HeldOut
+from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.release_forecast import ChosenMethod
-from primo_scale.run.request_parts import Fit
+from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease
+from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
 
@@ -36,24 +42,33 @@ class Solved:
     marginal: MarginalEffects | None = None  # on the lattice, if they were requested
 
 
-def solve_release(
-    design: Design,
-    private: PrivateStatistics,
-    chosen: ChosenMethod,
-    fit: Fit,
-    *,
-    work_dir: Path,
-    sumstats: bool,
-) -> Solved:
+@dataclass(frozen=True)
+class SolvedRelease:
+    """Weights of a release in both scales, and their accuracy in people held out, if any were."""
+
+    solved: Solved
+    weights: ScoringWeights
+    hold_out: HeldOut | None = None
+
+
+def solve(planned: PlannedRelease, private: PrivateStatistics) -> SolvedRelease:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
+    # A local Dask cluster leaves one BLAS thread in this process's environment.
+    with threadpool_limits(limits=usable_cpus()):
+        solved = _solve(planned, private)
+    return SolvedRelease(solved, _scoring_weights(planned.design, solved, planned.store.variants))
+
+
+def _solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
+    design, chosen, request = planned.design, planned.chosen, planned.request
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
     observed = matrices.observed().astype(float)
     rescale = missing_rescale(observed, n_samples)
     response = design.clip_response(1 / rescale)
     unit = design.genotypes.unit
-    if fit.ridge is not None:
-        penalty = fit.ridge * unit**2
+    if request.fit.ridge is not None:
+        penalty = request.fit.ridge * unit**2
     else:
         penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
     inputs = SolveInputs(
@@ -66,12 +81,12 @@ def solve_release(
         prior=_prior(design, rescale, response),
         n_samples=n_samples,
         penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
-        components=_components(design, work_dir, n_samples),
+        components=_components(design, request.work_dir, n_samples),
         scores=None if chosen.priors is None else chosen.priors.scores,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     marginal = None
-    if sumstats:
+    if request.sumstats:
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         marginal = marginal_effects(matrices, inputs, design.genotypes.variances)
@@ -114,3 +129,35 @@ def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPr
     effect = PRIOR_HERITABILITY * unit**2 / design.genotypes.variance
     left = variance_left(design.clip, design.layout.n_phenotypes) * unit**2
     return EffectPrior(effect_variance=effect * response.slope**2, residual_variance=left * rescale)
+
+
+def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
+    raw_scale = to_dosage_scale(
+        solved.solution.weights, design.genotypes, design.outcomes, solved.response
+    )
+    summary = None
+    if solved.marginal is not None:
+        from primo_scale.publication.sumstats import count_left_out  # loads SciPy
+
+        left_out = count_left_out(variants)
+        if left_out:
+            LOGGER.warning(
+                "--sumstats: %d of %d variants are left out, because they have no position on an "
+                "autosome or alleles other than A, C, G and T", left_out, len(variants),
+            )  # fmt: skip
+        marginal = effects_per_allele(
+            solved.marginal, design.genotypes, design.outcomes, solved.response
+        )
+        summary = SummaryStatistics(
+            marginal.effect, marginal.standard_error, design.genotypes.frequency
+        )
+    return ScoringWeights(
+        variants=variants,
+        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
+        per_allele=raw_scale.per_allele,
+        intercept=raw_scale.intercept,
+        covariates=tuple(c.name for c in design.outcomes.covariates),
+        covariate_weights=raw_scale.covariates,
+        centre_dosage=design.genotypes.centre_dosage,
+        summary=summary,
+    )

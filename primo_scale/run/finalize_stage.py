@@ -4,44 +4,41 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.refusals import lowered_budget
-from primo_scale.ledger.spending import Account, Charge
+from primo_scale.ledger.spending import Charge
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
-from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
+from primo_scale.privacy.receipt import Payer
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
-from primo_scale.run.payments import log_payment, paying_cohort_of
+from primo_scale.run.estimation import SolvedRelease, solve
+from primo_scale.run.payments import log_payment, payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
-    SolvedRelease,
     charge_of,
     check_publishable,
     check_release,
     exists_already,
     publish,
-    solve,
 )
-from primo_scale.run.release_forecast import ChosenMethod, choose, forecast_release, mechanism_of
+from primo_scale.run.release_forecast import PlannedRelease, choose, forecast_release, mechanism_of
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import DESIGN, NOISE, OUTCOMES, finished_statistics, store_root
+from primo_scale.run.work_directory import DESIGN, OUTCOMES, finished_statistics, store_root
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -58,6 +55,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     budget = request.budget
     chosen = choose(design, budget, request.fit)
     chosen = replace(chosen, priors=check_release(request, design, store.variants))
+    planned = PlannedRelease(design, request, store, chosen)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -72,24 +70,20 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
         )
     refuse_small_memory(release_needs(design, chosen, sumstats=request.sumstats))
     if budget is None:
-        exact = privatise(raw, None)
-        solved = solve(design, exact, request, variants=store.variants, chosen=chosen)
-        publish(design, solved, request)
+        publish(planned, solve(planned, privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = mechanism_of(design, budget, chosen)
-        mechanism = _with_hold_out(design, mechanism, chosen, request)
-        _release_privately(raw, design, request, chosen, mechanism, store)
+        _release_privately(raw, planned, _with_hold_out(planned, mechanism))
 
 
-def _with_hold_out(
-    design: Design, mechanism: Mechanism, chosen: ChosenMethod, request: FinalizeRequest
-) -> Mechanism:
+def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     """Return the mechanism with the noise on the measures of the people held out, if any are."""
+    design, chosen = planned.design, planned.chosen
     if not design.held_out:
         return mechanism
     scores = () if chosen.priors is None else (each.sha256 for each in chosen.priors.sources)
-    fit = f"{chosen.method.name}, {chosen.estimator.name}, {request.fit.ridge}"
+    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}"
     fit = ", ".join((fit, *scores))  # other weights are another measurement, and another charge
     mu_squared = mechanism.cost.mu_squared
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
@@ -107,88 +101,66 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
         )
 
 
-def _release_privately(
-    raw: RawStatistics,
-    design: Design,
-    request: FinalizeRequest,
-    chosen: ChosenMethod,
-    mechanism: Mechanism,
-    store: GenotypeStore,
-) -> None:
-    noise_store = NoiseStore(request.work_dir / NOISE)
-    with Ledger(request.ledger_path, create=not noise_store.used_charges()) as ledger:
-        ledger.refuse_unknown_charges(noise_store.used_charges())
-        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        moments = _moments_charges(design, ledger, payer.account)
+def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism) -> None:
+    design, request, store = planned.design, planned.request, planned.store
+    with payer_of(request, store, design.privacy, design.adjacency) as payer:
+        ledger = payer.ledger
+        moments = _moments_charges(design, payer)
         if request.out.exists():
-            find = partial(charge_with_stored_noise, raw, mechanism, noise_store)
-            _refuse_other_release(request.out, find(ledger=ledger, paying_cohort=payer))
+            known = charge_with_stored_noise(raw, mechanism, payer)
+            if known is None or known.id != charge_of(request.out):
+                raise exists_already(request.out)
         with deferred():
             with count_bar("draw noise", "pieces") as move:
-                paid = pay_and_draw(
-                    raw, mechanism, noise_store, ledger=ledger, paying_cohort=payer, on_block=move
-                )
-            balance = ledger.balance(payer.account)
-            log_payment("statistics", paid.receipt, balance)
+                paid = pay_and_draw(raw, mechanism, payer, on_block=move)
+            balance = log_payment("statistics", paid.receipt, payer)
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(request.ledger_path, balance)
         charges = (*moments, paid.receipt.charge)
         expected = forecast_release(design, store.variants, mechanism).stated_size
         payment = Payment(mechanism, charges, balance, expected)
-        with noise_store.payment_explained(paid.receipt.charge.id):
-            solved = solve(design, paid.private, request, variants=store.variants, chosen=chosen)
+        with payer.noise_store.payment_explained(paid.receipt.charge.id):
+            solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
-                score = partial(_scored_people, raw, design, request, store, solved.weights)
-                noisy = measure_once(paid, noise, norms, score, noise_store, ledger)
-                solved = _with_accuracy(solved, noisy, noise, design, request)
+                score = partial(_scored_people, raw, planned, solved.weights)
+                noisy = measure_once(paid, noise, norms, score, payer)
+                solved = _with_accuracy(planned, solved, noisy, noise)
             signer = Signer(ledger.public_key, ledger.sign)
-            digest = publish(design, solved, request, payment=payment, signer=signer)
+            digest = publish(planned, solved, payment=payment, signer=signer)
             for charge in charges:
                 ledger.mark_published(charge, digest)
 
 
-def _refuse_other_release(path: Path, known: Charge | None) -> None:
-    """Refuse, before paying, a release that cannot be published because another one is there."""
-    if known is None or known.id != charge_of(path):
-        raise exists_already(path)
-
-
 def _with_accuracy(
-    solved: SolvedRelease,
-    noisy: NoisyHoldOut,
-    noise: HoldOut,
-    design: Design,
-    request: FinalizeRequest,
+    planned: PlannedRelease, solved: SolvedRelease, noisy: NoisyHoldOut, noise: HoldOut
 ) -> SolvedRelease:
     """Return the release with its accuracy in the people held out, calibrated if requested."""
-    stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
-    weights = calibrated(solved.weights, stated, design.outcomes)
+    coding = planned.design.outcomes
+    stated = state_hold_out(noisy, noise, coding, planned.request.calibrate)
+    weights = calibrated(solved.weights, stated, coding)
     return replace(solved, weights=weights, hold_out=stated)
 
 
 def _scored_people(
-    raw: RawStatistics,
-    design: Design,
-    request: FinalizeRequest,
-    store: GenotypeStore,
-    weights: ScoringWeights,
+    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights
 ) -> ScoredPeople:
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
+    design, request = planned.design, planned.request
     outcomes = open_outcome_store(store_root(request.work_dir, design.object_store) / OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(store, outcomes, design.outcomes, weights, request.work_dir)
+    return score_held_out(planned.store, outcomes, design.outcomes, weights, request.work_dir)
 
 
-def _moments_charges(design: Design, ledger: Ledger, account: Account) -> tuple[Charge, ...]:
+def _moments_charges(design: Design, payer: Payer) -> tuple[Charge, ...]:
     """Return the charge for the phenotype moments, if any, unless another account paid it."""
     if design.moments is None:
         return ()
     bought = design.moments.bought.charge
-    charges = tuple(c for c in ledger.balance(account).charges if c.id == bought)
+    charges = tuple(charge for charge in payer.balance().charges if charge.id == bought)
     if not charges:
         raise InputError(
             "the phenotype moments were paid for from another account",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.ledger.reader import find_paying_cohort
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.outcomes.coding import BOUNDED_UNIT
@@ -28,6 +29,7 @@ from primo_scale.parties.noise_scale import party_noise, party_sensitivity
 from primo_scale.parties.purchase import PartyValues, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.receipt import open_payer
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.party_statement import (
@@ -127,18 +129,19 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
     noise_store = NoiseStore(request.work_dir / NOISE)
     promise, people = request.promise, values.survey.individuals
     LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
-    unit, adjacency = promise.privacy, promise.adjacency
-    with Ledger(ledger_path, create=not noise_store.used_charges()) as ledger:
-        payer = find_paying_cohort(
-            ledger, roster.tag, people, request.cohort, unit=unit, adjacency=adjacency
-        )
+    find_cohort = partial(
+        find_paying_cohort,
+        cohort_digest=roster.tag,
+        individuals=people,
+        name=request.cohort,
+        unit=promise.privacy,
+        adjacency=promise.adjacency,
+    )
+    with open_payer(ledger_path, noise_store, find_cohort) as payer:
+        ledger = payer.ledger
         with deferred():
-            path, receipt = pay_for_values(
-                values, promise, noise_store,
-                ledger=ledger, paying_cohort=payer, published=published,
-            )  # fmt: skip
-            balance = ledger.balance(payer.account)
-            log_payment("values", receipt, balance)
+            path, receipt = pay_for_values(values, promise, payer, published=published)
+            balance = log_payment("values", receipt, payer)
         if not balance.affords(Cost(0.0)):
             raise lowered_budget(ledger_path, balance)
         if published is None:

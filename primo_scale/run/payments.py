@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+from functools import partial
+
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
@@ -13,7 +16,7 @@ from primo_scale.outcomes.moments import sum_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.phenotype_moments import pay_for_moments
-from primo_scale.privacy.receipt import Receipt
+from primo_scale.privacy.receipt import Payer, Receipt, open_payer
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.request import AccumulateRequest, RunRequest
@@ -36,6 +39,16 @@ def paying_cohort_of(
     return find_paying_cohort(
         ledger, store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency
     )
+
+
+def payer_of(
+    request: RunRequest, store: GenotypeStore, unit: PrivacyUnit, adjacency: Adjacency
+) -> AbstractContextManager[Payer]:
+    """Open the ledger of a run to pay for a release of the people of a store."""
+    find_cohort = partial(
+        paying_cohort_of, store=store, cohort=request.cohort, unit=unit, adjacency=adjacency
+    )
+    return open_payer(request.ledger_path, NoiseStore(request.work_dir / NOISE), find_cohort)
 
 
 def announce_opening(
@@ -64,11 +77,12 @@ def _account_to_open(store: GenotypeStore, design: Design, request: RunRequest) 
     return None if payer.account.cohort in known else payer.account
 
 
-def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
-    """Log a payment and, if it opened a budget, the new one, from the `balance` after it.
+def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
+    """Log a payment and, if it opened a budget, the new one; return the balance after it.
 
     The caller still defers interruptions, so that none can keep the payment out of the log.
     """
+    balance = payer.balance()
     LOGGER.info("%s: %s", what, receipt.summary)
     if receipt.opened_budget:
         LOGGER.info(
@@ -76,6 +90,7 @@ def log_payment(what: str, receipt: Receipt, balance: Balance) -> None:
             "no other; for more: primo-scale ledger set-budget",
             balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
         )  # fmt: skip
+    return balance
 
 
 def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
@@ -84,14 +99,9 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
     if not tables.pheno_moments or budget is None:
         return None
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
-    noise_store = NoiseStore(request.work_dir / NOISE)
     with stage("phenotype moments"):
         raw = sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))
-        with Ledger(request.ledger_path, create=not noise_store.used_charges()) as ledger:
-            payer = paying_cohort_of(ledger, store, request.cohort, privacy.unit, privacy.adjacency)
-            with deferred():
-                bought, receipt = pay_for_moments(
-                    raw, promise, noise_store, ledger=ledger, paying_cohort=payer
-                )
-                log_payment("phenotype means and sds", receipt, ledger.balance(payer.account))
+        with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
+            bought, receipt = pay_for_moments(raw, promise, payer)
+            log_payment("phenotype means and sds", receipt, payer)
     return PaidMoments(bought, budget)

@@ -5,33 +5,30 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.run.design import Design
 from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
-from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.release_forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import sha256_of_file
 
 if TYPE_CHECKING:
-    from primo_scale.privacy.private_statistics import PrivateStatistics
     from primo_scale.publication.signature import Signer
-    from primo_scale.publication.statement import HeldOut, Statement
-    from primo_scale.publication.weights import ScoringWeights
+    from primo_scale.publication.statement import Statement
     from primo_scale.run.describe_release import Payment
-    from primo_scale.run.estimation import Solved
+    from primo_scale.run.estimation import SolvedRelease
 
-# Functions import the solver and the writers of releases, so that an accumulation does not load
+# Functions import the writers of releases, so that an accumulation does not load
 # them.
 
 
@@ -190,45 +187,9 @@ def _log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
 # ---- Publication ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SolvedRelease:
-    """Weights of a release in both scales, and their accuracy in people held out, if any were."""
-
-    solved: Solved
-    weights: ScoringWeights
-    hold_out: HeldOut | None = None
-
-
-def solve(
-    design: Design,
-    private: PrivateStatistics,
-    request: FinalizeRequest,
-    *,
-    variants: VariantTable,
-    chosen: ChosenMethod,
-) -> SolvedRelease:
-    """Solve every phenotype of a release."""
-    from threadpoolctl import threadpool_limits
-
-    from primo_scale.run.estimation import solve_release
-
-    # A local Dask cluster leaves one BLAS thread in this process's environment.
-    with threadpool_limits(limits=usable_cpus()):
-        solved = solve_release(
-            design,
-            private,
-            chosen,
-            request.fit,
-            work_dir=request.work_dir,
-            sumstats=request.sumstats,
-        )
-    return SolvedRelease(solved, _scoring_weights(design, solved, variants))
-
-
 def publish(
-    design: Design,
+    planned: PlannedRelease,
     release: SolvedRelease,
-    request: FinalizeRequest,
     *,
     payment: Payment | None = None,
     signer: Signer | None = None,
@@ -237,7 +198,8 @@ def publish(
     from primo_scale.publication.publish import is_same_release, publish_release
     from primo_scale.run.describe_release import make_statement
 
-    build = settle_genome_build(request.genome_build, release.weights.variants)
+    design, request = planned.design, planned.request
+    build = settle_genome_build(request.genome_build, planned.store.variants)
     statement = make_statement(
         design, release.solved, payment, genome_build=build, hold_out=release.hold_out
     )
@@ -279,40 +241,6 @@ def _log_scoring_command(release: Path) -> None:
 
     document = json.loads((release / "release.json").read_bytes())
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
-
-
-def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
-    from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
-    from primo_scale.publication.sumstats import count_left_out
-    from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
-
-    raw_scale = to_dosage_scale(
-        solved.solution.weights, design.genotypes, design.outcomes, solved.response
-    )
-    summary = None
-    if solved.marginal is not None:
-        left_out = count_left_out(variants)
-        if left_out:
-            LOGGER.warning(
-                "--sumstats: %d of %d variants are left out, because they have no position on an "
-                "autosome or alleles other than A, C, G and T", left_out, len(variants),
-            )  # fmt: skip
-        marginal = effects_per_allele(
-            solved.marginal, design.genotypes, design.outcomes, solved.response
-        )
-        summary = SummaryStatistics(
-            marginal.effect, marginal.standard_error, design.genotypes.frequency
-        )
-    return ScoringWeights(
-        variants=variants,
-        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
-        per_allele=raw_scale.per_allele,
-        intercept=raw_scale.intercept,
-        covariates=tuple(c.name for c in design.outcomes.covariates),
-        covariate_weights=raw_scale.covariates,
-        centre_dosage=design.genotypes.centre_dosage,
-        summary=summary,
-    )
 
 
 def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.catalogue import (
     GAMMA_METHOD,
@@ -57,6 +57,16 @@ class ChosenMethod:
     reason: str
     estimator: Estimator
     priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """Release to be made of finished statistics."""
+
+    design: Design
+    request: FinalizeRequest
+    store: GenotypeStore  # of the people in the statistics
+    chosen: ChosenMethod
 
 
 def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:

@@ -11,6 +11,7 @@ from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.phenotype_moments import pay_for_moments
+from primo_scale.privacy.receipt import Payer
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -39,24 +40,16 @@ def pay(folder, raw, asked=MECHANISM):
     """Return the private statistics and the receipt."""
     account = Account("cohort", asked.promise.privacy, asked.promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
-        paid = pay_and_draw(
-            raw,
-            asked,
-            noise_store(folder),
-            ledger=ledger,
-            paying_cohort=PayingCohort(account, "people"),
-            on_block=lambda *_: None,
-        )
+        payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
+        paid = pay_and_draw(raw, asked, payer, on_block=lambda *_: None)
     return paid.private.matrices, paid.receipt
 
 
 def pay_moments(folder, raw=None, *, moments=NO_MOMENTS, promise=PROMISE):
     """Return the noisy moments and the receipt; the raw statistics play no part."""
     with Ledger(folder / "ledger.sqlite") as ledger:
-        cohort = PayingCohort(ACCOUNT, "people")
-        return pay_for_moments(
-            moments, promise, noise_store(folder), ledger=ledger, paying_cohort=cohort
-        )
+        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        return pay_for_moments(moments, promise, payer)
 
 
 def open_budget(folder, epsilon):

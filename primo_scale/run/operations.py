@@ -18,6 +18,7 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.design import load_design
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
+from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
 from primo_scale.run.payments import moments_stage
@@ -130,9 +131,7 @@ def finalize(request: FinalizeRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    # The code that publishes is imported here, so that accumulate does not load it.
-    from primo_scale.publication.open_release import open_release
-    from primo_scale.run.finalize_stage import finalize_stage
+    from primo_scale.publication.open_release import open_release  # loads SciPy
 
     _check_places(request)
     if not request.work_dir.is_dir():
@@ -169,7 +168,7 @@ def release(request: ReleaseRequest) -> Release:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    from primo_scale.publication.open_release import open_release
+    from primo_scale.publication.open_release import open_release  # loads SciPy
 
     _check_places(request)
     with _at_work(request):
@@ -210,8 +209,6 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     """Check everything, then run the stages in a locked work directory."""
-    from primo_scale.run.finalize_stage import finalize_stage
-
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
     genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
     planned = check_before_work(genotypes, request.accumulation, request.finalization)

@@ -42,14 +42,13 @@ from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import check_column_names, check_variant_identifiers
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.signature import Signer
-from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.statement import Software
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.payments import log_payment
-from primo_scale.run.publishing import check_private_places, exists_already, refuse_unwritable
+from primo_scale.run.publishing import check_out, check_private_places
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import LOCK, NOISE
@@ -114,7 +113,8 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     work_dir = request.work_dir
     ledger = request.ledger or default_ledger_path()
     check_private_places(request.out, {"--work-dir": work_dir, "--ledger": ledger})
-    published = _published_charge(request.out)
+    document = check_out(request.out, PARTY)
+    published = None if document is None else str(document["ledger"]["charges"][0]["id"])
     with files_private():
         make_private_directory(work_dir)
         with exclusive_lock(work_dir / LOCK), run_logged(work_dir, "party-release", request):
@@ -236,14 +236,3 @@ def _statement(
         ledger=state_ledger_entry(balance, (charge,)),
         public_by_assumption=public_by_assumption(str(promise.privacy), str(promise.adjacency)),
     )
-
-
-def _published_charge(out: Path) -> str | None:
-    """Return the charge of the party's release at `out`, or None where nothing is."""
-    if not out.exists() and not out.is_symlink():
-        refuse_unwritable(out)
-        return None
-    document = read_document(out, PARTY)[0] if (out / PARTY.name).is_file() else None
-    if document is None:
-        raise exists_already(out)
-    return str(document["ledger"]["charges"][0]["id"])

@@ -7,14 +7,24 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.publication.document import RELEASE, Document, DocumentKind
+from primo_scale.publication.finding import refuse_problems
+from primo_scale.publication.pgs import pgs_file_stems
+from primo_scale.publication.releasable import check_names
+from primo_scale.publication.scoring import scoring_command
+from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import read_document
+from primo_scale.publication.statement import Statement
+from primo_scale.publication.wording import accuracy_in_words
+from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
+from primo_scale.run.estimation import SolvedRelease
 from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
 from primo_scale.run.release_forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
@@ -22,25 +32,20 @@ from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import sha256_of_file
 
-if TYPE_CHECKING:
-    from primo_scale.publication.signature import Signer
-    from primo_scale.publication.statement import Statement
-    from primo_scale.run.describe_release import Payment
-    from primo_scale.run.estimation import SolvedRelease
-
-# Functions import the writers of releases, so that an accumulation does not load
-# them.
-
-
 # ---- What lies at --out --------------------------------------------------------------------------
 
 
-def check_out(out: Path) -> None:
-    """Refuse a path where no release can be published, before any work is done."""
-    if (out.exists() or out.is_symlink()) and _read_release(out) is None:
+def check_out(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
+    """Return the document of the release at `out`, or None where nothing is.
+
+    A path where no release can be published is refused before any work is done.
+    """
+    document = _read_release(out, kind)
+    if document is None and (out.exists() or out.is_symlink()):
         raise exists_already(out)
-    if not out.exists():
+    if document is None:
         refuse_unwritable(out)
+    return document
 
 
 def refuse_unwritable(path: Path) -> None:
@@ -58,8 +63,6 @@ def refuse_unwritable(path: Path) -> None:
 
 def _refuse_other_release(request: FinalizeRequest, design: Design, build: GenomeBuild) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows."""
-    from primo_scale.run.describe_release import states_inputs
-
     document = _read_release(request.out)
     if document is None:
         return
@@ -96,8 +99,7 @@ def charge_of(out: Path) -> str | None:
 
 def refuse_damaged(out: Path) -> None:
     """Refuse a published release that does not verify, with the first failed check."""
-    from primo_scale.publication.finding import refuse_problems
-    from primo_scale.publication.verify import verify_release
+    from primo_scale.publication.verify import verify_release  # loads SciPy
 
     # The caller knows its release.json, and so trusts the key in it for another version's texts.
     signature = (_read_release(out) or {}).get("signature") or {}
@@ -109,12 +111,9 @@ def refuse_damaged(out: Path) -> None:
     )
 
 
-def _read_release(out: Path) -> dict[str, Any] | None:
-    """Return the release.json at `out`, or None if that is no release or a damaged one."""
-    from primo_scale.publication.file_names import RELEASE_FILE
-    from primo_scale.publication.signed_document import read_document
-
-    return read_document(out)[0] if (out / RELEASE_FILE).is_file() else None
+def _read_release(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
+    """Return the document of a release, or None if that is no release or a damaged one."""
+    return read_document(out, kind)[0] if (out / kind.name).is_file() else None
 
 
 def exists_already(out: Path) -> InputError:
@@ -131,9 +130,6 @@ def exists_already(out: Path) -> InputError:
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     """Refuse names that no release can carry, before any work is done or any budget spent."""
-    from primo_scale.publication.pgs import pgs_file_stems
-    from primo_scale.publication.releasable import check_names
-
     phenotypes = [p.name for p in outcomes.phenotypes]
     check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
     pgs_file_stems(phenotypes)
@@ -195,8 +191,7 @@ def publish(
     signer: Signer | None = None,
 ) -> str:
     """Publish, or find the release published; return the SHA-256 of release.json."""
-    from primo_scale.publication.publish import is_same_release, publish_release
-    from primo_scale.run.describe_release import make_statement
+    from primo_scale.publication.publish import is_same_release, publish_release  # loads SciPy
 
     design, request = planned.design, planned.request
     build = settle_genome_build(request.genome_build, planned.store.variants)
@@ -225,8 +220,6 @@ def publish(
 
 
 def _log_accuracy(statement: Statement) -> None:
-    from primo_scale.publication.wording import accuracy_in_words
-
     if statement.hold_out is None:
         size = statement.accuracy.effective_sample_size
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
@@ -237,8 +230,6 @@ def _log_accuracy(statement: Statement) -> None:
 
 def _log_scoring_command(release: Path) -> None:
     """Log the plink2 command that computes the scores of a published release."""
-    from primo_scale.publication.scoring import scoring_command
-
     document = json.loads((release / "release.json").read_bytes())
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
 

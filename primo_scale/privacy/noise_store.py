@@ -32,7 +32,7 @@ from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
-from primo_scale.storage.documents import converted, read_document
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
 
@@ -95,11 +95,8 @@ class NoiseStore:
         """
         if not self.moments_path.is_file():
             return None
-        return read_document(
-            self.moments_path,
-            lambda value: converted(value, NoisyMoments),
-            remedy="Restore the file; without it the same command pays again",
-        )
+        remedy = "Restore the file; without it the same command pays again"
+        return read_fields(self.moments_path, NoisyMoments, remedy=remedy)
 
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""

@@ -19,7 +19,7 @@ from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
 from primo_scale.privacy.receipt import Payer
-from primo_scale.storage.documents import converted, read_document
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, write_atomically
 
 # Threads change the last digits of weights; another version or rule changes more.
@@ -75,9 +75,7 @@ def measure_once(
 
 def _read(path: Path, weight_norms: tuple[float, ...]) -> _Stored:
     """Return the stored measurement, unless it is of other weights."""
-    stored = read_document(
-        path, lambda value: converted(value, _Stored), remedy="Restore the file from a backup"
-    )
+    stored = read_fields(path, _Stored, remedy="Restore the file from a backup")
     pairs = zip(stored.weight_norms, weight_norms, strict=False)
     if len(stored.weight_norms) != len(weight_norms) or not all(
         math.isclose(one, other, rel_tol=_ROUNDING) for one, other in pairs

@@ -23,10 +23,10 @@ from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, OutcomeStore, align_outcomes
-from primo_scale.run.design import Design, PaidMoments
+from primo_scale.run.design import Design, PaidMoments, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.execution import Execution
-from primo_scale.run.panel_choices import save_panel_design, write_maps
+from primo_scale.run.panel_choices import write_maps
 from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
@@ -84,7 +84,7 @@ def accumulate_stage(
         )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
-    design.save(work_dir / DESIGN)
+    write_choices(work_dir / DESIGN, design)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
     return raw
 
@@ -127,7 +127,7 @@ def _components(
     """Return the store of the LD components of a design, which is written unless it is there."""
     if design.panel is None or panels.ld is None:
         return None
-    save_panel_design(work_dir / PANEL, design.panel)
+    write_choices(work_dir / PANEL, design.panel)
     if design.components is None:
         return None
     with stage("LD components"):

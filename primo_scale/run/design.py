@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 import numpy as np
@@ -38,7 +38,7 @@ from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication.stated_files import StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.documents import converted, read_document
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
 
 MANY_PHENOTYPES = 100
@@ -51,6 +51,8 @@ _LONG_RECORDS = {
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
     PrivacyUnit.FEATURE: LongRecords.PREDICTORS,
 }
+
+_Choices = TypeVar("_Choices", "Design", "PanelDesign")
 
 
 @dataclass(frozen=True)
@@ -254,21 +256,27 @@ class Design:
     @property
     def digest(self) -> str:
         """Hexadecimal SHA-256 of every choice; locations are not choices."""
-        return sha256_of_json({**to_json(self), "genotype_store": None, "object_store": None})
-
-    def save(self, path: Path) -> None:
-        """Write the design, atomically."""
-        write_atomically(path, canonical_json(to_json(self)))
+        return sha256_of_json({**_to_json(self), "genotype_store": None, "object_store": None})
 
 
-def to_json(choices: Design | PanelDesign) -> dict[str, Any]:
+def write_choices(path: Path, choices: Design | PanelDesign) -> None:
+    """Write public choices, atomically, for `finalize` or for runs that continue this one."""
+    write_atomically(path, canonical_json(_to_json(choices)))
+
+
+def read_choices(path: Path, kind: type[_Choices], *, remedy: str) -> _Choices:
+    """Read public choices, unless the file is damaged."""
+    return read_fields(path, kind, remedy=remedy, dec_hook=_to_array)
+
+
+def _to_json(choices: Design | PanelDesign) -> dict[str, Any]:
     """Return public choices as a JSON object, with a list for every array."""
     document: dict[str, Any] = msgspec.to_builtins(choices, enc_hook=np.ndarray.tolist)
     return document
 
 
-def to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
-    """Return an array that `to_json` wrote; `kind` is ``ndarray[shape, dtype[scalar type]]``."""
+def _to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
+    """Return an array that `_to_json` wrote; `kind` is ``ndarray[shape, dtype[scalar type]]``."""
     (scalar,) = get_args(get_args(kind)[1])
     return np.array(values, dtype=scalar)
 
@@ -281,11 +289,7 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run primo-scale accumulate with this --work-dir first",
         )
-    return read_document(
-        path,
-        lambda stored: converted(stored, Design, dec_hook=to_array),
-        remedy="Run accumulate again, which writes it anew",
-    )
+    return read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
 
 
 def _levels(phenotype: PhenotypeBounds) -> Levels | None:

@@ -38,7 +38,7 @@ from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.run.design import PANEL_RULE, Budget, Design, PaidMoments, PanelDesign
-from primo_scale.run.panel_choices import best_clip, design_panel, use_components, with_panel
+from primo_scale.run.panel_choices import best_clip, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
@@ -122,15 +122,7 @@ def make_design(
         return planned
     settled = panels.settled
     if settled is None:
-        use = use_components(model, planned)
-        settled = design_panel(
-            panels.ld,
-            planned,
-            privacy.budget,
-            use_components=use,
-            n_factors=model.genetic_factors,
-            settled=panels.document,
-        )
+        settled = design_panel(panels.ld, planned, privacy.budget, model, settled=panels.document)
     return _planned(with_panel(planned, settled), privacy.budget)
 
 

@@ -34,11 +34,10 @@ from primo_scale.privacy.planning import (
     variance_left,
 )
 from primo_scale.privacy.water_filling import fill
-from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, to_array, to_json
+from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
 from primo_scale.run.request_parts import Model
 from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.documents import converted, read_document
-from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
+from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.locations import Location
 
 LARGEST_BLOCK = 2048
@@ -81,7 +80,7 @@ def warn_of_other_population(
     )  # fmt: skip
 
 
-def use_components(model: Model, design: Design) -> bool:
+def _uses_components(model: Model, design: Design) -> bool:
     """Return whether LD components take the place of the variants of a design."""
     if not model.ld_components or design.subsample is not None:
         return False
@@ -100,19 +99,14 @@ def use_components(model: Model, design: Design) -> bool:
 
 
 def design_panel(
-    panel: LdPanel,
-    design: Design,
-    budget: Budget,
-    *,
-    use_components: bool,
-    n_factors: int | None,
-    settled: Path | None,
+    panel: LdPanel, design: Design, budget: Budget, model: Model, *, settled: Path | None
 ) -> PanelDesign:
-    """Return the LD of a design by a panel, and its components if `use_components`.
+    """Return the LD of a design by a panel, and its components if the model uses them.
 
-    The choices in the document `settled` are used if they belong to the same request, because the
-    last bits of an eigenvalue may differ between machines.
+    The choices in the document `settled`, if there is one, are used if they belong to the same
+    request, because the last bits of an eigenvalue may differ between machines.
     """
+    use_components, n_factors = _uses_components(model, design), model.genetic_factors
     request = sha256_of_json(
         {
             "panel": panel.sha256,
@@ -122,9 +116,10 @@ def design_panel(
         }
         | ({} if n_factors is None else {"factors": n_factors})
     )
-    found = None if settled is None else _settled_panel(settled)
-    if found is not None and found.request == request:
-        return found
+    if settled is not None and settled.is_file():
+        found = read_choices(settled, PanelDesign, remedy=_AGAIN)
+        if found.request == request:
+            return found
     measured = _variances(panel, design.genotypes, design.boundaries)
     return PanelDesign(
         file=panel.prefix.name,
@@ -141,20 +136,6 @@ def design_panel(
             else None
         ),
     )
-
-
-def _settled_panel(path: Path) -> PanelDesign | None:
-    """Return the choices of an earlier run, if there was one."""
-    if not path.is_file():
-        return None
-    return read_document(
-        path, lambda stored: converted(stored, PanelDesign, dec_hook=to_array), remedy=_AGAIN
-    )
-
-
-def save_panel_design(path: Path, panel: PanelDesign) -> None:
-    """Write the choices, atomically, for runs that continue this one."""
-    write_atomically(path, canonical_json(to_json(panel)))
 
 
 def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:

@@ -27,7 +27,7 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.documents import converted, read_document
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import (
     canonical_json,
     sha256_of_file,
@@ -77,7 +77,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     if not path.is_file():
         return False
     elsewhere = "Choose another --work-dir, to sum again and pay again"
-    note = read_document(path, lambda stored: converted(stored, _Purged), remedy=elsewhere)
+    note = read_fields(path, _Purged, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, "release.json")

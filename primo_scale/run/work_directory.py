@@ -12,7 +12,7 @@ from primo_scale.errors import InputError
 from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.storage.documents import converted, read_document
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
@@ -81,11 +81,8 @@ class _Claims:
         path = work_dir / CLAIMS
         if not path.is_file():
             return None
-        return read_document(
-            path,
-            lambda stored: converted(stored, cls),
-            remedy="Use another --work-dir, and empty the prefix of the object store by hand",
-        )
+        remedy = "Use another --work-dir, and empty the prefix of the object store by hand"
+        return read_fields(path, cls, remedy=remedy)
 
 
 def finished_statistics(work_dir: Path, object_store: str | None) -> Location:

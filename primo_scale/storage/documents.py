@@ -47,3 +47,10 @@ def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: s
         ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
     ) as error:  # fmt: skip
         raise InputError("is damaged", where=path, remedy=remedy) from error
+
+
+def read_fields(path: Path, kind: type[T], *, remedy: str, dec_hook: DecHook | None = None) -> T:
+    """Read a document whose members are the fields of a type, as `read_document` does."""
+    return read_document(
+        path, lambda stored: converted(stored, kind, dec_hook=dec_hook), remedy=remedy
+    )

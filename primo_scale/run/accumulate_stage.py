@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.partials import Inputs
@@ -19,12 +18,15 @@ from primo_scale.accumulation.statistics import (
     remove_partials,
 )
 from primo_scale.accumulation.summation import RunTasks, accumulate
+from primo_scale.accumulation.tasks import run_task
+from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, OutcomeStore, align_outcomes
 from primo_scale.run.design import Design, PaidMoments, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
+from primo_scale.run.early_refusals import PlannedRun
 from primo_scale.run.execution import Execution
 from primo_scale.run.panel_choices import write_maps
 from primo_scale.run.principal_components import project
@@ -47,22 +49,15 @@ from primo_scale.run.work_directory import (
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
 
-if TYPE_CHECKING:
-    from distributed import Client
-
 
 def accumulate_stage(
     store: GenotypeStore,
     request: AccumulateRequest,
-    *,
-    panels: PublicPanels,
+    planned: PlannedRun,
     moments: PaidMoments | None,
-    checked: bool,
 ) -> RawStatistics:
-    """Make the design, align the outcomes, and compute the sums that are still missing.
-
-    `checked` is whether all warnings about the outcomes' values have been logged.
-    """
+    """Make the design, align the outcomes, and compute the sums that are still missing."""
+    panels = planned.panels
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(
@@ -77,7 +72,7 @@ def accumulate_stage(
         aligned = align_outcomes(
             root / OUTCOMES,
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected, checked),
+            OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
             design.outcomes,
             scratch=work_dir,
             hold_out=hold_out_choice(work_dir, design.held_out),
@@ -159,22 +154,15 @@ def _sum(
 def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
     """Yield the function that runs tasks on threads of this process, or on a cluster."""
     if isinstance(execution.profile, ThreadsProfile):
-        from primo_scale.accumulation.thread_stream import run_on_threads
-
         yield partial(run_on_threads, threads=execution.profile.threads)
         return
     from primo_scale.accumulation.engine import run_tasks
-    from primo_scale.accumulation.tasks import run_task
     from primo_scale.cluster.connect import dask_client
-
-    scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with dask_client(execution.profile, scratch) as client, _reported(client, work_dir, execution):
-        yield partial(run_tasks, client, run_task)
-
-
-def _reported(client: Client, work_dir: Path, execution: Execution) -> AbstractContextManager[None]:
-    if execution.performance_report is None:
-        return nullcontext()
     from primo_scale.cluster.performance import performance_reported
 
-    return performance_reported(client, work_dir.absolute() / execution.performance_report)
+    scratch = make_private_directory(work_dir.absolute() / "scratch")
+    with dask_client(execution.profile, scratch) as client, ExitStack() as reported:
+        if execution.performance_report is not None:
+            path = work_dir.absolute() / execution.performance_report
+            reported.enter_context(performance_reported(client, path))
+        yield partial(run_tasks, client, run_task)

@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
@@ -30,10 +29,8 @@ from primo_scale.publication.recompute_mechanisms import PARTS
 from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
 from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
+from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
-
-if TYPE_CHECKING:
-    from primo_scale.run.release_forecast import ChosenMethod
 
 _SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")

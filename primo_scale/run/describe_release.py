@@ -6,15 +6,17 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.genotypes.coding import default_row_norm
+from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.ledger.spending import total_cost
+from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement
 from primo_scale.publication.stated_files import (
@@ -26,13 +28,8 @@ from primo_scale.publication.stated_files import (
 from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
 from primo_scale.run.design import PANEL_RULE, Design
+from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
-
-if TYPE_CHECKING:
-    from primo_scale.genotypes.genome_build import GenomeBuild
-    from primo_scale.ledger.spending import Balance, Charge
-    from primo_scale.privacy.mechanism import Mechanism
-    from primo_scale.run.estimation import Solved
 
 _UNPROTECTED = (
     "X'X by LD block",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,9 @@ from primo_scale.privacy.held_out_sums import (
     residual_bounds,
     residual_limits,
 )
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.progress import count_bar
 from primo_scale.storage.files import disk_errors_explained
-
-if TYPE_CHECKING:
-    from primo_scale.publication.weights import ScoringWeights
 
 _PEOPLE_PER_BATCH = 256  # which bounds the memory of sums over many phenotypes
 

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+from primo_scale.genotypes.copying import copy_genotypes
 from primo_scale.genotypes.filters import Ranking, Selection
+from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
@@ -78,8 +80,6 @@ def ingest_stage(
     files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] | None = None
 ) -> GenotypeStore:
     """Write the store, or find it finished; log the counts of the filters and the warnings."""
-    from primo_scale.genotypes.ingest import ingest
-
     with count_bar("ingest", "partitions") as move:
         store = ingest(
             files.sources,
@@ -103,8 +103,6 @@ def ingest_stage(
 @stage("copy")
 def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
     """Copy a store to another location, or find the finished copy, and return the store there."""
-    from primo_scale.genotypes.copying import copy_genotypes
-
     with count_bar("copy", "pieces") as move:
         copied = copy_genotypes(store, destination, on_progress=move)
     LOGGER.info("%s: copied and read back, the same as %s", destination, store.path)

@@ -34,10 +34,9 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged
-from primo_scale.run.work_directory import DESIGN, GENOTYPES, LOCK, claim
+from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import (
-    exclusive_lock,
     files_private,
     make_private_directory,
     refuse_dangling_link,
@@ -223,10 +222,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
 
 
 def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:
-    moments = moments_stage(store, request)
-    return accumulate_stage(
-        store, request, panels=planned.panels, moments=moments, checked=planned.checked
-    )
+    return accumulate_stage(store, request, planned, moments_stage(store, request))
 
 
 def _purge_or_warn(request: PublishingRequest) -> None:
@@ -238,11 +234,9 @@ def _purge_or_warn(request: PublishingRequest) -> None:
 
 @contextmanager
 def _at_work(request: RunRequest) -> Iterator[None]:
-    """Hold the lock of the work directory; only the owner can read new files."""
-    with encrypted_with(request.encryption_key), files_private():
-        make_private_directory(request.work_dir)
-        with exclusive_lock(request.work_dir / LOCK):
-            yield
+    """Hold the lock of the work directory, and encrypt what is written there if requested."""
+    with encrypted_with(request.encryption_key), locked(request.work_dir):
+        yield
 
 
 def _check_places(request: PublishingRequest) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,10 +18,8 @@ from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
+from primo_scale.run.party_requests import PartyFitRequest
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
-
-if TYPE_CHECKING:
-    from primo_scale.run.party_requests import PartyFitRequest
 
 _PEOPLE_AT_A_TIME = 1 << 14
 

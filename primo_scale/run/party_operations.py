@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import Cost
@@ -16,6 +15,7 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.ledger.reader import find_paying_cohort
 from primo_scale.ledger.refusals import lowered_budget
+from primo_scale.ledger.spending import Balance, Charge
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -47,23 +47,15 @@ from primo_scale.publication.wording import public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
+from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.run.payments import log_payment
 from primo_scale.run.publishing import check_out, check_private_places
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import LOGGER, run_logged
-from primo_scale.run.work_directory import LOCK, NOISE
-from primo_scale.storage.files import (
-    exclusive_lock,
-    files_private,
-    make_private_directory,
-    sha256_of_file,
-)
+from primo_scale.run.work_directory import NOISE, locked
+from primo_scale.storage.files import files_private, sha256_of_file
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.version import __version__
-
-if TYPE_CHECKING:
-    from primo_scale.ledger.spending import Balance, Charge
-    from primo_scale.run.party_requests import PartyReleaseRequest
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
@@ -115,10 +107,8 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     check_private_places(request.out, {"--work-dir": work_dir, "--ledger": ledger})
     document = check_out(request.out, PARTY)
     published = None if document is None else str(document["ledger"]["charges"][0]["id"])
-    with files_private():
-        make_private_directory(work_dir)
-        with exclusive_lock(work_dir / LOCK), run_logged(work_dir, "party-release", request):
-            _release(request, ledger, published)
+    with locked(work_dir), run_logged(work_dir, "party-release", request):
+        _release(request, ledger, published)
     return open_party_release(request.out)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
@@ -14,11 +15,15 @@ from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
-from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.files import (
+    canonical_json,
+    exclusive_lock,
+    files_private,
+    make_private_directory,
+    write_atomically,
+)
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-
-if TYPE_CHECKING:
-    from primo_scale.storage.stores import BaseStore
+from primo_scale.storage.stores import HEADER, BaseStore, no_conditional_put, store_at
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
@@ -38,6 +43,15 @@ INTERMEDIATES = (
 A user may keep a ledger, a key or other results in the same directory.
 """
 _CLAIM = "claim"  # in a bucket
+
+
+@contextmanager
+def locked(work_dir: Path) -> Iterator[None]:
+    """Make a private work directory and hold its lock; only the owner can read new files."""
+    with files_private():
+        make_private_directory(work_dir)
+        with exclusive_lock(work_dir / LOCK):
+            yield
 
 
 def store_root(work_dir: Path, object_store: str | ObjectUrl | None) -> Location:
@@ -105,8 +119,6 @@ def claim(object_store: Location, work_dir: Path) -> None:
     Sums below the prefix are then this work directory's own. Sums of another one could be of a
     subsample that has served a release, which only that work directory records.
     """
-    from primo_scale.storage.stores import no_conditional_put, store_at
-
     before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
     others = (url for url in before.urls if url != str(object_store))
     claims = _Claims(before.name, (*others, str(object_store)))
@@ -130,8 +142,6 @@ def claim(object_store: Location, work_dir: Path) -> None:
 
 
 def _refuse_unclaimed_sums(object_store: Location, store: BaseStore) -> None:
-    from primo_scale.storage.stores import HEADER
-
     sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
     if sums:
         raise InputError(
@@ -149,8 +159,6 @@ def last_claimed(work_dir: Path) -> str | None:
 
 def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
     """Delete the stores of this locked work directory in buckets, then its claim on each prefix."""
-    from primo_scale.storage.stores import store_at
-
     claims = _Claims.of(work_dir)
     if claims is None:
         return

@@ -97,7 +97,7 @@ def settled(store: GenotypeStore, chosen: Options, outcomes: OutcomeCoding) -> D
     if model.ref_freq is not None:
         matched = read_reference_frequencies(model.ref_freq, store.variants)
     panels = PublicPanels(matched)
-    return make_design(store, model, Privacy(), panels=panels, outcomes=outcomes, moments=None)
+    return make_design(store, model, Privacy(), panels=panels, outcomes=outcomes)
 
 
 def gram_sum(matrices: BlockMatrices) -> int:

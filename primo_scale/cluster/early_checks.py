@@ -8,7 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
-from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, is_shared_path
+from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, SharedPath, fits
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.machine import usable_cpus
 
@@ -44,7 +44,7 @@ def _refuse_few_open_files(workers: int) -> None:
 
 def _refuse_other_characters(what: str, path: str, key: str) -> None:
     """Refuse a path that a job script cannot contain, because the script quotes nothing."""
-    if not is_shared_path(path):
+    if not fits(path, SharedPath):
         raise InputError(
             f"the path of {what} has characters that a job script cannot contain",
             where="--cluster",

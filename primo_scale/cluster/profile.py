@@ -308,14 +308,9 @@ def worker_memory(profile: Profile) -> int | None:
     return None
 
 
-def is_size(text: str) -> bool:
-    """Return whether `size_bytes` can parse a text: a number with a unit."""
-    return re.match(get_args(Size)[1].pattern, text) is not None
-
-
-def is_shared_path(text: str) -> bool:
-    """Return whether a job script can contain a path."""
-    return re.match(get_args(SharedPath)[1].pattern, text) is not None
+def fits(text: str, kind: object) -> bool:
+    """Return whether a text follows the pattern of a kind such as `Size` or `SharedPath`."""
+    return re.match(get_args(kind)[1].pattern, text) is not None
 
 
 def size_bytes(size: str) -> int:

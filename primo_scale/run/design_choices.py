@@ -108,7 +108,7 @@ def make_design(
     *,
     panels: PublicPanels,
     outcomes: OutcomeCoding,
-    moments: PaidMoments | None,
+    moments: PaidMoments | None = None,
 ) -> Design:
     """Make every public choice; of the genotypes it uses the variants and the number of people."""
     unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)

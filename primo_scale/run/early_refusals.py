@@ -141,9 +141,7 @@ def _public_choices(
     )
     if panels.ld is not None and panels.frequencies is not None:
         warn_of_other_population(panels.ld, panels.frequencies, store.variants)
-    design = make_design(
-        store, request.model, request.privacy, panels=panels, outcomes=coding, moments=None
-    )
+    design = make_design(store, request.model, request.privacy, panels=panels, outcomes=coding)
     if panels.ld is not None and request.model.ld_components and design.components is None:
         LOGGER.info(
             "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "

@@ -13,8 +13,9 @@ from primo_scale.cluster.profile import (
     LocalProfile,
     Profile,
     SchedulerProfile,
+    Size,
     ThreadsProfile,
-    is_size,
+    fits,
 )
 from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import UsageError
@@ -78,7 +79,7 @@ class Execution:
     def __attrs_post_init__(self) -> None:
         check_number("--workers", self.workers, least=1)
         check_choice("--kernel", self.kernel, KERNELS)
-        if self.memory_limit is not None and not is_size(self.memory_limit):
+        if self.memory_limit is not None and not fits(self.memory_limit, Size):
             # A number alone could be bytes, or a share of the machine.
             raise UsageError(
                 "is not a size such as 4GiB", where="--memory-limit", value=self.memory_limit

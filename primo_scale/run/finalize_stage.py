@@ -7,7 +7,7 @@ from functools import partial
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
@@ -114,7 +114,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(raw, mechanism, payer, on_block=move)
             balance = log_payment("statistics", paid.receipt, payer)
-        if not balance.affords(Cost(0.0)):
+        if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         charges = (*moments, paid.receipt.charge)
         expected = forecast_release(design, store.variants, mechanism).stated_size

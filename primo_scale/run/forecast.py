@@ -177,7 +177,6 @@ def _row(
         Privacy(epsilon=budget.epsilon, delta=budget.delta),
         panels=chosen.panels,
         outcomes=_standard_normal(phenotypes),
-        moments=None,
     )
     trait = Trait(
         heritability=PRIOR_HERITABILITY * chosen.heritable,
@@ -262,17 +261,16 @@ def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
         table = pd.DataFrame(map(asdict, rows))
         table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")
         table.to_json(staging / "forecast.json", orient="records", indent=2)
-        _draw_forecast(staging / "forecast.svg", rows)
+        _draw_forecast(staging / "forecast.svg", table)
 
 
-def _draw_forecast(path: Path, rows: tuple[ForecastRow, ...]) -> None:
+def _draw_forecast(path: Path, table: pd.DataFrame) -> None:
     """Draw R^2 against the number of phenotypes or variants, whichever has more values."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         LOGGER.info("no picture is drawn without matplotlib (pip install matplotlib)")
         return
-    table = pd.DataFrame(map(asdict, rows))
     along, other = "phenotypes", "variants"
     if table.phenotypes.nunique() < table.variants.nunique():
         along, other = other, along

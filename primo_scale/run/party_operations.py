@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
@@ -132,7 +132,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
         with deferred():
             path, receipt = pay_for_values(values, promise, payer, published=published)
             balance = log_payment("values", receipt, payer)
-        if not balance.affords(Cost(0.0)):
+        if not balance.affords(NO_COST):
             raise lowered_budget(ledger_path, balance)
         if published is None:
             statement = _statement(request, values, receipt.charge, balance)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from operator import call
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -52,17 +51,6 @@ class CodedPeople:
     units: Units
 
 
-class PartyColumns(Protocol):
-    """Columns of one party, whose people are read in pieces."""
-
-    @property
-    def columns(self) -> tuple[PublicColumn, ...]:
-        """Names and public bounds."""
-
-    def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
-        """Yield functions that read the next people, to be called on any thread."""
-
-
 @dataclass(frozen=True, eq=False)
 class PhenotypeColumns:
     """Columns of a phenotype table."""
@@ -76,7 +64,7 @@ class PhenotypeColumns:
         return tuple(PublicColumn(one.name, one.lower, one.upper) for one in self.bounds)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
-        """Yield functions that code the next rows of the table."""
+        """Yield functions that code the next rows of the table, on any thread."""
         for group in self.table.row_groups([one.name for one in self.bounds]):
             yield partial(self._coded, group)
 
@@ -102,7 +90,7 @@ class GenotypeColumns:
         return tuple(PublicColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
-        """Yield functions that read the next chunk of people, with all variants."""
+        """Yield functions that read the next chunk of people, with all variants, on any thread."""
         n_people, step = self.store.n_samples, self.store.chunk_shape[1]
         for start in range(0, n_people, step):
             yield partial(self._coded, slice(start, min(start + step, n_people)))
@@ -114,6 +102,10 @@ class GenotypeColumns:
         units = np.rint(from_one_copy * (BOUNDED_UNIT / packing.steps)).astype(np.int64)
         table = np.append(units, 0)  # the last entry, at -1, is of a missing genotype
         return CodedPeople(self.store.samples.individual[people].tolist(), table[found])
+
+
+PartyColumns = PhenotypeColumns | GenotypeColumns
+"""Columns of one party, whose people are read in pieces."""
 
 
 @dataclass(frozen=True, eq=False)

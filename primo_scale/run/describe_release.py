@@ -20,7 +20,6 @@ from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement
 from primo_scale.publication.stated_files import (
-    ReferenceFrequencies,
     StatedLdPanel,
     StatedScore,
     StatedSlope,
@@ -123,11 +122,7 @@ def _cohort(design: Design, payment: Payment | None) -> statement.Cohort:
 def _public_inputs(design: Design, genome_build: GenomeBuild) -> statement.PublicInputs:
     outcomes = design.outcomes
     return statement.PublicInputs(
-        reference_frequencies=(
-            "uninformative"
-            if design.reference is None
-            else ReferenceFrequencies(**design.reference)
-        ),
+        reference_frequencies=design.reference or "uninformative",
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
@@ -153,7 +148,7 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
     if design.reference is None:
         yield statement.Source(panel, "none: every genotype is coded about one copy", "default")
     else:
-        yield statement.Source(panel, design.reference["file"], "--ref-freq, a public panel")
+        yield statement.Source(panel, design.reference.file, "--ref-freq, a public panel")
     yield statement.Source("LD blocks", design.ld_blocks, _blocks_source(design))
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"

@@ -36,7 +36,7 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.publication.stated_files import StatedLoadings
+from primo_scale.publication.stated_files import ReferenceFrequencies, StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -115,7 +115,7 @@ class Design:
     ld_blocks: str  # rule that gave the LD blocks, for the report
     genotypes: GenotypeCoding
     outcomes: OutcomeCoding
-    reference: dict[str, str] | None  # name and SHA-256 of the frequency file
+    reference: ReferenceFrequencies | None  # public allele frequencies
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y

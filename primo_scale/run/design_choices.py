@@ -37,6 +37,7 @@ from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
+from primo_scale.publication.stated_files import ReferenceFrequencies
 from primo_scale.run.design import PANEL_RULE, Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import best_clip, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
@@ -147,7 +148,7 @@ def _unplanned(
         genotypes=coding,
         outcomes=outcomes,
         reference=(
-            None if matched is None else {"file": matched.path.name, "sha256": matched.sha256}
+            None if matched is None else ReferenceFrequencies(matched.path.name, matched.sha256)
         ),
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,

@@ -251,7 +251,7 @@ def _public_options(design: Design, request: FinalizeRequest, build: str) -> dic
         "ld-panel": None if design.panel is None else design.panel.file,
         "prior-weights": prior_file_names(request.fit.prior_weights),
         "pc-loadings": None if design.loadings is None else design.loadings.file,
-        "ref-freq": None if design.reference is None else design.reference["file"],
+        "ref-freq": None if design.reference is None else design.reference.file,
         "non-private": "yes" if budget is None else None,
         "epsilon": None if budget is None else f"{budget.epsilon!r}",
         "delta": None if budget is None else f"{budget.delta!r}",

@@ -19,6 +19,7 @@ from primo_scale.publication.document import statement_document
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures
 from primo_scale.publication.release_log import OPTIONS as PUBLIC_OPTIONS
 from primo_scale.publication.report import render_report
+from primo_scale.publication.stated_files import ReferenceFrequencies
 
 
 def points_of(panel: Panel) -> list[tuple[int, int]]:
@@ -92,7 +93,7 @@ def test_noise_on_components_is_not_drawn_as_noise_on_variants(simple):
 def test_effects_by_frequency_are_drawn_where_there_is_a_panel(tmp_path):
     weights = weights_of([0, -4, 1, 2, 0, 0, -2])
     weights = dataclasses.replace(weights, centre_dosage=np.array([1.0] * 6 + [0.5]))
-    reference = {"file": "panel.afreq", "sha256": "0" * 64}
+    reference = ReferenceFrequencies("panel.afreq", "0" * 64)
     statement = example_statement(weights, reference=reference)
     inputs = dataclasses.replace(statement.public_inputs, genotype_unit=16)
     directory = publish(

@@ -29,6 +29,7 @@ from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, defaul
 from primo_scale.ledger.spending import Account
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.samplers import KEYSTREAM
+from primo_scale.publication.stated_files import ReferenceFrequencies
 
 PEOPLE = 48_731  # stands nowhere where it is private
 PANEL = {
@@ -39,7 +40,7 @@ PANEL = {
         variances=np.full(7, 250.0),
         source="a panel",
     ),
-    "reference": {"file": "panel.afreq", "sha256": "0" * 64},
+    "reference": ReferenceFrequencies("panel.afreq", "0" * 64),
 }
 
 

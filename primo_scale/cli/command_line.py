@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import os
+import select
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,6 +38,7 @@ from primo_scale.storage.files import files_private
 BATCH_JOB_SIGNS = (
     "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "SGE_TASK_ID", "PRIMO_SCALE_BATCH_JOB",
 )  # fmt: skip
+_READER_HAS_LEFT = 128 + signal.SIGPIPE  # as a shell states it of other programs
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
@@ -101,6 +104,8 @@ class ContractCommand(_OneLineErrors):
                 explained = anticipated(error)
                 if debug or explained is None:
                     raise
+                if isinstance(error, BrokenPipeError) and _reader_has_left():
+                    sys.exit(_READER_HAS_LEFT)
                 _report(explained)
                 sys.exit(explained.exit_code)
 
@@ -168,6 +173,13 @@ log_format_option = click.option(
     help="How lines on standard error and in the work directory's run.log are written.",
 )
 """``--log-format``, the format of every log of the command."""
+
+
+def _reader_has_left() -> bool:
+    """Return whether the reader of standard output, such as ``head``, has ended."""
+    state = select.poll()
+    state.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in state.poll(0))
 
 
 def _report(error: PrimoError) -> None:

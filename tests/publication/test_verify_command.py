@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from documents import put, read_document
+from processes import command_of
 from release_edits import forge
 from release_examples import PUBLIC_KEY
 from small_cohort import command, refused, succeeded
@@ -47,6 +51,15 @@ def test_no_release(tmp_path):
         result = command(main, directory)
         refused(result, 3, "holds no release")
         assert result.output.count("\n") == 1
+
+
+def test_nothing_is_printed_after_the_reader_has_left(pristine):
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = command_of("verify", [pristine[True]])
+    done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
 
 
 def test_an_expected_key(pristine):

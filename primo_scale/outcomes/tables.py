@@ -38,8 +38,8 @@ from primo_scale.genotypes.text_lines import (
 from primo_scale.kernels.decimal_text import read_decimals
 from primo_scale.storage.read_ahead import read_ahead
 
-CELLS_PER_GROUP = 1 << 20
-ROWS_PER_GROUP = 1 << 14
+CELLS_PER_GROUP = 1 << 19
+ROWS_PER_GROUP = 1 << 13
 """Largest numbers of cells and of rows in a group of lines; the smaller limit applies."""
 
 _CONVERTERS = 2  # threads that convert groups of lines while another one reads

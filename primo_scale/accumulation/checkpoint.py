@@ -21,7 +21,7 @@ from primo_scale.accumulation.partials import (
     Partials,
 )
 from primo_scale.accumulation.plan import Plan, plan_digest
-from primo_scale.accumulation.task_costs import Workload
+from primo_scale.accumulation.workload import Workload
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC

@@ -8,13 +8,13 @@ from pathlib import Path
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.reduction import reduction_bytes
 from primo_scale.accumulation.speed import STORE_RATE, bytes_read, expected_seconds
-from primo_scale.accumulation.task_costs import Rates, Workload
 from primo_scale.accumulation.task_memory import (
     CLUSTER_BASE,
     client_bytes,
     task_bytes,
     worker_bytes,
 )
+from primo_scale.accumulation.workload import Rates, Workload
 from primo_scale.errors import ResourceError
 from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import (

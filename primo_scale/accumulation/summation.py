@@ -9,7 +9,7 @@ from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.accumulation.task_costs import Amount, Workload
+from primo_scale.accumulation.workload import Amount, Workload
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.locations import Location
 

@@ -8,7 +8,7 @@ width of sums: 8 bytes more per entry if a sum over a row group can exceed int32
 from __future__ import annotations
 
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
-from primo_scale.accumulation.task_costs import Workload
+from primo_scale.accumulation.workload import Workload
 from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.linear_map import PEOPLE_MAPPED
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from primo_scale.accumulation.task_costs import Amount
+from primo_scale.accumulation.workload import Amount
 from primo_scale.humanize import duration_in_words
 from primo_scale.run.progress_file import LIVE_PROGRESS
 from primo_scale.run.run_log import LOGGER, JsonLines, about

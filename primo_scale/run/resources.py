@@ -19,7 +19,7 @@ from primo_scale.accumulation.resource_needs import (
     refuse_if_too_small,
 )
 from primo_scale.accumulation.speed import expected_seconds, measure_rates
-from primo_scale.accumulation.task_costs import Workload
+from primo_scale.accumulation.workload import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.coding import LARGEST_CODE

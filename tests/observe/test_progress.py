@@ -12,7 +12,7 @@ import rich.console
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.accumulation.task_costs import Amount
+from primo_scale.accumulation.workload import Amount
 from primo_scale.run import progress
 from primo_scale.run.progress import Pace
 from primo_scale.run.run_log import LOGGER

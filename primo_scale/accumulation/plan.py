@@ -115,7 +115,7 @@ class Plan:
     rows_per_read: int  # people in memory at a time, a multiple of 4
     tile: int = DEFAULT_TILE  # variants along a side of a tile
     together: int = 0  # variants of several blocks that share tasks, at most; 0: no block does
-    phenotype_step: int = 1  # of the lattice of phenotypes, 1 or `COARSE_STEP`
+    phenotype_step: int = 1  # phenotypes are rounded to its multiples; 1 or `COARSE_STEP`
 
     def __post_init__(self) -> None:
         parts = (self.row_group, self.stripe)

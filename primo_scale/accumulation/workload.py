@@ -1,6 +1,6 @@
-"""Work of an accumulation, and the costs of its tasks: operations and reads.
+"""Work of an accumulation: its parameters, and the operations and reads of its tasks.
 
-They serve the predicted time and the progress of a run.
+The forecasts of memory, disk and time are computed from it, and the progress of a run.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ test-rest: setup-dev other-environments
 	  -m "not ($(QUICK)) and not alone and not trials"
 	$(BIN)/python -m pytest -m alone
 
-# Fifty signals and twenty kills over the life of a release.
+# Twenty-five signals and twelve kills over the life of a release.
 test-trials: setup-test
 	$(BIN)/python -m pytest -n auto -m trials
 

@@ -92,8 +92,12 @@ class KeystreamNoise:
             key = HKDFExpand(SHA256(), KEY_BYTES, _DOMAIN + request).derive(self._key)
             _fill_chunk(key, Scale.of(scale), part)
 
-        with ThreadPoolExecutor(usable_cpus()) as threads:
-            list(threads.map(fill, range(-(-count // _CHUNK_DRAWS))))
+        chunks = range(-(-count // _CHUNK_DRAWS))
+        if len(chunks) <= 1:  # starting threads takes as long as hundreds of draws
+            list(map(fill, chunks))
+        else:
+            with ThreadPoolExecutor(usable_cpus()) as threads:
+                list(threads.map(fill, chunks))
         return noise
 
 

@@ -23,6 +23,7 @@ from processes import PATIENCE_SECONDS, run, started, wait_until
 
 pytestmark = [pytest.mark.alone, pytest.mark.chaos]
 
+SECONDS_UNTIL_SEEN = 1  # libfaketime reads the file of a clock so often
 SELDOM_HEARTBEATS = {"DASK_DISTRIBUTED__CLIENT__HEARTBEAT": "1h"}
 
 
@@ -41,7 +42,7 @@ class Clock:
         return {
             "LD_PRELOAD": str(self.library),
             "FAKETIME_TIMESTAMP_FILE": str(self.file),
-            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_CACHE_DURATION": str(SECONDS_UNTIL_SEEN),
             "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         }
 
@@ -57,6 +58,11 @@ def clock(tmp_path: Path) -> Callable[[str], Clock]:
 def wait_for_silence() -> None:
     """Wait until the messages about started tasks, which are held at the gate, have arrived."""
     time.sleep(1)
+
+
+def wait_until_seen() -> None:
+    """Wait until every process has read the clocks that were set."""
+    time.sleep(2 * SECONDS_UNTIL_SEEN)
 
 
 def days_ahead(work: Path) -> float:
@@ -93,6 +99,7 @@ def test_clocks_that_disagree_and_are_set(
             clients.set(-3650)
             workers.set(+40)
             schedulers.set(+1)
+            wait_until_seen()
             journal.gate.unlink()
             wait_until(journal.computed, of=client)
             client.kill()
@@ -132,6 +139,7 @@ def test_the_clock_of_the_whole_machine_is_set(
         wait_until(journal.begun, of=client)
         wait_for_silence()
         machine.set(days)
+        wait_until_seen()
         journal.gate.unlink()
         stdout, _ = client.communicate(timeout=PATIENCE_SECONDS)
     assert client.returncode == 0, (tmp_path / "stderr").read_text()

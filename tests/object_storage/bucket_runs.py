@@ -28,7 +28,7 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
 
 
 def options(cohort: Path, work: Path, budget: Sequence[object] = BUDGET) -> list[str]:
-    words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:6",
+    words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:18",
              *budget, "--workers", 1, "--work-dir", work)  # fmt: skip
     return [str(word) for word in words]
 

@@ -59,12 +59,7 @@ class Payment:
 
 
 def make_statement(
-    design: Design,
-    solved: Solved,
-    payment: Payment | None,
-    *,
-    genome_build: GenomeBuild,
-    hold_out: statement.HeldOut | None = None,
+    design: Design, solved: Solved, payment: Payment | None, genome_build: GenomeBuild
 ) -> statement.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     guarantee, mechanism = None, None
@@ -94,8 +89,8 @@ def make_statement(
             else public_by_assumption(str(design.privacy), str(design.adjacency))
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
-        summary_statistics=solved.marginal is not None,
-        hold_out=hold_out,
+        summary_statistics=solved.weights.summary is not None,
+        hold_out=solved.hold_out,
     )
 
 

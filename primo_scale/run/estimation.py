@@ -34,32 +34,27 @@ from primo_scale.storage.block_matrices import BlockMatrices
 
 @dataclass(frozen=True)
 class Solved:
-    """Weights on the lattice, the method, and the effect of clipping that the weights undo."""
+    """Weights of a release in both scales, how they were made, and how accurate they are."""
 
     chosen: ChosenMethod
-    solution: Solution
-    response: ClipResponse
-    marginal: MarginalEffects | None = None  # on the lattice, if they were requested
-
-
-@dataclass(frozen=True)
-class SolvedRelease:
-    """Weights of a release in both scales, and their accuracy in people held out, if any were."""
-
-    solved: Solved
+    solution: Solution  # on the lattice
+    response: ClipResponse  # effect of clipping that the weights undo
     weights: ScoringWeights
-    hold_out: HeldOut | None = None
+    hold_out: HeldOut | None = None  # accuracy in people held out, if any were
 
 
-def solve(planned: PlannedRelease, private: PrivateStatistics) -> SolvedRelease:
+def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
     # A local Dask cluster leaves one BLAS thread in this process's environment.
     with threadpool_limits(limits=usable_cpus()):
-        solved = _solve(planned, private)
-    return SolvedRelease(solved, _scoring_weights(planned.design, solved, planned.store.variants))
+        solution, response, marginal = _solve(planned, private)
+    weights = _scoring_weights(planned.design, solution, response, marginal, planned.store.variants)
+    return Solved(planned.chosen, solution, response, weights)
 
 
-def _solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
+def _solve(
+    planned: PlannedRelease, private: PrivateStatistics
+) -> tuple[Solution, ClipResponse, MarginalEffects | None]:
     design, chosen, request = planned.design, planned.chosen, planned.request
     matrices, mechanism = private.matrices, private.mechanism
     n_samples = _people(design, matrices)
@@ -90,7 +85,7 @@ def _solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         marginal = marginal_effects(matrices, inputs, design.genotypes.variances)
-    return Solved(chosen, solution, response, marginal)
+    return solution, response, marginal
 
 
 def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:
@@ -131,12 +126,16 @@ def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPr
     return EffectPrior(effect_variance=effect * response.slope**2, residual_variance=left * rescale)
 
 
-def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> ScoringWeights:
-    raw_scale = to_dosage_scale(
-        solved.solution.weights, design.genotypes, design.outcomes, solved.response
-    )
+def _scoring_weights(
+    design: Design,
+    solution: Solution,
+    response: ClipResponse,
+    marginal: MarginalEffects | None,
+    variants: VariantTable,
+) -> ScoringWeights:
+    raw_scale = to_dosage_scale(solution.weights, design.genotypes, design.outcomes, response)
     summary = None
-    if solved.marginal is not None:
+    if marginal is not None:
         from primo_scale.publication.sumstats import count_left_out  # loads SciPy
 
         left_out = count_left_out(variants)
@@ -145,11 +144,9 @@ def _scoring_weights(design: Design, solved: Solved, variants: VariantTable) -> 
                 "--sumstats: %d of %d variants are left out, because they have no position on an "
                 "autosome or alleles other than A, C, G and T", left_out, len(variants),
             )  # fmt: skip
-        marginal = effects_per_allele(
-            solved.marginal, design.genotypes, design.outcomes, solved.response
-        )
+        effects = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
         summary = SummaryStatistics(
-            marginal.effect, marginal.standard_error, design.genotypes.frequency
+            effects.effect, effects.standard_error, design.genotypes.frequency
         )
     return ScoringWeights(
         variants=variants,

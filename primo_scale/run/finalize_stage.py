@@ -24,7 +24,7 @@ from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
-from primo_scale.run.estimation import SolvedRelease, solve
+from primo_scale.run.estimation import Solved, solve
 from primo_scale.run.payments import log_payment, payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -133,8 +133,8 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
 
 
 def _with_accuracy(
-    planned: PlannedRelease, solved: SolvedRelease, noisy: NoisyHoldOut, noise: HoldOut
-) -> SolvedRelease:
+    planned: PlannedRelease, solved: Solved, noisy: NoisyHoldOut, noise: HoldOut
+) -> Solved:
     """Return the release with its accuracy in the people held out, calibrated if requested."""
     coding = planned.design.outcomes
     stated = state_hold_out(noisy, noise, coding, planned.request.calibrate)

@@ -24,7 +24,7 @@ from primo_scale.publication.statement import Statement
 from primo_scale.publication.wording import accuracy_in_words
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
-from primo_scale.run.estimation import SolvedRelease
+from primo_scale.run.estimation import Solved
 from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
 from primo_scale.run.release_forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
@@ -185,7 +185,7 @@ def _log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
 
 def publish(
     planned: PlannedRelease,
-    release: SolvedRelease,
+    solved: Solved,
     *,
     payment: Payment | None = None,
     signer: Signer | None = None,
@@ -195,9 +195,7 @@ def publish(
 
     design, request = planned.design, planned.request
     build = settle_genome_build(request.genome_build, planned.store.variants)
-    statement = make_statement(
-        design, release.solved, payment, genome_build=build, hold_out=release.hold_out
-    )
+    statement = make_statement(design, solved, payment, build)
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise exists_already(request.out)
@@ -206,7 +204,7 @@ def publish(
     else:
         publish_release(
             request.out,
-            release.weights,
+            solved.weights,
             statement,
             _public_options(design, request, build.name),
             signer=signer,

@@ -219,7 +219,7 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
     response = ClipResponse(slope, np.zeros(layout.n_phenotypes))
-    return Solved(ChosenMethod(method, "as given", chosen), solution, response)
+    return Solved(ChosenMethod(method, "as given", chosen), solution, response, example_weights())
 
 
 def example_statement(
@@ -242,7 +242,7 @@ def example_statement(
 
 def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
     """Return the product's statement, with a date that does not change."""
-    statement = make_statement(design, solved, payment, genome_build=BUILD)
+    statement = make_statement(design, solved, payment, BUILD)
     return dataclasses.replace(statement, created="2026-11-20")
 
 

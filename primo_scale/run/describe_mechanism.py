@@ -7,7 +7,6 @@ The stated sensitivity is that of a statistic alone. Noise is calibrated jointly
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 
@@ -67,7 +66,8 @@ def state_mechanism(
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     calibration = calibration_of(bounds, promise, recipe)
     block_norms = bounds.block_norms if CALIBRATIONS[calibration].splits else None
-    statistics = _statistics(mechanism, block_norms, n_fixed, moments_sigma)
+    every = _queries(mechanism, block_norms, n_fixed, moments_sigma)
+    noisy = {query.name: query for query in every if any(query.sigma)}
     return StatedMechanism(
         method=chosen.method.name,
         summary=chosen.method.summary,
@@ -83,27 +83,18 @@ def state_mechanism(
         share=promise.share,
         gram_copies=recipe.gram_copies,
         subsample=recipe.subsample,
-        exact_parts=tuple(name for name in PARTS if not any(statistics[name].sigmas)),
-        queries=tuple(_query(name, part) for name, part in statistics.items() if any(part.sigmas)),
+        exact_parts=tuple(name for name in PARTS if name not in noisy),
+        queries=tuple(noisy.values()),
         sampler=KEYSTREAM.name,
         sampler_exactness=KEYSTREAM.exactness,
         rng=KEYSTREAM.rng,
     )
 
 
-@dataclass(frozen=True)
-class _Statistic:
-    """Sigmas of the parts of a statistic (0 without noise), its shape, and its sensitivities."""
-
-    sigmas: tuple[float, ...]
-    shape: tuple[int, ...]
-    sensitivities: tuple[float, ...]  # how much one person can change each part, taken alone
-
-
-def _statistics(
+def _queries(
     mechanism: Mechanism, block_norms: tuple[int, ...] | None, n_fixed: int, moments_sigma: float
-) -> dict[str, _Statistic]:
-    """Return every statistic by name; X'X has a part for each of the `block_norms`."""
+) -> list[StatedQuery]:
+    """Return every statistic, exact or noisy; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
     apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
     d, f, l = sum(bounds.block_sizes), n_fixed, bounds.n_phenotypes  # noqa: E741
@@ -114,43 +105,43 @@ def _statistics(
     if promise.privacy is PrivacyUnit.LABEL:
         product = sensitivity.cross_of_clipped_products(row * phenotype, promise.adjacency)
 
-    def whole(sigma: float, shape: tuple[int, ...], change: float) -> _Statistic:
-        return _Statistic((sigma,), shape, (change,))
+    def whole(name: str, sigma: float, shape: tuple[int, ...], change: float) -> StatedQuery:
+        return _query(name, (sigma,), shape, (change,))
 
+    gram_sigmas = scales.gram[:1] if block_norms is None else scales.gram
+    gram_changes = tuple(gram(min(norm, row)) for norm in block_norms or (row,))
     moments_change = sensitivity.phenotype_moments(l, promise.adjacency)
-    return {
-        "gram": _Statistic(
-            scales.gram[:1] if block_norms is None else scales.gram,
-            (d, d),
-            tuple(gram(min(norm, row)) for norm in block_norms or (row,)),
-        ),
-        "fixed_cross": whole(scales.fixed_cross, (d, f), cross(row, fixed)),
-        "phenotype_cross": whole(scales.phenotype_cross, (d, l), product),
-        "fixed_gram": whole(scales.fixed_gram, (f, f), gram(fixed)),
-        "fixed_phenotype": whole(scales.fixed_phenotype, (f, l), cross(fixed, phenotype)),
-        "phenotype_gram": whole(scales.phenotype_gram, (l, l), gram(phenotype)),
-        "observed": whole(scales.observed, (l,), sensitivity.observed_counts(l)),
-        "smallest_eigenvalue": whole(
-            scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
-        ),
-        "phenotype_moments": whole(moments_sigma, (3, l), moments_change),
-        "held_out_counts": whole(apart.scale_sigma, (l, N_COUNTS), sensitivity.held_out_counts(l)),
-        "held_out_gram": whole(
-            apart.gram_sigma, (3 * l, 3 * l), sensitivity.held_out_gram(l, ROW_NORM)
-        ),
-    }
+    eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
+    counts_change = sensitivity.held_out_counts(l)
+    held_out_change = sensitivity.held_out_gram(l, ROW_NORM)
+    return [
+        _query("gram", gram_sigmas, (d, d), gram_changes),
+        whole("fixed_cross", scales.fixed_cross, (d, f), cross(row, fixed)),
+        whole("phenotype_cross", scales.phenotype_cross, (d, l), product),
+        whole("fixed_gram", scales.fixed_gram, (f, f), gram(fixed)),
+        whole("fixed_phenotype", scales.fixed_phenotype, (f, l), cross(fixed, phenotype)),
+        whole("phenotype_gram", scales.phenotype_gram, (l, l), gram(phenotype)),
+        whole("observed", scales.observed, (l,), sensitivity.observed_counts(l)),
+        whole("smallest_eigenvalue", scales.smallest_eigenvalue, (1,), eigenvalue_change),
+        whole("phenotype_moments", moments_sigma, (3, l), moments_change),
+        whole("held_out_counts", apart.scale_sigma, (l, N_COUNTS), counts_change),
+        whole("held_out_gram", apart.gram_sigma, (3 * l, 3 * l), held_out_change),
+    ]
 
 
-def _query(name: str, statistic: _Statistic) -> StatedQuery:
+def _query(
+    name: str, sigmas: tuple[float, ...], shape: tuple[int, ...], changes: tuple[float, ...]
+) -> StatedQuery:
+    """Return a statistic by its sigmas, one for each part, and the changes by one person."""
     symmetric = name in _SYMMETRIC
-    beside = tuple(off_diagonal_sigma(sigma) for sigma in statistic.sigmas)
+    beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
     return StatedQuery(
         name=name,
         statistic=STATISTICS[name],
-        shape=statistic.shape,
+        shape=shape,
         layout="svec" if symmetric else "full",
-        sensitivity=statistic.sensitivities,
-        sigma=statistic.sigmas,
+        sensitivity=changes,
+        sigma=sigmas,
         off_diagonal_sigma=beside if symmetric else None,
-        fine_bits=tuple(map(fine_bits, beside if symmetric else statistic.sigmas)),
+        fine_bits=tuple(map(fine_bits, beside if symmetric else sigmas)),
     )

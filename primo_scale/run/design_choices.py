@@ -33,13 +33,14 @@ from primo_scale.outcomes.bounds import (
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.hold_out import LEAST_HELD_OUT, held_out_people
 from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.privacy.accuracy import expected_r2
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
-from primo_scale.privacy.planning import choose_phenotype_clip, phenotype_norm
+from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.publication.stated_files import ReferenceFrequencies
 from primo_scale.run.design import PANEL_RULE, Budget, Design, PaidMoments, PanelDesign
-from primo_scale.run.panel_choices import best_clip, design_panel, with_panel
+from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
@@ -193,15 +194,26 @@ def _planned(design: Design, budget: Budget | None) -> Design:
 
 
 def _best_clip(design: Design, budget: Budget) -> float:
-    if design.panel is not None:
-        return best_clip(design, budget)
+    """Return the most accurate clip of phenotype rows, by the spectrum of the panel if any."""
     recipe = Recipe(subsample=design.subsample)
 
     def cross_sigma_at(norm: int) -> float:
         planned = replace(design, phenotype_norm=norm)
         return planned.mechanism(budget, recipe).scales.phenotype_cross
 
-    return choose_phenotype_clip(design.sizes, cross_sigma_at)
+    if design.panel is None:
+        return choose_phenotype_clip(design.sizes, cross_sigma_at)
+    # Large clips have the same bound, and the smallest of them stands for all.
+    smallest_last: list[float] = CLIPS[::-1].tolist()
+    clips = {phenotype_norm(design.sizes, clip=clip): clip for clip in smallest_last}
+    spectrum, columns = design.panel.eigenvalues, component_shares(design)
+    accuracies = {
+        clip: expected_r2(
+            design.sizes, spectrum, clip=clip, cross_sigma=cross_sigma_at(norm), components=columns
+        )
+        for norm, clip in sorted(clips.items())
+    }
+    return max(accuracies, key=accuracies.__getitem__)
 
 
 def _with_block_norms(design: Design) -> Design:

@@ -23,16 +23,10 @@ from primo_scale.genotypes.ld_panel import LdPanel, fixation_index
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
-from primo_scale.privacy.accuracy import Components, expected_r2
+from primo_scale.privacy.accuracy import Components
 from primo_scale.privacy.clip_response import Float64
 from primo_scale.privacy.mechanism import Recipe
-from primo_scale.privacy.planning import (
-    CLIPS,
-    PRIOR_HERITABILITY,
-    attenuation,
-    phenotype_norm,
-    variance_left,
-)
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, attenuation, variance_left
 from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
 from primo_scale.run.request_parts import Model
@@ -236,24 +230,3 @@ def with_panel(design: Design, panel: PanelDesign | None) -> Design:
         row_norm=min(math.ceil(total), int(most.sum())),
         block_norms=tuple(np.minimum(norms, most).tolist()),
     )
-
-
-def best_clip(design: Design, budget: Budget) -> float:
-    """Return the clip of phenotype rows with the largest expected R^2; the design has a panel."""
-    if design.panel is None:
-        raise ValueError("the design has no panel")
-    eigenvalues, columns = design.panel.eigenvalues, component_shares(design)
-
-    def accuracy(clip: float) -> float:
-        """Return the expected R^2 with this clip."""
-        planned = replace(design, phenotype_norm=phenotype_norm(design.sizes, clip=clip))
-        recipe = Recipe(subsample=design.subsample)
-        sigma = planned.mechanism(budget, recipe).scales.phenotype_cross
-        return expected_r2(
-            design.sizes, eigenvalues, clip=clip, cross_sigma=sigma, components=columns
-        )
-
-    # Large clips have the same bound, and the smallest of them stands for all.
-    smallest_last: list[float] = CLIPS[::-1].tolist()
-    clips = {phenotype_norm(design.sizes, clip=clip): clip for clip in smallest_last}
-    return max(sorted(clips.values()), key=accuracy)

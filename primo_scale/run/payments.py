@@ -55,9 +55,13 @@ def announce_opening(
     store: GenotypeStore, design: Design, budget: Budget, request: RunRequest
 ) -> None:
     """Warn if the release opens the budget of its cohort, all of which it then spends."""
-    account = _account_to_open(store, design, request)
-    if account is None:
-        return
+    account = Account(request.cohort or _NAME, design.privacy, design.adjacency)
+    if request.ledger_path.exists():
+        with Ledger(request.ledger_path, read_only=True) as ledger:
+            payer = paying_cohort_of(ledger, store, request.cohort, account.unit, account.adjacency)
+            account = payer.account
+            if account.cohort in {balance.account.cohort for balance in ledger.balances()}:
+                return
     command = opening_command(request.ledger_path, account, delta=f"{budget.delta!r}")
     LOGGER.warning(
         "the cohort has no budget: this release opens one of epsilon %g at delta %g and spends all "
@@ -65,16 +69,6 @@ def announce_opening(
         budget.epsilon, budget.delta, command,
         f"; then give --cohort {_NAME} here too" if account.cohort == _NAME else "",
     )  # fmt: skip
-
-
-def _account_to_open(store: GenotypeStore, design: Design, request: RunRequest) -> Account | None:
-    """Return the account that a release would open, or None if its cohort has a budget."""
-    if not request.ledger_path.exists():
-        return Account(request.cohort or _NAME, design.privacy, design.adjacency)
-    with Ledger(request.ledger_path, read_only=True) as ledger:
-        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        known = {balance.account.cohort for balance in ledger.balances()}
-    return None if payer.account.cohort in known else payer.account
 
 
 def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:

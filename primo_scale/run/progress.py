@@ -13,15 +13,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from functools import partial
 
 from primo_scale.accumulation.workload import Amount
 from primo_scale.humanize import duration_in_words
 from primo_scale.run.progress_file import LIVE_PROGRESS
 from primo_scale.run.run_log import LOGGER, JsonLines, about
-
-if TYPE_CHECKING:
-    from rich.table import Column
 
 Move = Callable[[Amount, Amount], None]
 
@@ -195,18 +192,14 @@ def count_bar(name: str, of_what: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: move(Amount(done, done), Amount(total, total))
 
 
-def _one_line(ratio: int | None = None) -> Column:
-    """Return a column of the bar's table that never wraps."""
-    from rich.table import Column
-
-    return Column(no_wrap=True, ratio=ratio)
-
-
 @contextmanager
 def _bar(meter: Meter) -> Iterator[Move]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.table import Column
     from rich.text import Text
+
+    one_line = partial(Column, no_wrap=True)
 
     class Words(ProgressColumn):
         """Words of the meter, which also change between two reports."""
@@ -215,7 +208,7 @@ def _bar(meter: Meter) -> Iterator[Move]:
 
         def __init__(self, words: Callable[[], str]) -> None:
             self._words = words
-            super().__init__(table_column=_one_line())
+            super().__init__(table_column=one_line())
 
         def render(self, task: object) -> Text:
             return Text(self._words())
@@ -223,11 +216,11 @@ def _bar(meter: Meter) -> Iterator[Move]:
     console = Console(stderr=True)
     rate = Words(lambda: meter.rate(time.monotonic()))
     columns = (
-        TextColumn("{task.description}", table_column=_one_line()),
-        BarColumn(bar_width=None, table_column=_one_line(ratio=1)),  # the width that words leave
+        TextColumn("{task.description}", table_column=one_line()),
+        BarColumn(bar_width=None, table_column=one_line(ratio=1)),  # the width that words leave
         Words(meter.count),
         *((rate,) if console.width >= _WIDE else ()),
-        TimeElapsedColumn(table_column=_one_line()),
+        TimeElapsedColumn(table_column=one_line()),
         Words(lambda: meter.time_left(time.monotonic())),
     )
     with Progress(*columns, console=console, expand=True) as bars:

@@ -178,13 +178,11 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
     """Return the genotypes, and the stamp that names them."""
-    files = request.source_files
-    if files is not None:
-        genotypes, source = open_files(files), ", ".join(map(str, files.paths))
-    elif request.genotypes is not None:
+    if request.genotypes is not None:
         genotypes, source = open_store(request.genotypes), str(request.genotypes)
     else:
-        raise ValueError("EvaluationRequest refuses a request without people")
+        files = request.sources
+        genotypes, source = open_files(files), ", ".join(map(str, files.paths))
     return genotypes, (
         f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
     )

@@ -118,6 +118,15 @@ class GenotypeInputs:
         order, packing = self.bgen_order or REF_FIRST, DOSAGES if self.dosages else HARD_CALLS
         return SourceFiles(getattr(self, given[0]), given[0], self.sample, order, packing)
 
+    @property
+    def sources(self) -> SourceFiles:
+        """Files of the format that is given."""
+        files = self.source_files
+        if files is None or not files.paths:
+            options = ", ".join(f"--{name}" for name in SOURCES)
+            raise UsageError("no genotypes are given", remedy=f"Give one of {options}")
+        return files
+
 
 @frozen
 class GenotypeFiles(GenotypeInputs):
@@ -175,12 +184,3 @@ class GenotypeFiles(GenotypeInputs):
             raise UsageError(
                 "needs the frequencies of a panel", where="--ref-maf", remedy="Give --ref-freq"
             )
-
-    @property
-    def sources(self) -> SourceFiles:
-        """Files of the format that is given."""
-        files = self.source_files
-        if files is None or not files.paths:
-            options = ", ".join(f"--{name}" for name in SOURCES)
-            raise UsageError("no genotypes are given", remedy=f"Give one of {options}")
-        return files

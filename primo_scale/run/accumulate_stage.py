@@ -23,7 +23,7 @@ from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.outcomes.store import ComponentRows, OutcomeFiles, OutcomeStore, align_outcomes
+from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes
 from primo_scale.run.design import Design, PaidMoments, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.early_refusals import PlannedRun
@@ -67,7 +67,10 @@ def accumulate_stage(
     if execution.object_store is not None:
         claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))
-    projected = _principal_components(work_dir, store, panels)
+    projected = None
+    if panels.loadings is not None:
+        with stage("principal components"):
+            projected = project(work_dir / PRINCIPAL_COMPONENTS, store, panels.loadings)
     with stage("outcomes"):
         aligned = align_outcomes(
             root / OUTCOMES,
@@ -104,16 +107,6 @@ def _inputs(
         digests=digests,
         holds_out=design.held_out > 0,
     )
-
-
-def _principal_components(
-    work_dir: Path, store: GenotypeStore, panels: PublicPanels
-) -> ComponentRows | None:
-    """Return the principal components of all people, which are computed unless they are there."""
-    if panels.loadings is None:
-        return None
-    with stage("principal components"):
-        return project(work_dir / PRINCIPAL_COMPONENTS, store, panels.loadings)
 
 
 def _components(

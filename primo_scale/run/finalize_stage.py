@@ -13,8 +13,8 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import Charge
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, hold_out_noise
-from primo_scale.privacy.mechanism import HoldOut, Mechanism
+from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
 from primo_scale.privacy.private_statistics import privatise
@@ -24,7 +24,7 @@ from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.describe_hold_out import calibrated, state_hold_out
 from primo_scale.run.describe_release import Payment
 from primo_scale.run.design import Design
-from primo_scale.run.estimation import Solved, solve
+from primo_scale.run.estimation import solve
 from primo_scale.run.payments import log_payment, payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -125,21 +125,13 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
                 norms = weight_norms(solved.weights.per_allele)
                 score = partial(_scored_people, raw, planned, solved.weights)
                 noisy = measure_once(paid, noise, norms, score, payer)
-                solved = _with_accuracy(planned, solved, noisy, noise)
+                stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
+                weights = calibrated(solved.weights, stated, design.outcomes)
+                solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
             for charge in charges:
                 ledger.mark_published(charge, digest)
-
-
-def _with_accuracy(
-    planned: PlannedRelease, solved: Solved, noisy: NoisyHoldOut, noise: HoldOut
-) -> Solved:
-    """Return the release with its accuracy in the people held out, calibrated if requested."""
-    coding = planned.design.outcomes
-    stated = state_hold_out(noisy, noise, coding, planned.request.calibrate)
-    weights = calibrated(solved.weights, stated, coding)
-    return replace(solved, weights=weights, hold_out=stated)
 
 
 def _scored_people(

@@ -211,7 +211,8 @@ def publish(
         )
     LOGGER.info("%s", statement.stamp)
     _log_accuracy(statement)
-    _log_scoring_command(request.out)
+    document = json.loads((request.out / "release.json").read_bytes())
+    LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
@@ -224,12 +225,6 @@ def _log_accuracy(statement: Statement) -> None:
         return
     for phenotype in statement.hold_out.phenotypes:
         LOGGER.info("held out: %s", accuracy_in_words(asdict(phenotype)))
-
-
-def _log_scoring_command(release: Path) -> None:
-    """Log the plink2 command that computes the scores of a published release."""
-    document = json.loads((release / "release.json").read_bytes())
-    LOGGER.info("to score people: %s", " ".join(scoring_command(document, release)))
 
 
 def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from primo_scale.cli.command_line import GENOTYPES, together, under
+from primo_scale.cli.command_line import GENOTYPES, under
 from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
 from primo_scale.errors import UsageError
 
@@ -58,19 +58,17 @@ def _refuse_private_filter(_: click.Context, option: click.Parameter, value: str
         )
 
 
-_private_filters = together(
-    *(
-        click.option(
-            f"--{name}", hidden=True, expose_value=False, is_flag=False, flag_value="",
-            callback=_refuse_private_filter,
-        )
-        for name in ("maf", "max-maf", "mac", "max-mac", "geno", "hwe", "mind", "indep-pairwise")
+_private_filters = [
+    click.option(
+        f"--{name}", hidden=True, expose_value=False, is_flag=False, flag_value="",
+        callback=_refuse_private_filter,
     )
-)  # fmt: skip
+    for name in ("maf", "max-maf", "mac", "max-mac", "geno", "hwe", "mind", "indep-pairwise")
+]  # fmt: skip
 
 selection_options = under(
     GENOTYPES,
-    _private_filters,
+    *_private_filters,
     click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
     click.option("--remove", type=FILE_PATH, help="All but these people."),
     click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),

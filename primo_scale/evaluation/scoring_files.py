@@ -19,7 +19,8 @@ from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.publication.verify import verify
-from primo_scale.publication.weights import NAMED_COLUMNS
+from primo_scale.publication.weights import NAMED_COLUMNS, WEIGHTS_HEADER
+from primo_scale.publication.wording import NOT_PRIVATE, NOT_PRIVATE_COLUMN, stamp_column
 
 _ALLELES = ["effect_allele", "other_allele"]
 _TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
@@ -37,6 +38,7 @@ class ScoringFile:
     by_position: bool = False  # whether the column ID contains CHROMOSOME:POSITION
     build: str | None = None  # genome build of the positions, if the header of the file names it
     pgs_id: str | None = None  # identifier of the score in the header of a PGS Catalog file
+    not_private: bool = False  # whether the file carries the stamp of a release without noise
     release: Release | None = None
     # Codes of controls and cases of the binary phenotypes of a release.
     codes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -67,7 +69,7 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
             return _read_catalog(path, names, comments, wanted)
         if "ID" not in names:
             raise ValueError("no column ID or effect_weight in the header")
-        return _read_weights(path, names[NAMED_COLUMNS:], wanted)
+        return _read_weights(path, names, wanted)
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"is no scoring file: {error}",
@@ -86,15 +88,17 @@ def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFil
             where=directory,
             remedy="Ask its publisher for an intact copy",
         )
-    file = _read_weights(directory / WEIGHTS_FILE, release.phenotypes, wanted)
+    names = [*WEIGHTS_HEADER, stamp_column(release.document), *release.phenotypes]
+    file = _read_weights(directory / WEIGHTS_FILE, names, wanted)
     bounds = release.document["public_inputs"]["phenotypes"]
     codes = {p["name"]: (p["lower"], p["upper"]) for p in bounds if p["kind"] == "binary"}
     return replace(file, path=directory, release=release, codes=codes)
 
 
 def _read_weights(
-    path: Path, names: Collection[str], wanted: Collection[str] | None
+    path: Path, columns: Sequence[str], wanted: Collection[str] | None
 ) -> ScoringFile:
+    names = columns[NAMED_COLUMNS:]
     chosen = [name for name in names if wanted is None or name in wanted]
     if wanted is not None and not chosen:
         raise InputError(
@@ -105,7 +109,13 @@ def _read_weights(
             remedy="Name the columns of --pheno as the phenotypes of the scores",
         )
     table = _read_table(path, ["ID", *_ALLELES, *chosen])
-    return ScoringFile(path, table[["ID", *_ALLELES]], tuple(chosen), _numbers(table[chosen], path))
+    return ScoringFile(
+        path,
+        table[["ID", *_ALLELES]],
+        tuple(chosen),
+        _numbers(table[chosen], path),
+        not_private=NOT_PRIVATE_COLUMN in columns[:NAMED_COLUMNS],
+    )
 
 
 def _read_catalog(
@@ -129,6 +139,7 @@ def _read_catalog(
         by_position,
         build=build_name(build),
         pgs_id=pgs_id or None,
+        not_private=any(line.startswith(f"##{NOT_PRIVATE}") for line in comments),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from primo_scale.privacy.held_out_accuracy import MOST_BEYOND
 
 NOT_PRIVATE = "NOT PRIVATE"
+NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
 
 STATISTICS = {
     "gram": "X'X by LD block",
@@ -122,7 +123,7 @@ def stamp_column(document: Mapping[str, Any]) -> str:
     """Return the guarantee as a column name without blanks."""
     guarantee = document["guarantee"]
     if not document["private"] or guarantee is None:
-        return NOT_PRIVATE.replace(" ", "_")
+        return NOT_PRIVATE_COLUMN
     return (
         f"epsilon={guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
         f"unit={guarantee['privacy']},adjacency={guarantee['adjacency']}"

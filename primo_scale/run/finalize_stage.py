@@ -82,9 +82,9 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     design, chosen = planned.design, planned.chosen
     if not design.held_out:
         return mechanism
-    scores = () if chosen.priors is None else (each.sha256 for each in chosen.priors.sources)
-    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}"
-    fit = ", ".join((fit, *scores))  # other weights are another measurement, and another charge
+    scores = "no public scores" if chosen.priors is None else chosen.priors.sha256
+    # Other weights are another measurement, and another charge.
+    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}, {scores}"
     mu_squared = mechanism.cost.mu_squared
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
     hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)

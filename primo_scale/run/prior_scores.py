@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +36,13 @@ class PriorScores:
 
     scores: PublicScores
     sources: tuple[StatedScore, ...]  # whose slopes are still to be estimated
+
+    @property
+    def sha256(self) -> str:
+        """Digest of the effects, and of the phenotypes that each score is a prior of."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.scores.effects, "<f8").tobytes())
+        digest.update(self.scores.used.tobytes())
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,11 +84,10 @@ def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float6
     total. p are public frequencies; a variant without a weight or a frequency has importance 0.
     """
     from primo_scale.evaluation.scores import match_weights
-    from primo_scale.evaluation.scoring_files import read_scoring_file
 
     def importance(variants: VariantTable) -> Float64:
         """Return the importance of each variant, shape (d,)."""
-        file = read_scoring_file(path, None)
+        file = _read_public(path, None)
         matched = match_weights(file, variants, may_be_wider=True)
         LOGGER.info("--extract-by-prior %s: %s", path, matched.counts.in_words())
         frequency = read_reference_frequencies(ref_freq, variants).a1_frequency[matched.variants]
@@ -104,7 +111,6 @@ def _read_columns(
 ) -> Iterator[_Column]:
     """Yield the scores of one file."""
     from primo_scale.evaluation.scores import match_weights
-    from primo_scale.evaluation.scoring_files import read_scoring_file
 
     if file.phenotype is not None and file.phenotype not in phenotypes:
         raise UsageError(
@@ -113,7 +119,7 @@ def _read_columns(
             value=file.phenotype,
             limit=", ".join(phenotypes)[:80],
         )
-    read = read_scoring_file(file.path, [file.phenotype] if file.phenotype else phenotypes)
+    read = _read_public(file.path, [file.phenotype] if file.phenotype else phenotypes)
     _check_build(read, build)
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
@@ -123,6 +129,20 @@ def _read_columns(
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights
         yield _Column(effects, file.phenotype or name, source)
+
+
+def _read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
+    """Read a scoring file, and refuse weights without noise, perhaps of this very cohort."""
+    from primo_scale.evaluation.scoring_files import read_scoring_file
+
+    file = read_scoring_file(path, wanted)
+    if file.not_private:
+        raise InputError(
+            "is NOT PRIVATE: its weights reveal the people they were learned from",
+            where=path,
+            remedy="Give a private release or a published score",
+        )
+    return file
 
 
 def _check_build(file: ScoringFile, build: GenomeBuild) -> None:

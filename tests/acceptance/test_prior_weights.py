@@ -22,6 +22,7 @@ from primo_scale.publication.recompute_method import estimation_problems
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 BUDGET = ("--epsilon", 20, "--delta", 1e-7)
+LITTLE_NOISE = ("--epsilon", 100, "--delta", 1e-7)
 BUILD = ("--genome-build", "GRCh37")
 NAMES = ("QT1", "QT2")
 TRAITS = {"phenotypes": 2, "heritability": 0.5, "causal_fraction": 0.2}
@@ -29,7 +30,7 @@ TRAITS = {"phenotypes": 2, "heritability": 0.5, "causal_fraction": 0.2}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Statistics of a small cohort, and a release without noise of a large one, the public study.
+    """Statistics of a small cohort, and a release of a large one, the public study.
 
     The private release at the end of the fixture has no prior.
     """
@@ -37,7 +38,7 @@ def folder(tmp_path_factory):
     for name, seed, samples in (("small", 1, 1_000), ("public", 2, 2_000), ("fresh", 3, 1_000)):
         people = (str(PANEL), str(folder / name), samples, seed)
         simulate(SimulatedCohort(*people, variants=300, mean_segment=60, **TRAITS))
-    run(folder, "public", folder / "public-release", "--non-private", budget=())
+    run(folder, "public", folder / "public-release", budget=LITTLE_NOISE)
     run(folder, "small", folder / "alone", "--work-dir", folder / "work")
     return folder
 
@@ -45,7 +46,7 @@ def folder(tmp_path_factory):
 def run(folder, cohort, out, *options, budget=BUDGET):
     tables = [f"--{kind}={folder / cohort}.{kind}.tsv" for kind in ("pheno", "pheno-bounds")]
     model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:100")
-    ledger = ("--ledger", folder / "ledger.sqlite")
+    ledger = ("--ledger", folder / f"{cohort}.sqlite")
     inputs = ("--bfile", folder / cohort, *tables, *model, *ledger)
     return succeeded(command(release.main, *inputs, *budget, *BUILD, "--out", out, *options))
 
@@ -53,7 +54,7 @@ def run(folder, cohort, out, *options, budget=BUDGET):
 def finished(folder, out, *priors, options=()):
     """Finalize the small cohort again, from the same noise."""
     words = [word for prior in priors for word in ("--prior-weights", prior)]
-    places = ("--work-dir", folder / "work", "--out", out, "--ledger", folder / "ledger.sqlite")
+    places = ("--work-dir", folder / "work", "--out", out, "--ledger", folder / "small.sqlite")
     return command(finalize.main, *places, *BUDGET, *BUILD, *words, *options)
 
 
@@ -100,7 +101,7 @@ def test_scores_predict_better_in_fresh_people_and_cost_no_budget(folder, with_p
     # Both releases have the same noise, so that a prior that is not used gains nothing.
     assert (both - alone).mean() > 0.01
     assert (both > public - 0.05).all()
-    with Ledger(folder / "ledger.sqlite", create=False) as ledger:
+    with Ledger(folder / "small.sqlite", create=False) as ledger:
         assert [len(account.charges) for account in ledger.balances()] == [1]
 
 
@@ -210,6 +211,20 @@ def test_a_score_is_refused(folder, tmp_path, case):
     result = finished(folder, tmp_path / "out", given)
     refused(result, code, *words)
     assert not (tmp_path / "out").exists()
+
+
+def test_weights_without_noise_are_no_public_score(folder, tmp_path):
+    """They may be of the very cohort, and then a release of them would be without noise too."""
+    exact, store = tmp_path / "exact", tmp_path / "top.zarr"
+    run(folder, "small", exact, "--non-private", budget=())
+    choice = ("--top", 40, "--ref-freq", f"{PANEL}.afreq", "--out", store)
+    table, catalog = exact / "weights.tsv.gz", exact / "pgs" / "QT1.txt.gz"
+    for score in (exact, table, catalog):
+        refused(finished(folder, tmp_path / "out", score), 3, "is NOT PRIVATE", str(score))
+    for score in (table, catalog):
+        words = ("--bfile", folder / "small", "--extract-by-prior", score, *choice)
+        refused(command(ingest.main, *words), 3, "is NOT PRIVATE", str(score))
+    assert not (tmp_path / "out").exists() and not store.exists()
 
 
 def test_methods_with_other_estimates_are_refused(folder, tmp_path):

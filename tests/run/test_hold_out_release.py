@@ -278,6 +278,21 @@ def test_other_weights_of_a_charge_are_not_measured(tiny):
     refused(tiny_release(tiny), 3, "other weights were measured")
 
 
+def test_a_public_score_of_other_phenotypes_is_another_measurement(tmp_path):
+    cohort = Cohort(write_cohort(tmp_path / "tiny", n_people=400, names=("T", "U")))
+    names = (cohort.folder / "pheno.tsv").read_text().splitlines()[0].split()[2:]
+    score = cohort.folder / "score.txt"
+    rows = [line.split() for line in (cohort.folder / "cohort.bim").read_text().splitlines()]
+    table = [("rsID", "effect_allele", "other_allele", "effect_weight")]
+    table += [(row[1], row[4], row[5], "0.1") for row in rows]
+    score.write_text("".join("\t".join(row) + "\n" for row in table))
+    first, second = (("--prior-weights", f"{name}={score}") for name in names)
+    assert tiny_release(cohort, *first).exit_code == 0
+    shutil.rmtree(cohort.out)
+    refused(tiny_release(cohort, *second), 6)
+    assert tiny_release(cohort, *first).exit_code == 0
+
+
 @pytest.mark.parametrize("changed", ["phenotype", "genotype"])
 def test_other_values_of_people_held_out_are_another_request(tiny, changed):
     """The exact sums are the same, but the measurement would show the change without noise."""

@@ -58,7 +58,8 @@ def write_results(directory: Path, evaluation: Evaluation) -> None:
     """Write evaluation.json and evaluation.tsv, both with the stamp."""
     content = {**asdict(evaluation), "software": f"primo-scale {__version__}"}
     (directory / EVALUATION_FILE).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    table = pd.json_normalize(content["results"], sep="_")
+    # A measure that only some results have is also a column of its own without values.
+    table = pd.json_normalize(content["results"], sep="_").dropna(axis="columns", how="all")
     table.columns = table.columns.str.replace(_LEVELS, "", regex=True)
     with (directory / TABLE_FILE).open("w", encoding="utf-8") as file:
         file.write(f"##{evaluation.stamp}\n")

@@ -284,6 +284,19 @@ def test_the_coding_of_a_binary_trait_is_that_of_the_table(
         pd.testing.assert_frame_equal(found, results[0])
 
 
+def test_a_prevalence_of_one_of_two_binary_traits_gives_one_liability(folder, tmp_path):
+    """A score of neither trait is compared with both."""
+    text = gzip.decompress((folder / "release" / "pgs" / "CASE.txt.gz").read_bytes()).decode()
+    score, pheno = tmp_path / "score.txt", tmp_path / "pheno.tsv"
+    score.write_text(text.replace("#trait_reported=CASE", "#trait_reported=a disease"))
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")[["IID", "CASE"]]
+    plain.assign(OTHER=plain["CASE"]).to_csv(pheno, sep="\t", index=False)
+    options = ("--weights", score, *people(folder), "--prevalence", "CASE=0.3")
+    succeeded(command(evaluate.main, *options, "--pheno", pheno, "--out", tmp_path / "out"))
+    liability = table(tmp_path / "out")["liability_r2"].droplevel(["weights", "group"])
+    assert liability.notna().to_dict() == {"CASE": True, "OTHER": False}
+
+
 def edited(change):
     """Return a maker of weights of the release in which the text of the table is changed."""
 

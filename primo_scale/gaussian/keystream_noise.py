@@ -41,6 +41,8 @@ _BLOCK_BYTES = 16
 # which are distinct, from random ones grows with the square of their number under one key. A chunk
 # is also the unit of work of a thread, and it fits in a core's cache.
 _CHUNK_DRAWS = 1 << 14
+# The pieces of small LD blocks are drawn side by side, where more threads would only wait.
+_THREADED_DRAWS = 1 << 19
 # Share and number of spare attempts: 0.62% are rejected, plus eight standard deviations.
 _SPARE_SHARE, _SPARE_ATTEMPTS = 128, 64
 # Extensions use the upper half of a chunk's counters: 9 blocks each, 16 blocks apart.
@@ -66,7 +68,7 @@ class KeystreamNoise:
     def draw(self, label: str, count: int, scale: float) -> Integers:
         """Draw ``scale * N(0, 1)`` rounded to the nearest integer, independently; shape (count,).
 
-        The draws are computed on every core that this process may use. The label names the
+        Many draws are computed on every core that this process may use. The label names the
         statistic, block and part that the noise is for. The scale, from 2^32 to 2^58 lattice steps,
         is used exactly as given. A label that was used before, and a scale out of range, raise a
         UsageError.
@@ -93,7 +95,7 @@ class KeystreamNoise:
             _fill_chunk(key, Scale.of(scale), part)
 
         chunks = range(-(-count // _CHUNK_DRAWS))
-        if len(chunks) <= 1:  # starting threads takes as long as hundreds of draws
+        if count < _THREADED_DRAWS:
             list(map(fill, chunks))
         else:
             with ThreadPoolExecutor(usable_cpus()) as threads:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
+from primo_scale.ranges import runs_of
 
 LEAST_INSIDE = 0.1
 """Share of the variants that must lie inside a listed block. With the right blocks nearly all

@@ -19,6 +19,7 @@ from primo_scale.accumulation.workload import Rates, Workload
 from primo_scale.genotypes.packings import Packing
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
+from primo_scale.ranges import whole_multiple
 
 STORE_RATE = 10**9
 """Assumed rate of reading and writing stores, including checksums, in bytes per second."""
@@ -68,7 +69,7 @@ def bytes_read(work: Workload) -> int:
     A tile is read once for every tile that it is multiplied with.
     """
     rows = sum(map(work.rows_read, _tasks_of_a_person(work.plan)))
-    people = -(-work.plan.n_samples // work.chunk_shape[1]) * work.chunk_shape[1]
+    people = whole_multiple(work.plan.n_samples, work.chunk_shape[1])
     return rows * work.packing.width(people)
 
 

@@ -16,13 +16,13 @@ from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
-from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
 from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
 from primo_scale.interruption import check
+from primo_scale.ranges import runs_of
 from primo_scale.storage.locations import Location
 
 _VARIANTS_PER_READ = 1024  # of hard calls, and a quarter of it of dosages

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
+from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file
 
 RAW_SLAB_BYTES = 4 << 20

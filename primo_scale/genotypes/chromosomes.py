@@ -8,10 +8,8 @@ scores.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -103,11 +101,3 @@ def _expand(part: str) -> Iterator[str]:
         yield part  # the caller refuses it
         return
     yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))
-
-
-def runs_of(values: npt.NDArray[Any]) -> list[tuple[int, int]]:
-    """Return the half-open index ranges of equal neighbours."""
-    if not len(values):
-        return []
-    changes = np.flatnonzero(values[1:] != values[:-1]) + 1
-    return list(itertools.pairwise([0, *changes.tolist(), len(values)]))

@@ -27,6 +27,7 @@ from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_sha
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.machine import refuse_full_disk
+from primo_scale.ranges import whole_multiple
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
@@ -205,7 +206,7 @@ def plan_ingest(
         filter_counts=(*sample_counts, *variant_counts),
         chunk_shape=(
             min(height, len(variant_index)),
-            min(width, -(-len(sample_index) // _SAMPLES_MULTIPLE) * _SAMPLES_MULTIPLE),
+            min(width, whole_multiple(len(sample_index), _SAMPLES_MULTIPLE)),
         ),
     )
     return replace(plan, sources=_fingerprint_before_copying(plan))

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes, runs_of
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.ld_panel import LdPanel, centred, read_dosages
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.ranges import runs_of
 from primo_scale.storage.files import text_published_at_end
 
 Float32 = npt.NDArray[np.float32]

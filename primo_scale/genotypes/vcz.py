@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
@@ -35,6 +34,7 @@ from primo_scale.genotypes.vcf_genotypes import (
 )
 from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
 from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.ranges import runs_of
 from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
 
 _GENOTYPES = "call_genotype"

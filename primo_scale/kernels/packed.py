@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.kernels.products import Int8, Int64, spread_rows, whole_multiple, whole_rows
+from primo_scale.kernels.products import Int8, Int64, spread_rows, whole_rows
+from primo_scale.ranges import whole_multiple
 
 PackedGenotypes = npt.NDArray[np.uint8]
 """Packed genotypes, shape (v, ceil(n / 4)) for v variants and n samples."""

@@ -41,9 +41,9 @@ from primo_scale.kernels.products import (
     Int32,
     row_stride,
     spread_rows,
-    whole_multiple,
     whole_rows,
 )
+from primo_scale.ranges import whole_multiple
 
 _BYTES, _SHORTS, _SUMS = (ir.VectorType(kind, 256 // kind.width) for kind in (I8, I16, I32))
 _ONES = ir.Constant(_SHORTS, [1] * _SHORTS.count)

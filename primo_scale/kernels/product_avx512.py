@@ -35,9 +35,9 @@ from primo_scale.kernels.products import (
     copied_bytes,
     row_stride,
     spread_rows,
-    whole_multiple,
     whole_vectors,
 )
+from primo_scale.ranges import whole_multiple
 
 FEATURES = frozenset({"avx512f", "avx512bw", "avx512vnni"})
 """Processor features of these instructions, by LLVM's names."""

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.kernels.products import Int8, Int32, copied_bytes, whole_multiple, whole_vectors
+from primo_scale.kernels.products import Int8, Int32, copied_bytes, whole_vectors
+from primo_scale.ranges import whole_multiple
 
 # cuBLAS requires int8 operands of multiples of 32 rows and 16 people, and `whole_vectors` pads the
 # people to a multiple of 64. Zero padding changes no sum.

@@ -12,6 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.ranges import whole_multiple
+
 Int8 = npt.NDArray[np.int8]
 Int16 = npt.NDArray[np.int16]
 Int32 = npt.NDArray[np.int32]
@@ -193,11 +195,6 @@ def row_stride(people: int) -> int:
     Rows at a distance of a power of two compete for the same few sets of a cache.
     """
     return whole_multiple(people, _LINE) + _LINE
-
-
-def whole_multiple(size: int, factor: int) -> int:
-    """Return the least multiple of a factor that is not below a size."""
-    return -(-size // factor) * factor
 
 
 def copied_bytes(left: int, right: int, people: int, *, same: bool) -> int:

@@ -22,13 +22,13 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.chromosomes import runs_of
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
+from primo_scale.ranges import runs_of
 from primo_scale.storage.chunks import read_block, write_array, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
+from primo_scale.ranges import whole_multiple
 
 # Both are part of the store format, of its digest and of the labels of noise, and do not depend on
 # the plan of an accumulation. A piece of int64 has 8 MiB: large enough for sequential disk access,
@@ -88,7 +89,7 @@ def tile_side(size: int) -> int:
 
 def whole_tiles(side: int) -> int:
     """Return the smallest multiple of the tile side that is at least `side`."""
-    return TILE * -(-side // TILE)
+    return whole_multiple(side, TILE)
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class PartyMechanism:
     # The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     fine_bits: Annotated[int, Meta(ge=0, le=62)]
     # Sampler of the noise (`primo_scale.publication.samplers`).
-    sampler: Annotated[str, one_of([KEYSTREAM.name])]
-    sampler_exactness: Annotated[str, one_of([KEYSTREAM.exactness])]
-    rng: Annotated[str, one_of([KEYSTREAM.rng])]
+    sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
+    sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
+    rng: Annotated[str, one_of([KEYSTREAM["rng"]])]
 
 
 @dataclass(frozen=True)

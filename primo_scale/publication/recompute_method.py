@@ -139,13 +139,8 @@ def _score_problems(document: Document) -> list[str]:
 def drawing_problems(document: Document) -> list[str]:
     """Return the differences between the stated sampler and the proved one."""
     mechanism = document["mechanism"]
-    expected = {
-        "sampler": KEYSTREAM.name,
-        "sampler_exactness": KEYSTREAM.exactness,
-        "rng": KEYSTREAM.rng,
-    }
     return [
         f"{name} is stated as {mechanism[name]!r}, of the sampler is {words!r}"
-        for name, words in expected.items()
+        for name, words in KEYSTREAM.items()
         if mechanism[name] != words
     ]

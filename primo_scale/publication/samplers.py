@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """Description of a sampler, whose exactness docs/maths/sampler.md proves."""
-
-    name: str
-    exactness: str  # distance of its noise to the ideal distribution
-    rng: str  # source of its randomness
-
+from types import MappingProxyType
 
 KEYSTREAM_DISTANCE = 4e-119
 """Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
 
-KEYSTREAM = Sampler(
-    "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
-    "Gaussian rounded to a lattice with at least 2^32 steps to a standard deviation, each draw "
-    f"within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in docs/maths/sampler.md",
-    "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee is "
-    "computational (docs/maths/sampler.md)",
+KEYSTREAM = MappingProxyType(
+    {
+        "sampler": "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
+        "sampler_exactness": "Gaussian rounded to a lattice with at least 2^32 steps to a standard "
+        f"deviation, each draw within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in "
+        "docs/maths/sampler.md",
+        "rng": "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee "
+        "is computational (docs/maths/sampler.md)",
+    }
 )
+"""Members of a mechanism: the sampler, its distance to the ideal distribution, its randomness."""

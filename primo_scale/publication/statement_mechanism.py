@@ -90,6 +90,6 @@ class StatedMechanism:
     ]
     # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
     # (`primo_scale.publication.samplers`).
-    sampler: Annotated[str, one_of([KEYSTREAM.name])]
-    sampler_exactness: Annotated[str, one_of([KEYSTREAM.exactness])]
-    rng: Annotated[str, one_of([KEYSTREAM.rng])]
+    sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
+    sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
+    rng: Annotated[str, one_of([KEYSTREAM["rng"]])]

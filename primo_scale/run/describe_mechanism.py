@@ -85,9 +85,7 @@ def state_mechanism(
         subsample=recipe.subsample,
         exact_parts=tuple(name for name in PARTS if name not in noisy),
         queries=tuple(noisy.values()),
-        sampler=KEYSTREAM.name,
-        sampler_exactness=KEYSTREAM.exactness,
-        rng=KEYSTREAM.rng,
+        **KEYSTREAM,
     )
 
 

@@ -77,7 +77,7 @@ def test_a_subsample_of_a_panels_cohort_is_stated_and_verified(subsample, tmp_pa
     statement = example_statement(weights, mode="subsampled", subsample=subsample, **PANEL)
     assert problems(publish(tmp_path / "out", weights, statement)) == []
     assert statement.guarantee.cost.delta == statement.guarantee.delta / 2
-    assert statement.mechanism.sampler == KEYSTREAM.name
+    assert statement.mechanism.sampler == KEYSTREAM["sampler"]
 
 
 @pytest.mark.parametrize("mode", ["moments", "moments-label-add-remove"])

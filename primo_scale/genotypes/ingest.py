@@ -39,9 +39,9 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.input_warnings import GenotypeTallies, count_input_warnings
+from primo_scale.genotypes.input_warnings import count_input_warnings
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS
-from primo_scale.genotypes.partitions import total_records, write_partition
+from primo_scale.genotypes.partitions import PartitionRecord, total_record, write_partition
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import result_of
@@ -221,14 +221,16 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     """
     _refuse_changed_sources(plan)
     group = open_group(plan.growing_store, plan.packing.kind, complete=False)
-    tallies = total_records([plan.record_path(number) for number in range(plan.n_partitions)])
-    _write_tables(plan, group, tallies)
+    record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
+    _write_tables(plan, group, record)
     input_warnings = count_input_warnings(
         plan.variants,
         plan.samples,
-        tallies,
+        record.counts,
         negative_positions=int(np.sum(plan.source.variants.position < 0)),
         odd_positions=plan.source.odd_positions,
+        uncalled_samples=int(np.unpackbits(record.never_called).sum()),
+        heterozygous_haploids=int(record.heterozygous_haploids),
     )
     orientation = _check_orientation(plan, array_of(group, "genotypes"))
     sync_tree(plan.growing_store)
@@ -294,9 +296,9 @@ def _check_orientation(plan: IngestPlan, array: Array) -> dict[str, int]:
     return {"variants": len(rows), "genotypes": genotypes}
 
 
-def _write_tables(plan: IngestPlan, group: Group, tallies: GenotypeTallies) -> None:
+def _write_tables(plan: IngestPlan, group: Group, record: PartitionRecord) -> None:
     columns: dict[str, npt.NDArray[Any]]
-    columns = {"genotype_counts": tallies.counts, "chunk_crc32c": tallies.chunk_crc32c}
+    columns = {"genotype_counts": record.counts, "chunk_crc32c": record.crc32c}
     for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
         columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with disk_errors_explained(plan.partial):

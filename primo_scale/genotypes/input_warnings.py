@@ -69,32 +69,21 @@ class InputWarnings:
         return [f"{words}: {count}" for words, count in counts if count]
 
 
-@dataclass(frozen=True)
-class GenotypeTallies:
-    """Counts and checksums from copying m variants, as the records of the partitions hold them."""
-
-    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (m, 4)
-    chunk_crc32c: npt.NDArray[np.uint32]  # shape (partitions, chunks per partition)
-    uncalled_samples: int
-    heterozygous_haploids: int
-
-
 def count_input_warnings(
-    variants: VariantTable,
-    samples: SampleTable,
-    tallies: GenotypeTallies,
-    *,
-    negative_positions: int,
-    odd_positions: int,
+    variants: VariantTable, samples: SampleTable, counts: npt.NDArray[np.int64], **found: int
 ) -> InputWarnings:
-    """Count the suspicious features of the selected variants and samples."""
+    """Count the suspicious features of the selected variants and samples.
+
+    `counts` are those of `Packing.count`, shape (m, 4), and `found` the fields that do not follow
+    from them and the tables.
+    """
     unnamed = variants.identifier == _NO_IDENTIFIER
     repeated = _in_repeated_rows(variants.identifier) & ~unnamed
     absent = is_one_of(variants.allele1, _NO_ALLELE) | is_one_of(variants.allele2, _NO_ALLELE)
     chromosome = canonical_chromosomes(variants)
-    called = tallies.counts[:, [HOMOZYGOUS_A1, HETEROZYGOUS, HOMOZYGOUS_A2]].sum(axis=1)
+    called = counts[:, [HOMOZYGOUS_A1, HETEROZYGOUS, HOMOZYGOUS_A2]].sum(axis=1)
     one_allele = (called > 0) & (
-        (called == tallies.counts[:, HOMOZYGOUS_A1]) | (called == tallies.counts[:, HOMOZYGOUS_A2])
+        (called == counts[:, HOMOZYGOUS_A1]) | (called == counts[:, HOMOZYGOUS_A2])
     )
     same_individual = _in_repeated_rows(samples.individual)
     same_person = same_individual.copy()  # only these rows can be repeated
@@ -102,8 +91,7 @@ def count_input_warnings(
         samples.family[same_individual], samples.individual[same_individual]
     )
     return InputWarnings(
-        negative_positions=negative_positions,
-        odd_positions=odd_positions,
+        **found,
         zero_positions=int(np.sum(variants.position == 0)),
         repeated_identifiers=int(repeated.sum()),
         absent_identifiers=int(unnamed.sum()),
@@ -113,8 +101,6 @@ def count_input_warnings(
         unplaced_variants=int(np.sum(chromosome == UNPLACED)),
         monomorphic_variants=int(one_allele.sum()),
         uncalled_variants=int(np.sum(called == 0)),
-        uncalled_samples=tallies.uncalled_samples,
-        heterozygous_haploids=tallies.heterozygous_haploids,
         repeated_samples=int(same_person.sum()),
         shared_individuals=int(np.sum(same_individual & ~same_person)),
     )

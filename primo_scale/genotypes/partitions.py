@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.input_warnings import GenotypeTallies, count_heterozygous_haploids
+from primo_scale.genotypes.input_warnings import count_heterozygous_haploids
 from primo_scale.genotypes.packings import Packing
 from primo_scale.genotypes.source import GenotypeSource
 from primo_scale.genotypes.tables import Index, StringColumn
@@ -43,9 +43,11 @@ class PartitionTask:
 
 @dataclass(frozen=True)
 class PartitionRecord:
-    """Record of a written partition of v variants and n people."""
+    """Record of a written partition, or of all partitions, of v variants and n people."""
 
-    crc32c: npt.NDArray[np.uint32]  # of each chunk, including its padding
+    # Checksum of each chunk, including its padding, shape (chunks,); of all partitions, shape
+    # (partitions, chunks).
+    crc32c: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
     never_called: npt.NDArray[np.uint8]  # people without a call, as `always_missing`
     heterozygous_haploids: npt.NDArray[np.int64]  # heterozygous calls on X in men, shape ()
@@ -118,19 +120,15 @@ def slab_shape(height: int, width: int, *, variant_major: bool) -> tuple[int, in
     return rows, side_by_side
 
 
-def total_records(paths: Sequence[Path]) -> GenotypeTallies:
+def total_record(paths: Sequence[Path]) -> PartitionRecord:
     """Combine the records of all partitions, in order."""
-    counts, checksums, heterozygous = [], [], 0
+    counts, checksums = [], []
     never_called: npt.NDArray[np.uint8] = np.array(0xFF, dtype=np.uint8)
+    heterozygous = np.zeros((), dtype=np.int64)
     for path in paths:
         record = PartitionRecord.load(path)
         counts.append(record.counts)
         checksums.append(record.crc32c)
-        heterozygous += int(record.heterozygous_haploids)
         never_called = never_called & record.never_called
-    return GenotypeTallies(
-        counts=np.concatenate(counts),
-        chunk_crc32c=np.stack(checksums),
-        uncalled_samples=int(np.unpackbits(never_called).sum()),
-        heterozygous_haploids=heterozygous,
-    )
+        heterozygous += record.heterozygous_haploids
+    return PartitionRecord(np.stack(checksums), np.concatenate(counts), never_called, heterozygous)

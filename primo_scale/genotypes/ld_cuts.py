@@ -16,17 +16,13 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
-from primo_scale.genotypes.ld_panel import LdPanel, centred, read_dosages
+from primo_scale.genotypes.ld_panel import Float32, Float64, LdPanel, centred, read_dosages
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import text_published_at_end
-
-Float32 = npt.NDArray[np.float32]
-Float64 = npt.NDArray[np.float64]
 
 _VARIANTS_PER_PASS = 1024
 _PUBLIC_MODE = 0o644

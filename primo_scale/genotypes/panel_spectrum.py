@@ -15,18 +15,16 @@ from itertools import pairwise, starmap
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.ld_panel import LdPanel
+from primo_scale.genotypes.ld_panel import Float64, LdPanel
 from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
 
 _FOLDS = 5
 
-Float64 = npt.NDArray[np.float64]
 _Result = TypeVar("_Result")
 
 

@@ -1,8 +1,9 @@
-"""Formatting of bytes, spent privacy and durations for people, the same in every message."""
+"""Formatting of numbers and lists for people, the same in every message."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 # Relative margin: the epsilon composed from charges can exceed a budget that they spend completely
 # by less than this (`primo_scale.gaussian.calibration.composed_epsilon`).
@@ -39,3 +40,9 @@ def duration_in_words(seconds: float) -> str:
         return f"{hours} h {rest} min"
     days, rest = divmod(round(seconds / _HOUR), 24)
     return f"{days} d {rest} h"
+
+
+def examples(names: Sequence[str], most: int = 5) -> str:
+    """Return the first names of a list, followed by dots if there are more."""
+    shown = ", ".join(names[:most])
+    return shown if len(names) <= most else f"{shown}, ..."

@@ -12,14 +12,13 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from primo_scale.errors import InputError
 
 _COMMENT = b"##"
-_EXAMPLES = 5
 _BUFFER_BYTES = 1 << 18  # many lines, even of thousands of cells
 
 
@@ -91,9 +90,3 @@ def utf8_text(content: bytes, path: Path, line: int) -> str:
         raise InputError(
             "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
         ) from error
-
-
-def examples(names: Sequence[str]) -> str:
-    """Return the first names of a list, for an error message."""
-    shown = ", ".join(names[:_EXAMPLES])
-    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Literal, TypeVar, get_args
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.text_lines import examples, table_lines, utf8_text
+from primo_scale.genotypes.text_lines import table_lines, utf8_text
+from primo_scale.humanize import examples
 
 PhenotypeKind = Literal["quantitative", "binary"]
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.humanize import examples
 from primo_scale.publication.weights import INTERCEPT, TERM_COLUMN, WEIGHTS_HEADER, ScoringWeights
 
 _EXAMPLES = 3
@@ -58,7 +59,7 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
         raise InputError(
             f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
             where="release",
-            value=_examples(repeated),
+            value=examples(list(map(repr, repeated)), _EXAMPLES),
             remedy=f"{_NAME_VARIANTS}, or drop the copies with `plink2 --rm-dup` or --exclude, and "
             "ingest again",
         )
@@ -67,7 +68,7 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
         raise InputError(
             "variant IDs are missing, or reserved in a release",
             where="release",
-            value=_examples(reserved),
+            value=examples(list(map(repr, reserved)), _EXAMPLES),
             remedy=f"{_NAME_VARIANTS} and ingest again",
         )
 
@@ -104,8 +105,3 @@ def _refuse_formulas(what: str, texts: Iterable[str], remedy: str) -> None:
                 value=repr(text),
                 remedy=remedy,
             )
-
-
-def _examples(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:_EXAMPLES])
-    return shown if len(names) <= _EXAMPLES else f"{shown}, ..."

@@ -23,6 +23,7 @@ from primo_scale.genotypes.frequencies import (
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.humanize import examples
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -60,8 +61,6 @@ from primo_scale.run.work_directory import (
     store_root,
 )
 from primo_scale.storage.groups import is_complete
-
-_EXAMPLES = 5
 
 
 @dataclass(frozen=True)
@@ -201,12 +200,11 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     without = phenotypes_without_sd(path, [p.name for p in phenotypes])
     assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
     if assumed:
-        more = ", ..." if len(assumed) > _EXAMPLES else ""
         LOGGER.warning(
             "%s: no sd for %d of %d phenotypes, so that half the range of the bounds is taken: "
-            "%s%s. Where that is not the sd, scores and predictions of a private release have a "
+            "%s. Where that is not the sd, scores and predictions of a private release have a "
             "wrong scale. Give a published mean and sd in the table, or --pheno-moments",
-            path, len(assumed), len(phenotypes), ", ".join(assumed[:_EXAMPLES]), more,
+            path, len(assumed), len(phenotypes), examples(assumed),
         )  # fmt: skip
 
 

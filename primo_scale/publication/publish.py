@@ -63,8 +63,8 @@ def publish_release(
     options: Mapping[str, str],
     *,
     signer: Signer | None,
-) -> Path:
-    """Write, verify and publish a release atomically, and return `directory`.
+) -> None:
+    """Write, verify and publish a release atomically.
 
     The log and the report repeat the options, so the caller omits paths and other values of the
     custodian. The signer is None for a release that is NOT PRIVATE.
@@ -90,12 +90,11 @@ def publish_release(
         (staging / README_FILE).write_bytes(render_readme(document).encode())
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
-    return directory
 
 
 def publish_party_release(
     directory: Path, values: Path, statement: PartyStatement, signer: Signer
-) -> Path:
+) -> None:
     """Write, verify and publish a party's release of the file `values` atomically."""
     document = _party_document(statement)
     with directory_published_at_end(directory) as staging:
@@ -104,7 +103,6 @@ def publish_party_release(
         (staging / README_FILE).write_text(render_party_readme(document), encoding="utf-8")
         _sign_and_verify(staging, document, PARTY, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
-    return directory
 
 
 def _sign_and_verify(

@@ -270,10 +270,12 @@ def publish(
     options: dict[str, str] = OPTIONS,
 ) -> Path:
     """Publish a release; only a private one has an epsilon and is signed by the test key."""
-    if statement.private:
-        return publish_release(directory, weights, statement, options, signer=SIGNER)
-    others = {name: value for name, value in options.items() if name != "epsilon"}
-    return publish_release(directory, weights, statement, others, signer=None)
+    signer = SIGNER
+    if not statement.private:
+        signer = None
+        options = {name: value for name, value in options.items() if name != "epsilon"}
+    publish_release(directory, weights, statement, options, signer=signer)
+    return directory
 
 
 def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:

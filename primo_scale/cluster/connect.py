@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from distributed import Client, Security
-from distributed.deploy import Cluster
 
 from primo_scale.cluster.certificates import (
     read_certificates,
@@ -50,26 +49,24 @@ def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
             started.enter_context(workers_replaced(cluster))
             client = Client(cluster)
         elif isinstance(profile, JobQueueProfile):
-            client = Client(started.enter_context(_job_queue_cluster(profile, scratch)))
+            client = _job_queue_client(profile, scratch, started)
         else:
             client = _kubernetes_client(profile, started)
         with client:
             yield client
 
 
-@contextmanager
-def _job_queue_cluster(profile: JobQueueProfile, scratch: Path) -> Iterator[Cluster]:
+def _job_queue_client(profile: JobQueueProfile, scratch: Path, started: ExitStack) -> Client:
     """Start a cluster with the profile's certificates, or with those of this run if it has none."""
     # Imported only here, because dask-jobqueue reads its configuration files on import.
     from primo_scale.cluster.job_queue import job_queue_cluster
 
-    certificates: AbstractContextManager[Path | None] = nullcontext()
+    certificates = None
     if isinstance(profile.tls, str):
-        certificates = nullcontext(read_certificates(Path(profile.tls)).directory)
+        certificates = read_certificates(Path(profile.tls)).directory
     elif profile.tls:
-        certificates = throw_away_certificates(scratch)
-    with certificates as directory, job_queue_cluster(profile, directory, scratch) as cluster:
-        yield cluster
+        certificates = started.enter_context(throw_away_certificates(scratch))
+    return Client(started.enter_context(job_queue_cluster(profile, certificates, scratch)))
 
 
 def _kubernetes_client(profile: KubernetesProfile, started: ExitStack) -> Client:

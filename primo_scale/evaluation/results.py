@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from primo_scale.evaluation.measures import Measures
+from primo_scale.evaluation.accuracy import Measures
 from primo_scale.evaluation.scores import MatchCounts
 from primo_scale.version import __version__
 

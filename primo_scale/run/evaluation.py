@@ -12,8 +12,7 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import Floats
-from primo_scale.evaluation.measures import LEAST_PEOPLE, Sample, measure
+from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure
 from primo_scale.evaluation.pictures import draw_pictures
 from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
 from primo_scale.evaluation.scores import (

@@ -131,8 +131,7 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     # Chunks without a record come from an interrupted run and may be incomplete.
     shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
-        task = plan.task(number)
-        record = write_partition(plan.source, array, plan.packing, number=number, task=task)
+        record = write_partition(plan, array, number)
     record.commit(plan.record_path(number))
 
 
@@ -186,7 +185,7 @@ def _write_partitions(
 
     def finish_oldest() -> None:
         number, written = under_way.popleft()
-        hashes.advance(int(plan.task(number).variants[-1]) + 1)
+        hashes.advance(int(plan.variant_index[plan.variants_of(number)][-1]) + 1)
         result_of(written)
         on_progress(next(numbers), plan.n_partitions)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
@@ -23,7 +24,6 @@ from primo_scale.genotypes.filters import (
     select_variants,
 )
 from primo_scale.genotypes.packings import HARD_CALLS, Packing
-from primo_scale.genotypes.partitions import SLAB_BYTES, PartitionTask, slab_shape
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.machine import refuse_full_disk
@@ -41,6 +41,12 @@ Only a large chunk of a sample-major file can need more; partitions are then wri
 NOT_HASHED = ""
 """Placeholder for the SHA-256 of a file that is hashed while it is copied."""
 
+# Bytes of packed genotypes that are read, counted and written together, for any number of people.
+_SLAB_BYTES = 4 << 20
+# Whole rows of half a million people. Sequential reading is several times as fast, and 32 rows of a
+# chunk are long enough for one write.
+_SLAB_ROWS = 32
+_MOST_CHUNKS = 64  # limits the number of open files
 _SAMPLES_MULTIPLE = 4  # of a chunk, so that a chunk of any packing is read in whole bytes
 # A partition holds a slab as it is read, its selected people, a piece that is written, and parts
 # that are counted. Tests compare this with the measured memory.
@@ -97,13 +103,26 @@ class IngestPlan:
         return -(-len(self.variant_index) // self.chunk_shape[0])
 
     @property
+    def slab_shape(self) -> tuple[int, int]:
+        """Numbers of variants and chunks that are copied together.
+
+        In a variant-major file, a slab consists of long pieces of a few rows, so that the file is
+        read sequentially, and genotypes are counted and written from the processor's cache. In a
+        sample-major file, a slab consists of whole columns of chunks, because each read passes over
+        all samples.
+        """
+        height, width = self.chunk_shape[0], self.packing.width(self.chunk_shape[1])
+        rows = min(_SLAB_ROWS, height) if self.source.variant_major else height
+        side_by_side = min(_MOST_CHUNKS, max(1, _SLAB_BYTES // (rows * width)))
+        if self.source.variant_major:
+            rows = max(1, min(rows, _SLAB_BYTES // (side_by_side * width)))
+        return rows, side_by_side
+
+    @property
     def partitions_at_once(self) -> int:
         """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
-        width = self.packing.width(self.chunk_shape[1])
-        rows, chunks = slab_shape(
-            self.chunk_shape[0], width, variant_major=self.source.variant_major
-        )
-        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(SLAB_BYTES, rows * chunks * width)
+        slab = math.prod(self.slab_shape) * self.packing.width(self.chunk_shape[1])
+        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
         return max(1, READ_BUDGET_BYTES // held)
 
     @cached_property
@@ -164,12 +183,9 @@ class IngestPlan:
         rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
         return hashlib.sha256("".join(rows).encode()).hexdigest()
 
-    def task(self, number: int) -> PartitionTask:
-        """Return the inputs of partition `number`."""
-        rows = slice(number * self.chunk_shape[0], (number + 1) * self.chunk_shape[0])
-        return PartitionTask(
-            self.variant_index[rows], self.sample_index, self.chromosomes[rows], self.samples.sex
-        )
+    def variants_of(self, number: int) -> slice:
+        """Return the rows of `variants` that partition `number` copies."""
+        return slice(number * self.chunk_shape[0], (number + 1) * self.chunk_shape[0])
 
     def record_path(self, number: int) -> Path:
         """Return the file that records partition `number` as written."""

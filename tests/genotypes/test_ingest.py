@@ -15,7 +15,7 @@ from ingest_runs import bed_reader_dosages, run, split_by_chromosome, stored
 from tiers import thinned
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes import bed, partitions
+from primo_scale.genotypes import bed, ingest_plan
 from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 
@@ -99,9 +99,9 @@ def test_slabs_of_any_shape_give_the_same_store(
     prefix = reference / "data/edge/plink_made/base_n43_m61"
     expected = bed_reader_dosages(prefix)
     usual = run(prefix, tmp_path / "usual.zarr", chunk_shape=(16, 8))
-    monkeypatch.setattr(partitions, "_SLAB_ROWS", rows)
-    monkeypatch.setattr(partitions, "_MOST_CHUNKS", chunks)
-    monkeypatch.setattr(partitions, "SLAB_BYTES", size)
+    monkeypatch.setattr(ingest_plan, "_SLAB_ROWS", rows)
+    monkeypatch.setattr(ingest_plan, "_MOST_CHUNKS", chunks)
+    monkeypatch.setattr(ingest_plan, "_SLAB_BYTES", size)
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", size)
     whole = run(prefix, tmp_path / "whole.zarr", chunk_shape=(16, 8))
     np.testing.assert_array_equal(open_genotypes(whole.path).values, expected)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -45,8 +45,7 @@ class EffectMoments:
     noise_trace: Float64  # sum over blocks of s^2 tr S, shape (l,)
 
     def __add__(self, other: EffectMoments) -> EffectMoments:
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return EffectMoments(*(one + another for one, another in pairs))
+        return EffectMoments(*map(operator.add, vars(self).values(), vars(other).values()))
 
     def of_people(self, n_samples: float) -> EffectMoments:
         """Return the moments with ``tr S^2 - (tr S)^2 / n`` in place of ``tr S^2``."""

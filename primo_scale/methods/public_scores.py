@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -80,8 +80,7 @@ class ScoreSums:
     response_trace: float  # unbiased estimate of tr(M S)
 
     def __add__(self, other: ScoreSums) -> ScoreSums:
-        pairs = ((getattr(self, f.name), getattr(other, f.name)) for f in fields(self))
-        return ScoreSums(*(one + another for one, another in pairs))
+        return ScoreSums(*map(operator.add, vars(self).values(), vars(other).values()))
 
 
 def fit_scores(

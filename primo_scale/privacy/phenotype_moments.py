@@ -58,8 +58,7 @@ def pay_for_moments(
     """
     noise_store = payer.noise_store
     sigma = moments_sigma(raw.sums.shape[1], promise)
-    total = release_mu(promise.epsilon, promise.delta) ** 2
-    request = _request(raw, promise, sigma, payer, Cost(MOMENTS_SHARE * total))
+    request = _request(raw, promise, sigma, payer)
     found = noise_store.read_moments()
     stored = () if found is None else (found.charge,)
     if found is not None:
@@ -70,8 +69,7 @@ def pay_for_moments(
                 where=noise_store.moments_path,
                 remedy="Use another --work-dir, or remove this file to pay for new ones",
             )
-    further_cost = Cost((1 - MOMENTS_SHARE) * total)
-    receipt = settle(payer, request, further_cost=further_cost, stored=stored)
+    receipt = settle(payer, request, further_cost=cost_beside_moments(promise), stored=stored)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
             found = _draw(raw, sigma, receipt.charge, noise_store)
@@ -79,6 +77,18 @@ def pay_for_moments(
         stored_at = noise_store.moments_path
         record_drawn(payer, receipt.charge, "phenotype moments", content, stored=stored_at)
     return found, receipt
+
+
+def cost_beside_moments(promise: Promise) -> Cost:
+    """Return the cost of a release's statistics, beside that of its phenotype moments."""
+    return Cost((1 - MOMENTS_SHARE) * release_mu(promise.epsilon, promise.delta) ** 2)
+
+
+def continues_with_stored_key(raw: RawMoments, promise: Promise, payer: Payer) -> bool:
+    """Return whether `pay_for_moments` would use the stored key of an earlier charge at no cost."""
+    request = _request(raw, promise, moments_sigma(raw.sums.shape[1], promise), payer)
+    replayed = payer.replayable_charge(request)
+    return replayed is not None and replayed.id in payer.noise_store.charges()
 
 
 def with_moments(
@@ -113,9 +123,7 @@ def _draw(raw: RawMoments, sigma: float, charge: Charge, noise_store: NoiseStore
     return moments
 
 
-def _request(
-    raw: RawMoments, promise: Promise, sigma: float, payer: Payer, cost: Cost
-) -> ChargeRequest:
+def _request(raw: RawMoments, promise: Promise, sigma: float, payer: Payer) -> ChargeRequest:
     exact = hashlib.sha256(np.ascontiguousarray(raw.sums, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "phenotype moments",
@@ -123,4 +131,5 @@ def _request(
         "privacy": str(promise.privacy),
         "adjacency": str(promise.adjacency),
     }
+    cost = Cost(MOMENTS_SHARE * release_mu(promise.epsilon, promise.delta) ** 2)
     return payer.request(exact, parameters, promise, cost)

@@ -33,10 +33,12 @@ from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.phenotype_moments import cost_beside_moments
+from primo_scale.privacy.receipt import Payer
 from primo_scale.run.design import Design, PaidMoments, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
-from primo_scale.run.payments import announce_opening, paying_cohort_of
+from primo_scale.run.payments import announce_opening, moments_are_continued, paying_cohort_of
 from primo_scale.run.principal_components import read_loadings
 from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
 from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose, mechanism_of
@@ -230,11 +232,14 @@ def _refuse_unaffordable(
     bought = noise_store.read_moments() if moments else None
     if bought is not None:
         design = replace(design, moments=PaidMoments(bought, budget))
-    cost = mechanism_of(design, budget, chosen).cost
+    cost, promise = mechanism_of(design, budget, chosen).cost, design.promise(budget)
     with Ledger(path, read_only=True) as ledger:
-        ledger.refuse_unknown_charges(used)
-        payer = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        charge = payer.request("", budget.epsilon, budget.delta, cost)
+        cohort = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
+        payer = Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
+        unstored = moments and bought is None
+        if unstored and moments_are_continued(store, request, promise, payer):
+            cost = cost_beside_moments(promise)
+        charge = cohort.request("", budget.epsilon, budget.delta, cost)
         ledger.ask(charge, stored_noise=noise_store.charges())
 
 

@@ -12,10 +12,10 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
 from primo_scale.ledger.refusals import opening_command
 from primo_scale.ledger.spending import Account, Balance, PayingCohort
-from primo_scale.outcomes.moments import sum_moments
+from primo_scale.outcomes.moments import RawMoments, sum_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import pay_for_moments
+from primo_scale.privacy.phenotype_moments import continues_with_stored_key, pay_for_moments
 from primo_scale.privacy.receipt import Payer, Receipt, open_payer
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.design_choices import phenotype_bounds
@@ -89,13 +89,30 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
 
 def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
     """Buy noisy means and sds of the phenotypes, if requested; a retry finds them at no cost."""
-    tables, privacy, budget = request.outcomes, request.privacy, request.privacy.budget
-    if not tables.pheno_moments or budget is None:
+    privacy, budget = request.privacy, request.privacy.budget
+    if not request.outcomes.pheno_moments or budget is None:
         return None
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
     with stage("phenotype moments"):
-        raw = sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))
+        raw = _raw_moments(store, request)
         with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
             bought, receipt = pay_for_moments(raw, promise, payer)
             log_payment("phenotype means and sds", receipt, payer)
     return PaidMoments(bought, budget)
+
+
+def moments_are_continued(
+    store: GenotypeStore, request: AccumulateRequest, promise: Promise, payer: Payer
+) -> bool:
+    """Return whether `moments_stage` will draw moments that were paid for, with their stored key.
+
+    The phenotypes are summed only if the work directory holds noise or a key.
+    """
+    if not payer.noise_store.charges():
+        return False
+    return continues_with_stored_key(_raw_moments(store, request), promise, payer)
+
+
+def _raw_moments(store: GenotypeStore, request: AccumulateRequest) -> RawMoments:
+    tables = request.outcomes
+    return sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))

@@ -9,13 +9,23 @@ import numpy as np
 import pytest
 from crash import KILLED, MOMENTS_STEPS, killed_at, steps_passed
 from noise_checks import has_scale
-from tiny_release import PROMISE, charges_of, noise_store, open_budget, pay_moments
+from tiny_release import (
+    ACCOUNT,
+    NO_MOMENTS,
+    PROMISE,
+    charges_of,
+    noise_store,
+    open_budget,
+    pay_moments,
+)
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.gaussian.sensitivity import Adjacency
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import PayingCohort
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT as UNIT
 from primo_scale.outcomes.coding import code_outcomes
@@ -23,7 +33,13 @@ from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy import phenotype_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoisyMoments
-from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE, moments_sigma, with_moments
+from primo_scale.privacy.phenotype_moments import (
+    MOMENTS_SHARE,
+    continues_with_stored_key,
+    moments_sigma,
+    with_moments,
+)
+from primo_scale.privacy.receipt import Payer
 
 OTHER = RawMoments(np.ones((3, 5), dtype=np.int64))
 
@@ -83,6 +99,22 @@ def test_the_receipt_states_draws_that_were_interrupted(tmp_path) -> None:
     for key in noise_store(tmp_path).directory.glob("*.key"):
         key.unlink()
     assert "1 interrupted draws were charged too" in pay_moments(tmp_path)[1].summary
+
+
+def test_a_charge_is_continued_only_for_its_request_and_with_its_key(tmp_path) -> None:
+    open_budget(tmp_path, 9.0)
+    assert killed_at("draw started", pay, tmp_path) == KILLED
+    assert continues(tmp_path)
+    assert not continues(tmp_path, moments=OTHER)
+    assert not continues(tmp_path, promise=Promise(0.5, 1e-6))
+    pay(tmp_path)
+    assert not continues(tmp_path), "its key was removed"
+
+
+def continues(folder, moments=NO_MOMENTS, promise=PROMISE):
+    with Ledger(folder / "ledger.sqlite", read_only=True) as ledger:
+        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        return continues_with_stored_key(moments, promise, payer)
 
 
 def test_moments_are_refused_if_the_rest_of_the_release_is_not_covered(tmp_path) -> None:

@@ -17,6 +17,7 @@ from primo_scale.outcomes.coding import (
 )
 
 _MOST_OUTSIDE = 0.05  # share of a column's values
+_MOST_MISSING = 0.05  # share of the genotyped people
 
 _Bool = npt.NDArray[np.bool_]
 _Int64 = npt.NDArray[np.int64]
@@ -28,11 +29,13 @@ logger = logging.getLogger("primo_scale")
 class OutcomeCounts:
     """Counts of the values of phenotypes, and of the covariates that come from a file.
 
-    These are the first `n_covariates` of the coding; principal components follow them.
+    These are the first `n_covariates` of the coding; principal components follow them. `n_people`
+    are genotyped, with or without a row in the files.
     """
 
-    def __init__(self, coding: OutcomeCoding, n_covariates: int) -> None:
+    def __init__(self, coding: OutcomeCoding, n_covariates: int, n_people: int) -> None:
         self.coding = coding
+        self.n_people = n_people
         self.covariates = coding.covariates[:n_covariates]
         shape = len(coding.phenotypes)
         self.observed: _Int64 = np.zeros(shape, dtype=np.int64)
@@ -75,6 +78,7 @@ class OutcomeCounts:
                 )  # fmt: skip
         _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)
         _warn_of_columns(self.covariates, self._covariates, level)
+        _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
 
 
 def _warn_of_columns(
@@ -93,4 +97,22 @@ def _warn_of_columns(
                 "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
                 "nearer one; take bounds of the right unit from public knowledge",
                 column.name, 100 * beyond / people, people, column.lower, column.upper,
+            )  # fmt: skip
+
+
+def _warn_of_missing(
+    covariates: Sequence[CovariateCoding], observed: _Int64, n_people: int, level: int
+) -> None:
+    """Warn of covariates that many of the genotyped people lack, who count as the centre."""
+    for covariate, people in zip(covariates, observed, strict=True):
+        missing = n_people - people
+        if people and missing > _MOST_MISSING * n_people:
+            centre = covariate.centre
+            is_middle = centre == (covariate.lower + covariate.upper) / 2
+            logger.log(
+                level,
+                "%s: %.1f%% of %d genotyped people have no value and count as %g, the %s; "
+                "leave these people out with --keep if that is wrong",
+                covariate.name, 100 * missing / n_people, n_people, centre,
+                "middle of its bounds" if is_middle else "mean beside its bounds",
             )  # fmt: skip

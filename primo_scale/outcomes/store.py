@@ -199,7 +199,7 @@ def align_outcomes(
             _scratch_rows(scratch, n, n_covariates) as covariates,
             _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
         ):
-            counts = OutcomeCounts(coding, n_covariates)
+            counts = OutcomeCounts(coding, n_covariates, n)
             _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
             if n_covariates:
                 _spool_covariates(covariates, tables[1], samples, counts)

@@ -268,7 +268,7 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
     covariates: tuple[str, ...] = ()
     if outcomes.covar is not None:
         covariates = open_outcome_table(outcomes.covar).matching(outcomes.covar_name)
-    counts = OutcomeCounts(coding, len(covariates))
+    counts = OutcomeCounts(coding, len(covariates), store.n_samples)
     phenotypes = tuple(phenotype.name for phenotype in coding.phenotypes)
     for rows in _matched(store, outcomes.pheno, phenotypes):
         counts.add_phenotypes(rows.values, coding.observed(rows.values))

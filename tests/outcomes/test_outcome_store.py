@@ -192,6 +192,19 @@ def test_values_outside_of_the_bounds_and_empty_columns_give_warnings(tmp_path, 
     assert "y: nobody has a value" in caplog.text
 
 
+def test_covariates_that_many_people_lack_give_a_warning(tmp_path, caplog):
+    one_row = "FID IID age\nf1 a 30\nf1 b NA\nf2 c 50\n"  # f3 d has no row
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, covariates=one_row), CODING)
+    assert (
+        "age: 50.0% of 4 genotyped people have no value and count as 50, the middle of its bounds; "
+        "leave these people out with --keep if that is wrong"
+    ) in caplog.text
+    caplog.clear()
+    all_rows = "FID IID age\nf1 a 30\nf1 b 40\nf2 c 50\nf3 d 60\n"
+    align_outcomes(tmp_path / "p.zarr", PEOPLE, files_in(tmp_path, covariates=all_rows), CODING)
+    assert "genotyped people have no value" not in caplog.text
+
+
 def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):
     files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
     store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)

@@ -188,13 +188,14 @@ def unusable(folder: Path) -> tuple[list[object], list[str]]:
     (folder / "pheno.tsv").write_text("\n".join(["FID\tIID\tCASE\tNONE\tCM\tFEW", *cells]) + "\n")
     bounds = ["name lower upper", "CASE 0 1", "NONE 0 9", "CM 1 3", "FEW 0 4"]
     (folder / "bounds.tsv").write_text("\n".join(bounds) + "\n")
-    ages = "".join(f"f{i}\tp{i}\t{100 if i < 3 else 50}\n" for i in people)
+    ages = "".join(f"f{i}\tp{i}\t{100 if i < 3 else 50}\n" for i in range(N - 3))
     return add_covariate(folder, ages), [
         f"CASE: {N // 2} cases among {N // 2} people; check that 0 means control",
         f"CASE: {N // 2} values other than its codes 0 and 1",
         "NONE: nobody has a value",
         f"CM: 100.0% of {N} values lie outside of the bounds 1 and 3",
-        f"AGE: 6.8% of {N} values lie outside of the bounds 0 and 99",
+        f"AGE: 7.3% of {N - 3} values lie outside of the bounds 0 and 99",
+        f"AGE: 6.8% of {N} genotyped people have no value and count as 49.5, the middle of",
     ]
 
 
@@ -229,6 +230,8 @@ def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> No
         assert (dry_run.count(warning), found.count(warning)) == (1, 1)
         assert found.index(warning) < found.index("genotypes.zarr: ")
     assert "FEW: " not in dry_run  # 5% or less
+    published = [path.read_bytes() for path in cohort.out.rglob("*") if path.is_file()]
+    assert published and not any(b"genotyped people" in content for content in published)
 
 
 @pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))

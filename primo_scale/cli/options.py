@@ -215,7 +215,8 @@ _method_options = under(
         type=AutoNumber(),
         default="auto",
         metavar="auto|VALUE",
-        help="Penalty on coded genotypes, in the units of scikit-learn's Ridge(alpha).",
+        help="Penalty, as scikit-learn's Ridge(alpha) on genotypes of about unit variance: their "
+        "codes divided by 16 with --ref-freq, and copies minus 1 without it.",
     ),
     click.option(
         "--method",

@@ -322,8 +322,9 @@ class Fit:
     shrinkage : str or None
         Name of a rule of shrinkage; None stands for the rule of the method.
     ridge : float or None
-        Penalty on coded genotypes, in the units of scikit-learn's ``Ridge(alpha)``; None stands for
-        the automatic one.
+        Penalty, as scikit-learn's ``Ridge(alpha)`` on genotypes g of about unit variance:
+        ``(k g - m) / 16`` with allele frequencies, and ``g - 1`` without them. None stands for the
+        automatic one.
     gamma : float or None
         Share of mu^2 that ``ada-ssp-budget`` spends on the smallest eigenvalue of X'X; None stands
         for 5%.

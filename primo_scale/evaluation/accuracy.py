@@ -99,18 +99,33 @@ class Measures:
     deciles: tuple[Decile, ...]  # of the score
 
 
-def measure(sample: Sample, prevalence: float | None) -> Measures | None:
-    """Return the accuracy of a score, or None for too few people or a constant score or phenotype.
+def why_unmeasured(sample: Sample) -> str | None:
+    """Return why a score has no result in these people, or None if it has one."""
+    n_people, n_covariates = sample.covariates.shape
+    least = LEAST_PEOPLE + n_covariates
+    codes, sizes = np.unique(sample.phenotype, return_counts=True)
+    if not n_people:
+        return f"nobody has a value{' and all covariates' if n_covariates else ''}"
+    if len(codes) < _BINARY:
+        return f"the phenotype does not vary, it is {codes[0]:g} in all {n_people} people"
+    if n_people < least:
+        return f"there are {n_people} people, and a result needs at least {least}"
+    if len(codes) == _BINARY and sizes.min() < LEAST_PEOPLE:
+        few = f"{sizes.min()} people have the value {codes[sizes.argmin()]:g}"
+        return f"{few}, and a result needs at least {LEAST_PEOPLE} cases and controls each"
+    if np.ptp(sample.score) == 0:
+        return "the score does not vary"
+    return None
+
+
+def measure(sample: Sample, prevalence: float | None) -> Measures:
+    """Return the accuracy of a score in people for whom `why_unmeasured` has no objection.
 
     `prevalence` is the share of cases of a binary phenotype in the population.
     """
     n_people, n_covariates = sample.covariates.shape
-    if n_people < LEAST_PEOPLE + n_covariates or np.ptp(sample.score) == 0:
-        return None
-    codes, sizes = np.unique(sample.phenotype, return_counts=True)
+    codes = np.unique(sample.phenotype)
     is_binary = len(codes) == _BINARY
-    if len(codes) < _BINARY or (is_binary and sizes.min() < LEAST_PEOPLE):
-        return None
     values = sample.phenotype, sample.score
     r2 = squared_correlation(*values, sample.covariates[:, :0])
     discrimination = None

@@ -12,7 +12,13 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure
+from primo_scale.evaluation.accuracy import (
+    LEAST_PEOPLE,
+    Floats,
+    Sample,
+    measure,
+    why_unmeasured,
+)
 from primo_scale.evaluation.pictures import draw_pictures
 from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
 from primo_scale.evaluation.scores import (
@@ -37,8 +43,6 @@ from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.storage.locations import Location, parse_location
-
-_NO_RESULT = f"A result needs {LEAST_PEOPLE} people (cases, controls) with varying scores"
 
 
 def _prevalences(value: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
@@ -161,13 +165,19 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     people = _with_codes(people, files, request.prevalence)
     variants: dict[str, MatchCounts] = {}
     results: list[ScoreResult] = []
+    unmeasured: list[str] = []
     for file in files:
         matched = match_weights(file, genotypes.variants)
         LOGGER.info("%s: %s", file.path, matched.counts.in_words())
         variants[str(file.path)] = matched.counts
-        results += _results(file, score_people(genotypes, matched), people, request.prevalence)
+        scores = score_people(genotypes, matched)
+        results += _results(file, scores, people, request.prevalence, unmeasured)
     if not results:
-        raise InputError("no score has a result", where=request.pheno, remedy=_NO_RESULT)
+        raise InputError(
+            f"no score has a result; {unmeasured[0]}",
+            where=request.pheno,
+            remedy=f"Give at least {LEAST_PEOPLE} people whose phenotypes and scores vary",
+        )
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
         write_results(staging, evaluation)
@@ -267,17 +277,26 @@ def _refuse_quantitative(name: str, values: Floats) -> None:
 
 
 def _results(
-    file: ScoringFile, scores: Floats, people: _People, prevalence: Mapping[str, float]
+    file: ScoringFile,
+    scores: Floats,
+    people: _People,
+    prevalence: Mapping[str, float],
+    unmeasured: list[str],
 ) -> Iterator[ScoreResult]:
-    """Yield the accuracy of each score in each group; a score of no phenotype is tried with all."""
+    """Yield the accuracy of each score in each group; a score of no phenotype is tried with all.
+
+    The reasons why others have no result are logged, and appended to `unmeasured`.
+    """
     for own, score in zip(file.phenotypes, scores.T, strict=True):
         for name in people.phenotypes if own is None else (own,):
             sample = people.sample(file, name, score)
             complete = ~np.isnan(sample.phenotype) & ~np.isnan(sample.covariates).any(axis=1)
             for group, members in people.groups.items():
-                measures = measure(sample.select(complete & members), prevalence.get(name))
-                if measures is not None:
+                selected = sample.select(complete & members)
+                reason = why_unmeasured(selected)
+                if reason is None:
+                    measures = measure(selected, prevalence.get(name))
                     yield ScoreResult(str(file.path), name, group, measures)
                 else:
-                    where = f"{file.path}: no result for {name} in group {group}"
-                    LOGGER.warning("%s. %s", where, _NO_RESULT)
+                    unmeasured.append(f"{name} in group {group}: {reason}")
+                    LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])

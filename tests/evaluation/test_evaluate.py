@@ -21,6 +21,7 @@ from small_cohort import command, refused, succeeded
 import primo_scale as ps
 from primo_scale.cli import evaluate, ingest
 from primo_scale.evaluation import scores
+from primo_scale.evaluation.accuracy import Sample, why_unmeasured
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.genotypes.source import SourceFiles
@@ -295,6 +296,31 @@ def test_a_prevalence_of_one_of_two_binary_traits_gives_one_liability(folder, tm
     succeeded(command(evaluate.main, *options, "--pheno", pheno, "--out", tmp_path / "out"))
     liability = table(tmp_path / "out")["liability_r2"].droplevel(["weights", "group"])
     assert liability.notna().to_dict() == {"CASE": True, "OTHER": False}
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (lambda qt: qt * np.nan, "nobody has a value"),
+        (lambda qt: qt * 0 + 2, "the phenotype does not vary, it is 2 in all 500 people"),
+        (lambda qt: qt.where(qt.index < 12), "there are 12 people, and a result needs at least 30"),
+        (lambda qt: (qt.index < 7) * 1.0, "7 people have the value 1, and a result needs at least"),
+    ],
+)
+def test_the_reason_why_a_score_has_no_result_is_named(values, reason, folder, tmp_path):
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
+    pheno, weights = tmp_path / "pheno.tsv", folder / "release" / "pgs" / "QT1.txt.gz"
+    table = plain[["FID", "IID"]].assign(QT1=values(plain["QT1"]))
+    table.to_csv(pheno, sep="\t", index=False, na_rep="NA")
+    options = ["--weights", weights, "--pheno", pheno, *people(folder), "--out", tmp_path / "out"]
+    result = command(evaluate.main, *options)
+    refused(result, 3, f"no score has a result; QT1 in group all: {reason}")
+    assert f"QT1.txt.gz: no result for QT1 in group all: {reason}" in result.stderr
+
+
+def test_a_score_that_does_not_vary_has_no_result():
+    constant = Sample(np.arange(40.0), np.ones(40), np.empty((40, 0)), None)
+    assert why_unmeasured(constant) == "the score does not vary"
 
 
 def edited(change):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,9 @@ variants do; with another genome build or blocks of other chromosomes hardly any
 _WINDOW_PREFIX = "window:"
 # Limits the number to 64 bits; int() refuses numbers with thousands of digits.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
+
+_Row = tuple[int, int, int]  # start, end and line of an LD block
 
 
 def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
@@ -26,7 +31,8 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
     Without a specification there is one dense block, and ``window:N`` gives the fewest equal blocks
     of at most N variants that do not cross a chromosome. Any other specification is the path of a
     table of ``chrom start end`` (base pairs, header optional, the format of LDetect), in which a
-    variant belongs to the last block of its chromosome that starts at or before the variant.
+    variant belongs to the last block of its chromosome that starts at or before the variant. Blocks
+    may touch, but not overlap.
     """
     if specification is None:
         return (0, len(variants))
@@ -78,7 +84,7 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
                 remedy="Add its blocks, or select other chromosomes with --chr",
             )
         here = variants.chromosome == chromosome
-        starts, ends = np.array(sorted(blocks[name])).T
+        starts, ends, _ = np.array(blocks[name]).T
         index = np.searchsorted(starts, variants.position[here], side="right") - 1
         inside += int(np.sum((index >= 0) & (variants.position[here] <= ends[index])))
         labels[here] = [f"{name}:{max(i, 0)}" for i in index]
@@ -99,9 +105,27 @@ def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
     return (0, *(stop for _, stop in runs))
 
 
-def _read_blocks(path: Path) -> dict[str, list[tuple[int, int]]]:
-    """Return the (start, end) of every block by canonical chromosome, in file order."""
-    blocks: dict[str, list[tuple[int, int]]] = {}
+def _read_blocks(path: Path) -> dict[str, list[_Row]]:
+    """Return the blocks by canonical chromosome, in the order of their starts."""
+    blocks: dict[str, list[_Row]] = {}
+    for number, fields in _rows(path):
+        if len(fields) < 3 or not all(map(_WHOLE_NUMBER.fullmatch, fields[1:3])):
+            what = "is not `chrom start end`"
+            if len(fields) >= 3:
+                what = "does not start and end at whole numbers of base pairs"
+            raise InputError(
+                f"an LD block {what}", where=f"{path}:{number}", value=" ".join(fields)[:60]
+            )
+        row = int(fields[1]), int(fields[2]), number
+        blocks.setdefault(canonical_chromosome(fields[0]), []).append(row)
+    for rows in blocks.values():
+        rows.sort()
+        _refuse_overlaps(path, rows)
+    return blocks
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the fields of each row after the header, if there is one."""
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
@@ -112,14 +136,18 @@ def _read_blocks(path: Path) -> dict[str, list[tuple[int, int]]]:
         ) from error
     for number, line in enumerate(lines, start=1):
         fields = line.split()
-        if not fields or (number == 1 and len(fields) > 1 and not fields[1].isdecimal()):
-            continue
-        if len(fields) < 3 or not all(map(_WHOLE_NUMBER.fullmatch, fields[1:3])):
+        is_header = number == 1 and len(fields) > 1 and not _NUMBER.fullmatch(fields[1])
+        if fields and not is_header:
+            yield number, fields
+
+
+def _refuse_overlaps(path: Path, rows: Sequence[_Row]) -> None:
+    """Refuse a block that starts before another one ends; `rows` have the order of the starts."""
+    for (start, end, line), (next_start, next_end, next_line) in itertools.pairwise(rows):
+        if next_start < end:
             raise InputError(
-                "an LD block is not `chrom start end`",
-                where=f"{path}:{number}",
-                value=line.strip()[:60],
+                f"the LD blocks of lines {line} and {next_line} overlap",
+                where=path,
+                value=f"{start} to {end} and {next_start} to {next_end}",
+                remedy="End each block at or before the start of the next one",
             )
-        bounds = int(fields[1]), int(fields[2])
-        blocks.setdefault(canonical_chromosome(fields[0]), []).append(bounds)
-    return blocks

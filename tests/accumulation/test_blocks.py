@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
+from command_io import PANEL
 from filesets import variants_with
 from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.tables import read_bim
 
 
 def variants(chromosomes, positions):
@@ -58,12 +61,27 @@ def test_a_table_assigns_variants_by_position(tmp_path):
         ("1 100 200\n1 abc 3\n", ["1"], [5], r"blocks\.txt:2"),
         ("1 100 200\n1 200 300\n", ["1"] * 3, [150, 250, 160], "not runs"),
         *(
-            (before + line.format("9" * 5000) + "\n", ["1"], [5], "is not `chrom start end`")
+            (before + line.format(number) + "\n", ["1"], [5], "at whole numbers of base pairs")
             for line in ("1 {} 300", "1 100 {}")
             for before in ("", "1 1 100\n")
+            for number in ("9" * 5000, "3.65e7", "38000000.0")
         ),
+        ("1 1 100\n1 100\n", ["1"], [5], r"blocks\.txt:2: an LD block is not `chrom start end`"),
+        ("1 365 380\n2 1 9\n1 350 366\n", ["1"], [360],
+         "lines 3 and 1 overlap .got 350 to 366 and 365 to 380.. End each block at or before"),
+        ("1 100 200\n1 100 200\n", ["1"], [150], "lines 1 and 2 overlap"),
+        ("1 100 900\n1 200 300\n", ["1"], [150], "lines 1 and 2 overlap"),
     ],
-)
+)  # fmt: skip
 def test_unsuitable_and_malformed_tables_are_refused(tmp_path, text, chromosomes, positions, what):
     with pytest.raises(InputError, match=what):
         boundaries_of(tmp_path, text, chromosomes, positions)
+
+
+def test_touching_blocks_in_any_order_and_the_demos_blocks_are_taken(tmp_path):
+    """LDetect's blocks start at the end of the one before."""
+    ldetect = "chr start stop\nchr1 200 300\nchr1 100 200\nchr1 301 400\n"
+    assert boundaries_of(tmp_path, ldetect, ["1"] * 3, [150, 200, 350]) == (0, 1, 2, 3)
+    genotypes = read_bim(PANEL.with_suffix(".bim")).variants
+    rows = Path(f"{PANEL}.blocks.tsv").read_text().splitlines()[1:]
+    assert len(block_boundaries(f"{PANEL}.blocks.tsv", genotypes)) == len(rows) + 1

@@ -119,6 +119,7 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
     assert sorted(in_folder.rglob("*")) == before
     assert planned.design.layout.n_variants == 100 and planned.design.n_samples == 2000
     assert 0 < planned.accuracy.r_squared < planned.accuracy.without_noise < 0.3
+    assert len(repr(planned)) < 2_000  # without IDs and arrays
     assert planned.summation.needs.tasks == 2 and planned.summation.seconds > 0
 
 

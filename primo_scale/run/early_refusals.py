@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from primo_scale.accumulation.statistics import finished_plan_digest
@@ -69,8 +69,9 @@ from primo_scale.storage.groups import is_complete
 class PlannedRun:
     """Design and forecasts of a run. PRIVATE: they reveal the number of people."""
 
-    design: Design  # before phenotype moments are bought
-    panels: PublicPanels  # and the choices made from them
+    # Before phenotype moments are bought.
+    design: Design = field(repr=False)
+    panels: PublicPanels = field(repr=False)  # and the choices made from them
     chosen: ChosenMethod | None  # method of the release; None if no release is planned yet
     accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
     summation: SummationForecast | None  # None if the statistics are finished

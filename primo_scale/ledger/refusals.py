@@ -136,7 +136,7 @@ def _second_name(
         f"{who} a budget under another name",
         where="--cohort",
         value=request.account.short_name,
-        limit=known,
+        expected=known,
         remedy=f"{give} other people with the same IDs, open a budget of their own first: "
         f"{opening_command(path, to_open)}",
     )

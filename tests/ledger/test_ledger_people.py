@@ -28,7 +28,7 @@ def test_the_same_people_get_no_second_budget_automatically(ledger):
     ledger.set_budget(FIRST, epsilon=5.0, delta=DELTA)
     ledger.reserve(of("everybody", FIRST))
     line, command = refused_command(ledger, of("everybody", SECOND))
-    assert "under another name (got second; limit first)" in line
+    assert "under another name (found second, expected first)" in line
     assert command == {
         "--cohort": "second", "--privacy": "full", "--adjacency": "replace-one",
     }  # fmt: skip
@@ -47,7 +47,7 @@ def test_people_cannot_be_charged_to_a_cohort_of_other_people(ledger, charged):
         ledger.set_budget(account, epsilon=9.0, delta=DELTA)
     ledger.reserve(of("others", charged))
     line, command = refused_command(ledger, of("everybody", SECOND))
-    assert "under another name (got second; limit first)" in line
+    assert "under another name (found second, expected first)" in line
     assert command["--cohort"] == "NAME"
     assert ledger.balance(FIRST).epsilon_left == 0
     # The proposed remedy works for other people with the same IDs.
@@ -115,7 +115,7 @@ def test_a_budget_under_an_identifier_belongs_to_that_sample_list(ledger):
     people = ledger.cohort_identifier("sample list")
     ledger.set_budget(Account(people), epsilon=0.5, delta=DELTA)
     line, command = refused_command(ledger, of(people, FIRST))
-    assert f"got first; limit {people[:12]}" in line
+    assert f"found first, expected {people[:12]}" in line
     assert command["--cohort"] == "first"
     ledger.reserve(of(people, Account(people), epsilon=0.5))
 

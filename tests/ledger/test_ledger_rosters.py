@@ -56,7 +56,7 @@ def test_no_second_budget_for_any_of_the_same_people(ledger, name):
         shared = len(set(people) & set(EVERYBODY))
         if shared < len(people):
             assert "some of these people, identified by their IIDs, have a budget" in line
-            assert f"limit first: {shared} of {len(people)})" in line
+            assert f"expected first: {shared} of {len(people)})" in line
         else:
             assert "these people have a budget under another name" in line
     # Under their own name they are charged to their own budget.
@@ -80,7 +80,7 @@ def test_a_second_cohort_serves_only_its_own_people(ledger):
     ledger.reserve(of(ledger, range(20), "second", fid="1"))
     ledger.reserve(of(ledger, [*range(20), *range(500, 600)], "second", fid="2"))
     line, command = refused_command(ledger, of(ledger, range(60), "second", fid="3"))
-    assert "limit first: 10 of 60)" in line
+    assert "expected first: 10 of 60)" in line
     assert command["--cohort"] == "NAME"
 
 
@@ -88,7 +88,7 @@ def test_a_list_of_people_of_two_cohorts_is_charged_to_neither(ledger):
     ledger.reserve(of(ledger, range(10), "first"))
     ledger.reserve(of(ledger, range(10, 30), "second"))
     line, _ = refused_command(ledger, of(ledger, range(40), "third"))
-    assert "limit first: 10 of 40, second: 20 of 40)" in line
+    assert "expected first: 10 of 40, second: 20 of 40)" in line
     assert "Give --cohort" not in line
     for cohort in ("first", "second"):
         refused_command(ledger, of(ledger, range(40), cohort))
@@ -161,7 +161,7 @@ def test_a_charge_without_a_roster_is_matched_by_its_sample_list(ledger):
     """From the first charge of this version on, the people are known."""
     charge_without_roster(ledger, of(ledger, EVERYBODY, "first", digest="old"))
     line, _ = refused_command(ledger, of(ledger, EVERYBODY, "second"))
-    assert "these people have a budget under another name (got second; limit first)" in line
+    assert "these people have a budget under another name (found second, expected first)" in line
     assert ledger.reserve(of(ledger, range(50), "part")).opened_budget, (
         "the people are not known yet"
     )
@@ -241,6 +241,6 @@ def test_a_sample_list_is_charged_to_its_own_cohort_and_not_to_one_of_the_same_i
     ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
     ledger.reserve(of(ledger, EVERYBODY, "second", fid="2"))
     line, _ = refused_command(ledger, of(ledger, EVERYBODY, "first", fid="2"))
-    assert "these people have a budget under another name (got first; limit second)" in line
+    assert "these people have a budget under another name (found first, expected second)" in line
     assert "Give --cohort second" in line
     ledger.reserve(of(ledger, EVERYBODY, "second", fid="2", digest="again"))

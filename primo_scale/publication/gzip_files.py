@@ -5,20 +5,19 @@ A verifier may lack ISA-L, and then reads with zlib.
 
 from __future__ import annotations
 
-import gzip
+import io
 import zlib
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO, TextIO, cast
+from typing import BinaryIO, TextIO
 
-_gzip: ModuleType
 _zlib: ModuleType
-try:  # both pairs of modules have the same interface
-    _gzip, _zlib = import_module("isal.igzip"), import_module("isal.isal_zlib")
+try:  # both modules have the same interface
+    _zlib = import_module("isal.isal_zlib")
 except ImportError:
-    _gzip, _zlib = gzip, zlib
+    _zlib = zlib
 
 _damaged: type[Exception] = _zlib.error
 GZIP_ERRORS = (OSError, EOFError, zlib.error, _damaged)
@@ -26,16 +25,58 @@ GZIP_ERRORS = (OSError, EOFError, zlib.error, _damaged)
 
 _COMPRESSION = 1  # the digits of noisy weights are incompressible
 _GZIP = 31  # of zlib: a gzip header without a date, and the largest window
+_HEADER = b"\x1f\x8b\x08" + bytes(
+    5
+)  # no optional fields and no date; two bytes of the writer follow
+_PART = 1 << 14  # bytes that are read together
+_OTHERWISE = "it is not one gzip member without header fields"
+
+
+class _OneMember(io.RawIOBase):
+    """Content of a gzip file as `write_gzip` writes it; any other file raises a ValueError.
+
+    The file is one gzip member, in whose header nothing is optional. Of several members, programs
+    read the first one or all of them, and a header can carry any text.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._unpacker = _zlib.decompressobj(wbits=_GZIP)
+        self._started = False
+
+    def readable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Unpack no more than fits, in bounded memory; at the end, check that the file ends."""
+        while not self._unpacker.eof:
+            packed = self._unpacker.unconsumed_tail or self._file.read(_PART)
+            if not (self._started or packed.startswith(_HEADER)):
+                raise ValueError(_OTHERWISE)
+            self._started = True
+            part = self._unpacker.decompress(packed, len(buffer))
+            if part:
+                buffer[: len(part)] = part
+                return len(part)
+            if not packed:
+                raise EOFError("it ends within its gzip member")
+        if self._unpacker.unused_data or self._file.read(1):
+            raise ValueError(_OTHERWISE)
+        return 0
 
 
 def open_gzip(path: Path) -> BinaryIO:
-    """Open a gzip file to read its content."""
-    return cast(BinaryIO, _gzip.open(path))
+    """Open a gzip file of a release to read its content, which is checked as `_OneMember` does."""
+    return io.BufferedReader(_OneMember(path), _PART)
 
 
 def open_gzip_text(path: Path) -> TextIO:
-    """Open a gzip file to read its content as text in UTF-8, with its line ends."""
-    return cast(TextIO, _gzip.open(path, "rt", encoding="utf-8", newline="\n"))
+    """Open a file as `open_gzip` does, as text in UTF-8, with its line ends."""
+    return io.TextIOWrapper(open_gzip(path), encoding="utf-8", newline="\n")
 
 
 def write_gzip(path: Path, parts: Iterable[bytes]) -> None:

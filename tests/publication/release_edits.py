@@ -73,7 +73,7 @@ def rewrite(
     old = (gzip.decompress(path.read_bytes()) if packed else path.read_bytes()).decode()
     new = change(old)
     assert new != old
-    path.write_bytes(gzip.compress(new.encode()) if packed else new.encode())
+    path.write_bytes(gzip.compress(new.encode(), mtime=0) if packed else new.encode())
     forge(directory, read_document(directory), signer)
 
 

@@ -138,7 +138,7 @@ def table_cell(directory: Path, generator: random.Random) -> None:
     else:
         row[generator.randrange(len(row))] = generator.choice(_CELLS)
     content = "\n".join("\t".join(row) for row in rows).encode()
-    path.write_bytes(gzip.compress(content, 1) if packed else content)
+    path.write_bytes(gzip.compress(content, 1, mtime=0) if packed else content)
     forge(directory, read_document(directory), ATTACKER)
 
 

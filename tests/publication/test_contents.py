@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 import re
+import zlib
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from documents import put, read_document
 from release_edits import cell, forge, problems, restate, rewrite
-from release_examples import PUBLIC_KEY, SIGNER
+from release_examples import PUBLIC_KEY, SIGNER, publish_example
 from release_mutations import ATTACKER
 
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import MatchedFrequencies
-from primo_scale.publication.check_weights import possible_frequencies
+from primo_scale.publication import gzip_files
+from primo_scale.publication.check_weights import UNREADABLE, possible_frequencies
 from primo_scale.publication.document import serialise
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.verify import verify, verify_release
@@ -77,6 +82,60 @@ def test_a_file_must_be_what_the_writer_writes(name, change, what, release):
     rewrite(release, name, change)
     assert problems(release)[0].startswith(f"contents: {what}")
     assert {problem.split(":")[0] for problem in problems(release)} == {"contents"}
+
+
+def with_comment(member: bytes) -> bytes:
+    """Return a gzip member with a comment in its header."""
+    return member[:3] + b"\x10" + member[4:10] + b"n = 4711\0" + member[10:]
+
+
+def of_two_members(content: bytes) -> bytes:
+    """Return a gzip file of which plink2 reads the first half and Python reads everything."""
+    half = len(content) // 2
+    return gzip.compress(content[:half], mtime=0) + bytes(4) + gzip.compress(content[half:])
+
+
+@pytest.mark.parametrize("isal", [True, False], ids=["isal", "zlib"])
+@pytest.mark.parametrize(
+    "pack",
+    [
+        of_two_members,
+        lambda content: gzip.compress(content, mtime=0) + bytes(4),
+        lambda content: gzip.compress(content, mtime=0) + with_comment(gzip.compress(b"")),
+        lambda content: with_comment(gzip.compress(content, mtime=0)),
+        lambda content: gzip.compress(content, mtime=4711),
+    ],
+    ids=["split", "zeros", "empty member", "comment", "time"],
+)
+@pytest.mark.parametrize("name", [WEIGHTS, *PGS, "sumstats/LDL.tsv.gz"])
+def test_a_packed_file_is_one_member_without_header_fields(name, pack, isal, tmp_path, monkeypatch):
+    """Other programs would read other weights than the verifier, or text that nobody compares."""
+    release = publish_example(tmp_path / "release", summary=True)
+    if not isal:
+        monkeypatch.setattr(gzip_files, "_zlib", zlib)
+    forge(release, read_document(release))
+    assert problems(release) == []
+    path = release / name
+    path.write_bytes(pack(gzip.decompress(path.read_bytes())))
+    forge(release, read_document(release))
+    expected = f"contents: {name} cannot be read: it is not one gzip member without header fields"
+    assert problems(release)[0].startswith(expected)
+
+
+@pytest.mark.parametrize("module", [gzip_files._zlib, zlib], ids=["isal", "zlib"])
+@pytest.mark.parametrize("size", [0, 1, 5_000, 100_000])
+def test_a_packed_file_is_read_to_its_end_and_no_shorter(module, size, tmp_path, monkeypatch):
+    monkeypatch.setattr(gzip_files, "_zlib", module)
+    path, content = tmp_path / "file.gz", (random.Random(1).randbytes(size // 2) + bytes(size))
+    path.write_bytes(gzip.compress(content, mtime=0))
+    packed = path.read_bytes()
+    for step in (1 << 10, 1 << 20):
+        with gzip_files.open_gzip(path) as file:
+            assert b"".join(iter(partial(file.read, step), b"")) == content
+    for damaged in (packed[:-1], packed[:-8], packed[:11], packed[:-8] + b"\1" * 8, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(UNREADABLE), gzip_files.open_gzip(path) as file:
+            file.read()
 
 
 def test_scoring_files_that_change_places_are_found(release):

@@ -137,6 +137,24 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
     assert issubclass(InputError, ps.PrimoError)
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b", "a\x85", "a\u2028b", "a\u202eb"])
+def test_a_name_that_a_release_repeats_is_one_line(name: str) -> None:
+    privacy = ps.Privacy(non_private=True)
+    for make in (
+        lambda: ps.Model(ref_freq=f"folder/{name}"),
+        lambda: ps.Model(ld_blocks=name),
+        lambda: ps.Model(ld_panel=name, ref_freq="f"),
+        lambda: ps.OutcomeTables("p", "b", pc_loadings=name),
+        lambda: ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles("a"), outcomes=ps.OutcomeTables("p", "b"),
+            privacy=privacy, out="r", cohort=name,
+        ),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match="repeats this"):
+            make()
+    assert ps.Model(ref_freq="Häufigkeit 身長.afreq").ref_freq == Path("Häufigkeit 身長.afreq")
+
+
 def test_numbers_and_texts_of_equal_value_make_equal_requests() -> None:
     """A charge is found again by its request: 3 and 3.0 must be one."""
     one, other = ps.Privacy(epsilon=3, delta=1e-6), ps.Privacy(epsilon=3.0, delta="1e-6")

@@ -150,6 +150,24 @@ _TABLE = (
     ),
 )
 
+AS_GIVEN, BY_SUBSAMPLE = "as given", "--subsample"
+BY_COMPONENTS = "LD components are solved by no other method"
+_MOST_ACCURATE = "if {} are private, weights for known noise were the most accurate"
+_CROSSOVER = (
+    "{} phenotypes are {} the {} from which on a projection by the public phenotypes removes noise "
+    "from X'Y: n mu / (2 sqrt d) times the square root of the share of N_x that an average row "
+    "reaches"
+)
+_LABELS, _ROWS, _FEWER, _NOT_FEWER = (
+    "phenotypes", "genotypes and phenotypes", "fewer than", "not fewer than"
+)  # fmt: skip
+REASONS = (
+    *(AS_GIVEN, BY_SUBSAMPLE, BY_COMPONENTS),
+    *map(_MOST_ACCURATE.format, (_LABELS, _ROWS)),
+    *(_CROSSOVER.format(0, verdict, 0) for verdict in (_FEWER, _NOT_FEWER)),
+)
+"""Reasons of a private release for its method, with 0 in place of the numbers of a cohort."""
+
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _TABLE})
 """Methods by name."""
 
@@ -186,23 +204,17 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     without the projection: docs/decisions/shrinkage.md.
     """
     if promise.privacy is not PrivacyUnit.FEATURE:
-        what = "phenotypes" if promise.privacy is PrivacyUnit.LABEL else "genotypes and phenotypes"
-        return METHODS["reuse-cov-gauss"], (
-            f"if {what} are private, weights for known noise were the most accurate"
-        )
+        what = _LABELS if promise.privacy is PrivacyUnit.LABEL else _ROWS
+        return METHODS["reuse-cov-gauss"], _MOST_ACCURATE.format(what)
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
     at_bounds = sizes.n_samples * mu / (2 * math.sqrt(sizes.n_variants))
     filled = sizes.variant_variance * sizes.n_variants / sizes.row_norm
     crossover = max(1, math.ceil(at_bounds * math.sqrt(min(1.0, filled))))
     if sizes.n_phenotypes < crossover:
-        name, verdict = "reuse-cov-gauss", "fewer than"
+        name, verdict = "reuse-cov-gauss", _FEWER
     else:
-        name, verdict = "reuse-cov-proj-y", "not fewer than"
-    return METHODS[name], (
-        f"{sizes.n_phenotypes} phenotypes are {verdict} the {crossover} from which on a projection "
-        "by the public phenotypes removes noise from X'Y: n mu / (2 sqrt d) times the square root "
-        "of the share of N_x that an average row reaches"
-    )
+        name, verdict = "reuse-cov-proj-y", _NOT_FEWER
+    return METHODS[name], _CROSSOVER.format(sizes.n_phenotypes, verdict, crossover)
 
 
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:

@@ -49,6 +49,14 @@ def check_names(
     for alleles in (variants.allele1, variants.allele2):
         _refuse_formulas("allele", alleles, "Leave the variant out with --exclude")
     _refuse_formulas("chromosome", variants.chromosome, "Leave its variants out with --exclude")
+    for name in set(variants.chromosome):
+        if not name.isprintable():
+            raise InputError(
+                "a chromosome has control characters in its name",
+                where="release",
+                value=repr(name),
+                remedy="Leave its variants out with --exclude",
+            )
 
 
 def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:

@@ -15,7 +15,10 @@ def one_of(values: Iterable[str | int]) -> Meta:
 
 _LARGEST_INTEGER, _LARGEST_NUMBER = 2**62, 1e100
 
-Text = Annotated[str, Meta(min_length=1)]
+ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+$"
+"""Pattern of a text without control characters, line separators and bidirectional controls."""
+Text = Annotated[str, Meta(pattern=ONE_LINE)]
+Version = Annotated[str, Meta(pattern="^[0-9][0-9A-Za-z.!+_-]{0,39}$")]
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 Privacy = Annotated[str, one_of(("full", "label", "feature"))]
 Adjacency = Annotated[str, one_of(("replace-one", "add-remove"))]

@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from primo_scale.publication.schema_types import (
+    ONE_LINE,
     Amount,
     AtLeastOne,
     Digest,
@@ -16,7 +17,7 @@ from primo_scale.publication.schema_types import (
     Text,
 )
 
-_FileName = Annotated[str, Meta(pattern="^[^/]+$")]  # without directories
+_FileName = Annotated[str, Meta(pattern=ONE_LINE.replace("[^", "[^/"))]  # without directories
 
 
 @dataclass(frozen=True)

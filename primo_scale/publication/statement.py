@@ -30,6 +30,7 @@ from primo_scale.publication.schema_types import (
     Privacy,
     Share,
     Text,
+    Version,
     one_of,
 )
 from primo_scale.publication.stated_files import (
@@ -60,8 +61,8 @@ _NAMED_NUMBERS = Meta(
 class Software:
     """Program that computed the release."""
 
-    name: Text
-    version: Text
+    name: Literal["primo_scale"]
+    version: Version
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class Accountant:
     """Computation of (epsilon, delta) from the noise, and versions of the programs involved."""
 
     method: Text
-    versions: Annotated[Mapping[str, Text], _VERSIONED]
+    versions: Annotated[Mapping[str, Version], _VERSIONED]
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,7 @@ class HeldOut:
 class LedgerCharge:
     """One charge of this release: its random identifier in the ledger, and its cost."""
 
-    id: Text
+    id: Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
     cost: StatedCost
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.publication.bounded_text import bounded_bytes
+from primo_scale.publication.check_descriptions import description_problems
 from primo_scale.publication.check_weights import UNREADABLE, listed_in
 from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
 from primo_scale.publication.file_names import LOG_FILE, README_FILE, RELEASE_FILE, REPORT_FILE
@@ -231,7 +232,11 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
 
 def _text_problems(directory: Path, document: Document, *, weights_are_good: bool) -> list[str]:
     """Return the differences between the texts and what this version renders from release.json."""
-    checks = {README_FILE: _readme_problems, LOG_FILE: _log_problems}
+    checks = {
+        README_FILE: _readme_problems,
+        LOG_FILE: _log_problems,
+        RELEASE_FILE: description_problems,
+    }
     if weights_are_good:  # the report draws them
         checks[REPORT_FILE] = _report_problems
     return [

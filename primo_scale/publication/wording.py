@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from primo_scale.privacy.held_out_accuracy import MOST_BEYOND
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -53,6 +54,13 @@ _SUBSAMPLED = (
     "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
     "as an (epsilon, delta) of its own"
 )
+_EFFECTIVE_SIZE = (
+    "people in a cohort without noise whose scores explain as much in others, by the spectral "
+    "planner of docs/maths/planner.md, for a trait of heritability "
+    f"{PRIOR_HERITABILITY:g} that is known of everybody in the cohort, and the linkage "
+    "disequilibrium expected at the variants' positions; "
+    "too high rather than too low, since the variants may explain less of the heritability"
+)
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {
     "full": (),
@@ -75,6 +83,12 @@ def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
 def accountant_in_words(*, subsampled: bool) -> str:
     """Return how (epsilon, delta) is computed from the noise."""
     return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
+
+
+def effective_size_in_words(*, private: bool, on_scores: bool) -> str:
+    """Return the definition of the effective sample size, with and without public scores."""
+    definition = _EFFECTIVE_SIZE if private else "no noise: the cohort's own size"
+    return definition + ("; public scores are not counted" if on_scores else "")
 
 
 def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:

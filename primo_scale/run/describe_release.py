@@ -17,14 +17,13 @@ from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement
 from primo_scale.publication.stated_files import (
     StatedLdPanel,
     StatedScore,
     StatedSlope,
 )
-from primo_scale.publication.wording import public_by_assumption
+from primo_scale.publication.wording import effective_size_in_words, public_by_assumption
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
 from primo_scale.run.design import PANEL_RULE, Design
 from primo_scale.run.estimation import Solved
@@ -37,13 +36,6 @@ _UNPROTECTED = (
     "people with each phenotype",
 )
 _LOADINGS_SOURCE = "--pc-loadings, a public panel, or --covar-bounds where it has a component"
-_EFFECTIVE_SIZE = (
-    "people in a cohort without noise whose scores explain as much in others, by the spectral "
-    "planner of docs/maths/planner.md, for a trait of heritability "
-    f"{PRIOR_HERITABILITY:g} that is known of everybody in the cohort, and the linkage "
-    "disequilibrium expected at the variants' positions; "
-    "too high rather than too low, since the variants may explain less of the heritability"
-)
 
 
 @dataclass(frozen=True)
@@ -224,12 +216,10 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
 
 
 def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statement.Accuracy:
-    without = "" if solved.chosen.priors is None else "; public scores are not counted"
-    if payment is None:
-        return statement.Accuracy(
-            float(design.n_samples), f"no noise: the cohort's own size{without}"
-        )
-    return statement.Accuracy(payment.effective_sample_size, _EFFECTIVE_SIZE + without)
+    size = float(design.n_samples) if payment is None else payment.effective_sample_size
+    on_scores = solved.chosen.priors is not None
+    definition = effective_size_in_words(private=payment is not None, on_scores=on_scores)
+    return statement.Accuracy(size, definition)
 
 
 def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement.LedgerEntry:

@@ -17,6 +17,7 @@ from primo_scale.run.request_parts import (
     BESIDE_THE_RELEASE,
     OutcomeTables,
     check_number,
+    one_line,
     paths_of,
     regular_file,
     release_directory,
@@ -92,7 +93,7 @@ class PartyReleaseRequest:
     person_columns: int | None = None
     work_dir: Path = field(default=BESIDE_THE_RELEASE, converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
-    cohort: str | None = None
+    cohort: str | None = field(default=None, converter=optional(one_line))
 
     def __attrs_post_init__(self) -> None:
         if not self.party.strip() or not self.party.isprintable():

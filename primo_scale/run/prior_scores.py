@@ -18,7 +18,7 @@ from primo_scale.methods.public_scores import PublicScores
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.publication.stated_files import StatedScore
 from primo_scale.run.design import Design
-from primo_scale.run.request_parts import PriorFile
+from primo_scale.run.request_parts import PriorFile, one_line
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_file
 
@@ -103,7 +103,7 @@ def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float6
 
 
 def _file_name(file: PriorFile) -> str:
-    return file.path.resolve().name
+    return one_line(file.path.resolve().name)
 
 
 def _read_columns(
@@ -124,7 +124,8 @@ def _read_columns(
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
     sha256, counts = sha256_of_file(read.weights_path), matched.counts
-    source = StatedScore(_file_name(file), sha256, read.pgs_id, counts.total, counts.matched, ())
+    pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
+    source = StatedScore(_file_name(file), sha256, pgs_id, counts.total, counts.matched, ())
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights

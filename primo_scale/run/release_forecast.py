@@ -11,6 +11,9 @@ from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.catalogue import (
+    AS_GIVEN,
+    BY_COMPONENTS,
+    BY_SUBSAMPLE,
     GAMMA_METHOD,
     METHODS,
     Method,
@@ -81,11 +84,11 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
         return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", ESTIMATORS["ridge"])
     promise = design.promise(budget)
     if fit.method != "auto":
-        method, reason = method_named(fit.method, promise.privacy), "as given"
+        method, reason = method_named(fit.method, promise.privacy), AS_GIVEN
     elif design.subsample is not None:
-        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), "--subsample"
+        method, reason = method_named("sub-samp-reuse-cov", promise.privacy), BY_SUBSAMPLE
     elif design.components is not None:
-        method, reason = METHODS[_COMPONENTS_METHOD], "LD components are solved by no other method"
+        method, reason = METHODS[_COMPONENTS_METHOD], BY_COMPONENTS
     else:
         method, reason = choose_method(promise, design.sizes)
     if fit.gamma is not None:

@@ -27,6 +27,7 @@ from primo_scale.run.request_parts import (
     OutcomeTables,
     Privacy,
     budget_from,
+    one_line,
     regular_file,
     release_directory,
     to_build_name,
@@ -57,7 +58,7 @@ class RunRequest:
 
     work_dir: Path = field(converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
-    cohort: str | None = None
+    cohort: str | None = field(default=None, converter=optional(one_line))
     accept_noise: bool = False
     encryption_key: Path | None = field(default=None, converter=optional(regular_file))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise
+from primo_scale.publication.schema_types import ONE_LINE
 from primo_scale.run.design import Budget
 from primo_scale.storage.files import refuse_special_file
 
@@ -27,6 +29,23 @@ def regular_file(path: StrPath) -> Path:
     """Return the path of a file, unless it is a pipe, a socket or a device."""
     refuse_special_file(Path(path))
     return Path(path)
+
+
+def one_line(text: str) -> str:
+    """Return a name that a release repeats, unless it has a character that no release prints."""
+    if not re.fullmatch(ONE_LINE, text):
+        raise UsageError(
+            "a release repeats this name, which is empty or has control characters",
+            value=repr(text),
+            remedy="Give it another name, of printable text on one line",
+        )
+    return text
+
+
+def published_path(path: StrPath) -> Path:
+    """Return the path of a public file, of which a release repeats the name without directories."""
+    one_line(Path(path).name)
+    return regular_file(path)
 
 
 def paths_of(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
@@ -145,7 +164,7 @@ class OutcomeTables:
     pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     pheno_moments: bool = False
-    pc_loadings: Path | None = field(default=None, converter=optional(regular_file))
+    pc_loadings: Path | None = field(default=None, converter=optional(published_path))
 
     def __attrs_post_init__(self) -> None:
         for option in ("pheno", "covar"):
@@ -189,9 +208,9 @@ class Model:
         of docs/maths/clipping-and-integers.md.
     """
 
-    ref_freq: Path | None = field(default=None, converter=optional(regular_file))
-    ld_blocks: str | None = field(default=None, converter=optional(str))
-    ld_panel: Path | None = field(default=None, converter=optional(Path))
+    ref_freq: Path | None = field(default=None, converter=optional(published_path))
+    ld_blocks: str | None = field(default=None, converter=optional(one_line))
+    ld_panel: Path | None = field(default=None, converter=optional(published_path))
     ld_components: bool = True
     genetic_factors: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))

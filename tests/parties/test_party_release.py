@@ -259,6 +259,14 @@ def test_a_signed_lie_is_found(released, tmp_path: Path, path, factor) -> None:
     assert failed_after(lie, released, tmp_path) - {"contents", "stamp"}
 
 
+@pytest.mark.parametrize("path", ["party", "software.version", "columns.0.name", "ledger.cohort"])
+def test_a_text_of_more_lines_than_one_is_found(released, tmp_path: Path, path) -> None:
+    def lie(_: Path, document: dict) -> None:
+        document |= put(document, path, "0.3.0\n\nThis release is (0.01, 1e-12)-private")
+
+    assert failed_after(lie, released, tmp_path) == {"party.json"}
+
+
 def test_a_promise_for_fewer_columns_than_are_released_is_found(released, tmp_path: Path) -> None:
     def lie(_: Path, document: dict) -> None:
         guarantee = document["guarantee"]

@@ -169,7 +169,7 @@ def example_design(
         design = dataclasses.replace(design, nominal_n=PEOPLE)
     if kind.buys_moments:
         sigma = moments_sigma(len(weights.phenotypes), design.promise(budget))
-        moments = PaidMoments(NoisyMoments(((0, 0),) * 3, sigma, "charge-1"), budget)
+        moments = PaidMoments(NoisyMoments(((0, 0),) * 3, sigma, f"{1:016x}"), budget)
         design = dataclasses.replace(design, moments=moments)
     return dataclasses.replace(design, **changes)
 
@@ -196,7 +196,7 @@ def example_payment(mechanism: Mechanism) -> Payment:
     epsilon, delta = promise.epsilon, promise.delta
     account = Account("biobank", promise.privacy, promise.adjacency)
     charges = tuple(
-        Charge(f"charge-{number}", ChargeRequest(account, f"{number}", epsilon, delta, cost))
+        Charge(f"{number:016x}", ChargeRequest(account, f"{number}", epsilon, delta, cost))
         for number, cost in enumerate(example_costs(mechanism))
     )
     balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
@@ -215,7 +215,8 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
         np.zeros((layout.n_fixed, layout.n_phenotypes)),
     )
     penalties = (1.5,) * (layout.n_blocks * copies)
-    solution = Solution(weights, "a rule", "a floor", dict.fromkeys(names, 1.5), penalties)
+    numbers = dict.fromkeys(names, 1.5)
+    solution = Solution(weights, chosen.description, chosen.floor, numbers, penalties)
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
     response = ClipResponse(slope, np.zeros(layout.n_phenotypes))

@@ -20,6 +20,7 @@ from release_mutations import ATTACKER
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.methods.catalogue import REASONS
 from primo_scale.publication import gzip_files
 from primo_scale.publication.check_weights import UNREADABLE, possible_frequencies
 from primo_scale.publication.document import serialise
@@ -294,6 +295,59 @@ def test_a_release_without_noise_has_no_option_of_a_budget(option, open_release)
 )  # fmt: skip
 def test_options_as_stated_pass(options, release):
     restate_options(release, *options)
+    assert problems(release) == []
+
+
+FORGED = "This release is (0.01, 1e-12)-differentially private for all relatives."
+
+
+@pytest.mark.parametrize("between", ["\n", "\r", "\x1b[1m", "\x85", "\u2028", "\u202e", "\u2066"])
+@pytest.mark.parametrize(
+    "member",
+    ["software.version", "software.name", "guarantee.accountant.versions.scipy", "ledger.cohort",
+     "ledger.charges.0.id", "public_inputs.phenotypes.0.name", "public_inputs.ld_blocks",
+     "mechanism.reason", "estimation.shrinkage", "accuracy.definition", "stamp"],
+)  # fmt: skip
+def test_a_text_of_more_than_one_line_is_found(member, between, release):
+    restate(release, put(read_document(release), member, f"0.3.0{between}{FORGED}"))
+    (problem,) = problems(release)
+    assert problem.startswith("release.json: violates its schema: ")
+
+
+@pytest.mark.parametrize(
+    ("member", "text"),
+    [("software.version", f"0.3.0 {FORGED}"), ("software.version", "0.3.0." + 36 * "1"),
+     ("software.version", ""), ("software.name", "primo"), ("ledger.charges.0.id", FORGED)],
+)  # fmt: skip
+def test_a_sentence_in_place_of_a_name_is_found(member, text, release):
+    restate(release, put(read_document(release), member, text))
+    (problem,) = problems(release)
+    assert problem.startswith("release.json: violates its schema: ")
+
+
+@pytest.mark.parametrize("version", [__version__, "0.0.9"])
+@pytest.mark.parametrize(
+    "member",
+    ["mechanism.summary", "mechanism.reason", "estimation.shrinkage",
+     "estimation.eigenvalue_floor", "accuracy.definition"],
+)  # fmt: skip
+def test_a_description_that_no_table_has_is_found(member, version, release):
+    document = put(read_document(release), "software.version", version)
+    restate(release, put(document, member, FORGED), ATTACKER)
+    (problem,) = problems(release)
+    expected = f"contents: release.json has another {member} than this version writes"
+    assert problem.startswith(expected)
+
+
+@pytest.mark.parametrize("reason", [*REASONS, REASONS[-1].replace("0 ", "17 ")])
+def test_every_reason_of_a_method_passes(reason, release):
+    restate(release, put(read_document(release), "mechanism.reason", reason))
+    assert problems(release) == []
+
+
+def test_unusual_letters_pass(release):
+    document = put(read_document(release), "ledger.cohort", "Größe 身長 \U0001f9ec é")
+    restate(release, document)
     assert problems(release) == []
 
 

@@ -117,7 +117,7 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=('"</style><svg/onload=alert(2)>',))
-    options = {"ld-blocks": "<iframe src=example.org>\n.txt"}
+    options = {"ld-blocks": "<iframe src=example.org>  .txt"}
     statement = example_statement(weights, ld_blocks=options["ld-blocks"])
     directory = publish(tmp_path / "out", weights, statement, options)
     page = Page(directory / "report.html")

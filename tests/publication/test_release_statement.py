@@ -85,7 +85,7 @@ def test_paid_moments_are_a_charge_and_a_query_of_their_own(mode):
     statement = example_statement(example_weights(), mode=mode)
     assert statement.mechanism.share == 0.95
     assert any("--pheno-moments" in entry.source for entry in statement.public_inputs.sources)
-    assert [charge.id for charge in statement.ledger.charges] == ["charge-1", "charge-2"]
+    assert [charge.id for charge in statement.ledger.charges] == [f"{n:016x}" for n in (1, 2)]
     assert statement.mechanism.queries[-1].name == "phenotype_moments"
 
 

@@ -193,7 +193,7 @@ def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
         ("full", "ledger.unit", "label", "ledger"),
         ("full", "ledger.adjacency", "add-remove", "ledger"),
         ("full", "ledger.delta", 1e-8, "ledger"),
-        ("moments", "ledger.charges.1.id", "charge-1", "ledger"),  # the id of the other charge
+        ("moments", "ledger.charges.1.id", f"{1:016x}", "ledger"),  # the id of the other charge
     ],
 )
 def test_contradictions_within_a_statement_are_found(mode, path, value, check):
@@ -217,7 +217,7 @@ def take_nothing(ledger: dict[str, Any]) -> None:
 
 def add_a_charge(ledger: dict[str, Any]) -> None:
     cost = dict.fromkeys(("mu_squared", "epsilon", "delta"), 0.0)
-    ledger["charges"].append({"id": "charge-9", "cost": cost})
+    ledger["charges"].append({"id": f"{9:016x}", "cost": cost})
 
 
 def charge_less(ledger: dict[str, Any]) -> None:

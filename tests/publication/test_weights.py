@@ -81,6 +81,13 @@ def test_names_that_would_break_a_table_are_refused(names):
         check_releasable(example_weights(phenotypes=names))
 
 
+def test_a_chromosome_with_a_control_character_is_refused():
+    variants = example_variants()
+    variants.chromosome[-1] = "1\x1b"
+    with pytest.raises(InputError, match="control characters in its name"):
+        check_releasable(example_weights(variants))
+
+
 # ---------------------------------------------------------------- formulas of spreadsheets
 
 

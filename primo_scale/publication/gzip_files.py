@@ -25,10 +25,9 @@ GZIP_ERRORS = (OSError, EOFError, zlib.error, _damaged)
 
 _COMPRESSION = 1  # the digits of noisy weights are incompressible
 _GZIP = 31  # of zlib: a gzip header without a date, and the largest window
-_HEADER = b"\x1f\x8b\x08" + bytes(
-    5
-)  # no optional fields and no date; two bytes of the writer follow
-_PART = 1 << 14  # bytes that are read together
+# Beginning of a gzip header without optional fields and without a date; two bytes follow.
+_HEADER = b"\x1f\x8b\x08" + bytes(5)
+_PART = 1 << 16  # bytes that are read together
 _OTHERWISE = "it is not one gzip member without header fields"
 
 

@@ -61,6 +61,7 @@ class FilterCount:
     found: int  # entries that the input has
     left: int  # rows left after the filter
     reason: str = ""  # reason to leave out the `found` rows, for a filter without a list
+    share: float = 1.0  # of the importance of all variants, that of the chosen ones; public
 
     def __str__(self) -> str:
         if self.reason:
@@ -124,17 +125,21 @@ def _select_top(
     """Clear all but the most important variants in `chosen`."""
     rows = np.flatnonzero(chosen)
     importance = ranking.importance(variants.select(rows))
-    kept = rows[most_important(importance, ranking.top)]
+    best, share = most_important(importance, ranking.top)
     chosen[:] = False
-    chosen[kept] = True
+    chosen[rows[best]] = True
     found = int(np.count_nonzero(importance))
-    return FilterCount(ranking.option, "variants", ranking.top, found, len(kept))
+    return FilterCount(ranking.option, "variants", ranking.top, found, len(best), share=share)
 
 
-def most_important(importance: npt.NDArray[np.float64], top: int) -> Index:
-    """Return the increasing positions of the largest values above 0; of equal ones the first."""
+def most_important(importance: npt.NDArray[np.float64], top: int) -> tuple[Index, float]:
+    """Return the positions of the largest values above 0, and their share of the sum of all values.
+
+    Positions increase. Of equal values the first are chosen.
+    """
     order = np.argsort(-importance, kind="stable")[:top]
-    return np.sort(order[importance[order] > 0])
+    best = np.sort(order[importance[order] > 0])
+    return best, float(importance[best].sum() / importance.sum()) if len(best) else 0.0
 
 
 def _select_common(

@@ -11,6 +11,7 @@ filters, the orientation self-test and the checksums of all other chunks. All of
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -87,6 +88,14 @@ class GenotypeStore:
         """Effects of the filters of the ingest. Private."""
         counts = attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
+
+    @property
+    def heritable(self) -> float:
+        """Share of the heritability that the variants are assumed to explain.
+
+        It is the share that ``--extract-by-prior`` left of a public score, or 1 without it. Public.
+        """
+        return math.prod(count.share for count in self.filter_counts)
 
     @cached_property
     def _group(self) -> Group:

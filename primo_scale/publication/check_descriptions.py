@@ -7,8 +7,11 @@ from pathlib import Path
 
 from primo_scale.methods.catalogue import METHODS, REASONS
 from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication.document import Document
 from primo_scale.publication.wording import effective_size_in_words
+
+_NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?(e-[0-9]{1,3})?")
 
 
 def description_problems(_: Path, document: Document) -> list[str]:
@@ -16,7 +19,8 @@ def description_problems(_: Path, document: Document) -> list[str]:
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = ESTIMATORS[estimation["estimator"]]
     on_scores = bool(estimation.get("public_scores"))
-    size = effective_size_in_words(private=document["private"], on_scores=on_scores)
+    heritability = PRIOR_HERITABILITY if document["private"] else None
+    size = effective_size_in_words(heritability, on_scores=on_scores)
     pairs: dict[str, tuple[str, tuple[str, ...]]] = {
         "estimation.shrinkage": (estimation["shrinkage"], (estimator.description,)),
         "estimation.eigenvalue_floor": (estimation["eigenvalue_floor"], (estimator.floor,)),
@@ -34,4 +38,4 @@ def description_problems(_: Path, document: Document) -> list[str]:
 
 
 def _without_numbers(text: str) -> str:
-    return re.sub("[0-9]{1,19}", "0", text)
+    return _NUMBER.sub("0", text)

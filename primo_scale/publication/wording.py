@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from primo_scale.privacy.held_out_accuracy import MOST_BEYOND
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -57,7 +56,7 @@ _SUBSAMPLED = (
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "planner of docs/maths/planner.md, for a trait of heritability "
-    f"{PRIOR_HERITABILITY:g} that is known of everybody in the cohort, and the linkage "
+    "{:.3g} that is known of everybody in the cohort, and the linkage "
     "disequilibrium expected at the variants' positions; "
     "too high rather than too low, since the variants may explain less of the heritability"
 )
@@ -85,9 +84,14 @@ def accountant_in_words(*, subsampled: bool) -> str:
     return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 
-def effective_size_in_words(*, private: bool, on_scores: bool) -> str:
-    """Return the definition of the effective sample size, with and without public scores."""
-    definition = _EFFECTIVE_SIZE if private else "no noise: the cohort's own size"
+def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> str:
+    """Return the definition of the effective sample size, with and without public scores.
+
+    `heritability` is that of the forecast's trait, or None for a release without noise.
+    """
+    definition = "no noise: the cohort's own size"
+    if heritability is not None:
+        definition = _EFFECTIVE_SIZE.format(heritability)
     return definition + ("; public scores are not counted" if on_scores else "")
 
 

@@ -48,6 +48,7 @@ class Payment:
     balance: Balance  # of the paying account, these charges included
     # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     effective_sample_size: float
+    heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
 
 
 def make_statement(
@@ -217,8 +218,9 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
 
 def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statement.Accuracy:
     size = float(design.n_samples) if payment is None else payment.effective_sample_size
+    heritability = None if payment is None else payment.heritability
     on_scores = solved.chosen.priors is not None
-    definition = effective_size_in_words(private=payment is not None, on_scores=on_scores)
+    definition = effective_size_in_words(heritability, on_scores=on_scores)
     return statement.Accuracy(size, definition)
 
 

@@ -98,9 +98,7 @@ def check_before_work(
         chosen = choose(design, budget, Fit() if release is None else release.fit)
     if release is not None:
         priors = check_release(release, design, store.variants)
-    accuracy = check_accuracy(
-        design, store.variants, chosen, budget, accept_noise=request.accept_noise
-    )
+    accuracy = check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
     if chosen is not None:
         _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
     if budget is not None and (release is not None or tables.pheno_moments):

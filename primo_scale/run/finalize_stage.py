@@ -34,7 +34,13 @@ from primo_scale.run.publishing import (
     exists_already,
     publish,
 )
-from primo_scale.run.release_forecast import PlannedRelease, choose, forecast_release, mechanism_of
+from primo_scale.run.release_forecast import (
+    PlannedRelease,
+    choose,
+    forecast_release,
+    mechanism_of,
+    trait_of,
+)
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
@@ -117,8 +123,9 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         charges = (*moments, paid.receipt.charge)
-        expected = forecast_release(design, store.variants, mechanism).stated_size
-        payment = Payment(mechanism, charges, balance, expected)
+        trait = trait_of(store)
+        expected = forecast_release(design, store.variants, mechanism, trait).stated_size
+        payment = Payment(mechanism, charges, balance, expected, trait.heritability)
         with payer.noise_store.payment_explained(paid.receipt.charge.id):
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:

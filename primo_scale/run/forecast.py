@@ -139,9 +139,7 @@ def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
                 limit=f"the {len(variants)} variants of the panel, or more",
                 remedy="Give --extract-by-prior, or choose them by --extract",
             )
-        best = most_important(importance, number)
-        share = float(importance[best].sum() / importance.sum())
-        yield _selected(whole, variants, best, share)
+        yield _selected(whole, variants, *most_important(importance, number))
 
 
 def _selected(

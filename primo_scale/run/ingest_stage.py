@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from primo_scale.genotypes.copying import copy_genotypes
-from primo_scale.genotypes.filters import Ranking, Selection
+from primo_scale.genotypes.filters import FilterCount, Ranking, Selection
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
@@ -39,6 +39,11 @@ class PlannedGenotypes(GenotypeStore):
     def variants(self) -> VariantTable:
         """Variants that the filters leave."""
         return self.plan.variants
+
+    @cached_property
+    def filter_counts(self) -> tuple[FilterCount, ...]:
+        """Effects of the filters."""
+        return self.plan.filter_counts
 
 
 def selection_of(files: GenotypeFiles) -> Selection:

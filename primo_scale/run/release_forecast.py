@@ -146,14 +146,19 @@ def check_summed(design: Design, request: FinalizeRequest) -> None:
     """Check a release of finished statistics: its accuracy, and whether it opens a budget."""
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
     chosen = choose(design, budget, request.fit)
-    check_accuracy(design, store.variants, chosen, budget, accept_noise=request.accept_noise)
+    check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
     if budget is not None:
         announce_opening(store, design, budget, request)
 
 
+def trait_of(store: GenotypeStore) -> Trait:
+    """Return the trait of the prior heritability, of which the variants explain their share."""
+    return Trait(heritability=PRIOR_HERITABILITY * store.heritable)
+
+
 def check_accuracy(
     design: Design,
-    variants: VariantTable,
+    store: GenotypeStore,
     chosen: ChosenMethod | None,
     budget: Budget | None,
     *,
@@ -165,12 +170,16 @@ def check_accuracy(
     # The release is planned later, or has no noise.
     if budget is None or chosen is None or not design.clipped:
         return None
-    expected = forecast_release(design, variants, mechanism_of(design, budget, chosen))
+    trait, mechanism = trait_of(store), mechanism_of(design, budget, chosen)
+    expected = forecast_release(design, store.variants, mechanism, trait)
+    assumed = ""
+    if store.heritable < 1:
+        assumed = f", of which these variants are taken to have {trait.heritability:.2g},"
     LOGGER.info(
         "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
-        "of the variance of a trait of heritability %g in other people, and %.2g without noise "
+        "of the variance of a trait of heritability %g%s in other people, and %.2g without noise "
         "(from public sizes; too high rather than too low)",
-        expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY,
+        expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise,
     )  # fmt: skip
     if not expected.is_noise:

@@ -72,25 +72,57 @@ def test_components_explain_more_than_variants(variants, rows):
     assert row.r2_without_noise == rows[N, 20, 0.5].r2_without_noise
 
 
-def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, variants, rows):
-    cohort = SimulatedCohort(str(PANEL), str(tmp_path / "cohort"), N, 1, variants=D, phenotypes=1)
-    simulate(cohort)
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    path = tmp_path_factory.mktemp("cohort") / "cohort"
+    simulate(SimulatedCohort(str(PANEL), str(path), N, 1, variants=D, phenotypes=1))
+    return path
+
+
+def choices(cohort, folder):
+    """Options of a release and of its summation alone."""
+    return {
+        "outcomes": ps.OutcomeTables(
+            pheno=f"{cohort}.pheno.tsv", pheno_bounds=f"{cohort}.pheno-bounds.tsv"
+        ),
+        "privacy": ps.Privacy(epsilon=5, delta=N**-2),
+        "model": ps.Model(ref_freq=f"{PANEL}.afreq", ld_panel=PANEL),
+        "ledger": folder / "ledger",
+        "work_dir": folder / "work",
+        "accept_noise": True,
+    }
+
+
+def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, cohort, rows):
     planned = ps.plan(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(tmp_path / "cohort"),
-            outcomes=ps.OutcomeTables(
-                pheno=tmp_path / "cohort.pheno.tsv",
-                pheno_bounds=tmp_path / "cohort.pheno-bounds.tsv",
-            ),
-            privacy=ps.Privacy(epsilon=5, delta=N**-2),
-            model=ps.Model(ref_freq=f"{PANEL}.afreq", ld_panel=PANEL),
-            ledger=tmp_path / "ledger",
-            out=tmp_path / "release",
-            work_dir=tmp_path / "work",
-            accept_noise=True,
+            genotypes=ps.GenotypeFiles(cohort), out=tmp_path / "out", **choices(cohort, tmp_path)
         )
     )
     assert planned.accuracy.r_squared == pytest.approx(rows[N, 1, 5.0].r2, rel=1e-3)
+
+
+def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
+    tmp_path, variants, cohort, score, caplog
+):
+    sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0, "variants": 50}
+    (row,) = ps.forecast(request(variants, extract_by_prior=score, **sizes))
+    best = ps.GenotypeFiles(
+        cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=row.variants
+    )
+    options = choices(cohort, tmp_path)
+    planned = [ps.plan(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))]
+    ps.ingest(best, tmp_path / "store")
+    with caplog.at_level(logging.INFO, "primo_scale"):
+        planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
+    assert "heritability 0.3, of which these variants are taken to have 0.14, in" in caplog.text
+    for each in planned:
+        assert each.accuracy.r_squared == pytest.approx(row.r2, rel=1e-3)
+        assert each.accuracy.without_noise == pytest.approx(row.r2_without_noise, rel=1e-3)
+    ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
+    stated = json.loads((tmp_path / "out" / "release.json").read_text())["accuracy"]
+    assert stated["effective_sample_size"] == planned[0].accuracy.stated_size
+    assert "a trait of heritability 0.14" in stated["definition"]
 
 
 def words_of(variants, *options):

@@ -215,6 +215,9 @@ def forecast_of(
     """Return the forecast of a release whose scores explain a given share of the variance.
 
     `eigenvalues` are as in `expected_r2`; `n_variants` is the number of variants, not components.
+    Shares of components are of the variance by public frequencies, and eigenvalues of that in the
+    panel. Where these differ by chance, `explained` could exceed the share without noise, and is
+    limited to it.
     """
     shares = eigenvalues / n_variants
     unknown = trait.unknown(shares, eigenvalues, n_variants)
@@ -222,11 +225,13 @@ def forecast_of(
     def without_noise(n_samples: float) -> float:
         return trait.explained(eigenvalues / len(eigenvalues), unknown, n_samples * shares)
 
+    whole = without_noise(n_samples)
+    explained = min(explained, whole)
     fewest, most = 0.0, float(n_samples)
     for _ in range(60):
         middle = (fewest + most) / 2
         fewest, most = (middle, most) if without_noise(middle) < explained else (fewest, middle)
-    return Forecast(most, explained, without_noise(n_samples))
+    return Forecast(most, explained, whole)
 
 
 def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:

@@ -147,12 +147,17 @@ def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
 
 
 def component_shares(design: Design) -> Components | None:
-    """Return the LD components of a design as the forecast needs them, or None."""
+    """Return the LD components of a design as the forecasts and the choice of a clip need them.
+
+    A design without components has None. The variance in the panel can exceed that by public
+    frequencies; shares then still sum to 1.
+    """
     columns = design.components
     if columns is None:
         return None
-    total = columns.squared_norms * design.genotypes.variance
-    return Components(columns.variances / total, columns.variances, design.n_variants)
+    shares = columns.variances / (columns.squared_norms * design.genotypes.variance)
+    shares /= max(1.0, float(shares.sum()))
+    return Components(shares, columns.variances, design.n_variants)
 
 
 @lru_cache(maxsize=1)

@@ -291,3 +291,10 @@ def test_expected_linkage_is_that_of_real_genotypes(reference):
         measured += squared.sum() - (squared.size - len(squared)) / len(centred)
     print(f"expected {expected:.0f}, measured {measured:.0f}")
     assert expected == pytest.approx(measured, rel=0.33)
+
+
+def test_a_forecast_is_at_most_that_without_noise():
+    """Also if the shares of components and the eigenvalues are of different variances."""
+    found = forecast_of(0.2999, 10_000, np.ones(8), 50, TRAIT)
+    assert found.r_squared == found.without_noise < 0.2999
+    assert found.effective_sample_size == pytest.approx(10_000, rel=1e-9)

@@ -240,6 +240,17 @@ def test_a_score_without_weights_in_the_panel_is_refused(tmp_path, variants, sco
         ps.forecast(request(variants, extract_by_prior=nothing, variants=50))
 
 
+@pytest.mark.parametrize("people", [20_000, 10**6])
+def test_noise_never_adds_accuracy(tmp_path, people):
+    """Also where variants vary more in the panel than their public frequencies say."""
+    lines = PANEL.with_suffix(".bim").read_text().splitlines()[200:250]
+    listed = tmp_path / "listed.txt"
+    listed.write_text("".join(line.split("\t")[1] + "\n" for line in lines))
+    (row,) = ps.forecast(request(listed, people=people, phenotypes=1, epsilon=8.0))
+    assert 0.9 * row.r2_without_noise < row.r2 <= row.r2_without_noise
+    assert row.effective_people < people
+
+
 def test_fewer_variants_without_a_ranking_are_refused(variants):
     with pytest.raises(UsageError, match="which variants of the panel to choose"):
         ps.forecast(request(variants, variants=D - 1))

@@ -17,6 +17,7 @@ from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement
 from primo_scale.publication.stated_files import (
     StatedLdPanel,

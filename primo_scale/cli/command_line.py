@@ -105,6 +105,8 @@ class ContractCommand(_OneLineErrors):
                 if debug or explained is None:
                     raise
                 if isinstance(error, BrokenPipeError) and _reader_has_left():
+                    # Python writes what is left in its buffer when it ends.
+                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                     sys.exit(_READER_HAS_LEFT)
                 _report(explained)
                 sys.exit(explained.exit_code)

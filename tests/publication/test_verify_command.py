@@ -53,7 +53,9 @@ def test_no_release(tmp_path):
         assert result.output.count("\n") == 1
 
 
-def test_nothing_is_printed_after_the_reader_has_left(pristine):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_nothing_is_printed_after_the_reader_has_left(pristine, monkeypatch, unbuffered):
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     reader, writer = os.pipe()
     os.close(reader)
     words = command_of("verify", [pristine[True]])

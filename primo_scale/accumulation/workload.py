@@ -1,6 +1,6 @@
 """Work of an accumulation: its parameters, and the operations and reads of its tasks.
 
-The forecasts of memory, disk and time are computed from it, and the progress of a run.
+The progress of a run and the forecasts of memory, disk and time are computed from it.
 """
 
 from __future__ import annotations

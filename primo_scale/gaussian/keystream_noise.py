@@ -41,7 +41,7 @@ _BLOCK_BYTES = 16
 # which are distinct, from random ones grows with the square of their number under one key. A chunk
 # is also the unit of work of a thread, and it fits in a core's cache.
 _CHUNK_DRAWS = 1 << 14
-# The pieces of small LD blocks are drawn side by side, where more threads would only wait.
+# Fewer draws use no threads: the pieces of small LD blocks are drawn side by side already.
 _THREADED_DRAWS = 1 << 19
 # Share and number of spare attempts: 0.62% are rejected, plus eight standard deviations.
 _SPARE_SHARE, _SPARE_ATTEMPTS = 128, 64

@@ -61,7 +61,7 @@ class FilterCount:
     found: int  # entries that the input has
     left: int  # rows left after the filter
     reason: str = ""  # reason to leave out the `found` rows, for a filter without a list
-    share: float = 1.0  # of the importance of all variants, that of the chosen ones; public
+    share: float = 1.0  # share of all variants' importance that the chosen ones have; public
 
     def __str__(self) -> str:
         if self.reason:

@@ -117,6 +117,13 @@ def _read_blocks(path: Path) -> dict[str, list[_Row]]:
                 f"an LD block {what}", where=f"{path}:{number}", value=" ".join(fields)[:60]
             )
         row = int(fields[1]), int(fields[2]), number
+        if row[1] < row[0]:
+            raise InputError(
+                "an LD block ends before it starts",
+                where=f"{path}:{number}",
+                value=" ".join(fields)[:60],
+                remedy="Give chrom, start and end in this order",
+            )
         blocks.setdefault(canonical_chromosome(fields[0]), []).append(row)
     for rows in blocks.values():
         rows.sort()

@@ -1,7 +1,5 @@
 """The analytic Gaussian profile of Balle and Wang, from its definition in many digits."""
 
-from __future__ import annotations
-
 import mpmath
 
 

@@ -1,7 +1,5 @@
 """Checkpoints of inputs without genotypes, and results that are all zero."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from primo_scale.accumulation.checkpoint import open_partials

@@ -1,7 +1,5 @@
 """Helpers for tests of the ledger: requests and concurrent processes."""
 
-from __future__ import annotations
-
 import multiprocessing
 import shlex
 

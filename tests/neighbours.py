@@ -4,8 +4,6 @@ The statistics are computed as matrices and subtracted, without the identities b
 of `primo_scale.gaussian.sensitivity`.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Checks of drawn noise, each of which rejects correct noise with probability `RISK`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """OpenDP's exact discrete Gaussian: the oracle that the product's sampler is compared with."""
 
-from __future__ import annotations
-
 import numpy as np
 
 # Not opendp.prelude, which imports scikit-learn where it is installed and takes ten times longer.

@@ -1,7 +1,5 @@
 """Small pieces of stores, so that a matrix of a few dozen variants has many of them."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors between processes, and with longer remedies."""
 
-from __future__ import annotations
-
 import errno
 import os
 import pickle

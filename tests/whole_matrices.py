@@ -1,7 +1,5 @@
 """Small statistics, written to a store in its tiles and panels."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from primo_scale.accumulation.statistics import RawStatistics

@@ -1,7 +1,5 @@
 """Releases over LD components: exact sums, bounds, statements and refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Releases that build on public scores, through the commands, with simulated people."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import shutil

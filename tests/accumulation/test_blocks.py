@@ -1,7 +1,5 @@
 """LD blocks from windows and from published tables."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

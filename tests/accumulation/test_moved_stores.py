@@ -1,7 +1,5 @@
 """Genotypes and outcomes that are moved or replaced during an accumulation."""
 
-from __future__ import annotations
-
 import shutil
 
 import numpy as np

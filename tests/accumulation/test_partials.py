@@ -1,7 +1,5 @@
 """Checkpoint: committed tasks, damaged chunks, and commits to replaced stores."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The plan covers every entry of every statistic exactly once, without a cluster."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import example, given

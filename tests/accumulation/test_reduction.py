@@ -1,7 +1,5 @@
 """Sums of row groups are exact for every plan, in bounded memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from example_partials import partials_below

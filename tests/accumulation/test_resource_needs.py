@@ -1,7 +1,5 @@
 """Predicted resources of an accumulation, compared with files, and refusals of too small ones."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -6,8 +6,6 @@ the expected bound exceeds its limit by at least six standard deviations, so tha
 hardly ever missed.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Lower bounds on epsilon and mu of mechanisms whose epsilon and mu are known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Artificial neighbours: they respect the bounds, differ as permitted, and attain the proofs."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

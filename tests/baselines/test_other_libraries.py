@@ -4,8 +4,6 @@ They run in an environment of their own, which ``make baselines`` creates. Witho
 skip, also in CI: they are about `experiments/` alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

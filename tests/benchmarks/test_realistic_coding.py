@@ -1,7 +1,5 @@
 """Benchmarks of our accumulation run with the codes of a reference panel."""
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A sound mechanism is accused with the probability that the command states; here 
 makes that 1e-9 a command.
 """
 
-from __future__ import annotations
-
 import pytest
 from small_cohort import command, refused, succeeded
 

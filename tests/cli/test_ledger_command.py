@@ -1,7 +1,5 @@
 """``primo-scale ledger`` as a user runs it."""
 
-from __future__ import annotations
-
 import shlex
 import sqlite3
 import sys

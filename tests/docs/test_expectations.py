@@ -1,7 +1,5 @@
 """docs/expectations.md: 30 rows, each with its state, and tests that exist."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 

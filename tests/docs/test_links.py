@@ -1,7 +1,5 @@
 """Links and references to the documentation lead somewhere."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Theorems of docs/maths that nothing in the product evaluates, against independent arithmetic."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -1,7 +1,5 @@
 """``primo-scale evaluate`` on simulated people: scores of plink2, matching, files and refusals."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Statistics of an evaluation against scikit-learn, definitions, and simulated people."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

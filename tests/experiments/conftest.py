@@ -1,7 +1,5 @@
 """A small simulated cohort, and the tier of this folder: the papers are not the product."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

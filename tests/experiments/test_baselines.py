@@ -1,7 +1,5 @@
 """The figures that compare DP-SGD and other baselines with the product."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulated haplotypes: their laws, and the pooled R^2 against scikit-learn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import chisquare

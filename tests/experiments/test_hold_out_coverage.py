@@ -1,7 +1,5 @@
 """The experiment on the intervals in people held out: one release, and its resumption."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The experiment with LDSC, without LDSC."""
 
-from __future__ import annotations
-
 import gzip
 
 import click

@@ -1,7 +1,5 @@
 """The other papers' algorithms against reference vectors and what their data must look like."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Figures of PRIMO: generators against closed forms, and the order of the methods."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Numbers of docs/maths digit by digit, and their computations against outside arithmetic."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

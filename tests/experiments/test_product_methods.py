@@ -1,7 +1,5 @@
 """Noise scales, clips and bounds of the product's methods on simulated cohorts."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The product's solver on simulated statistics, against Gaussian conditioning and closed forms."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reconstruction attack on two releases: on closed-form weights, and on the product's."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Figures of the papers: the command, and those of Wu et al."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

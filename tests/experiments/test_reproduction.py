@@ -3,8 +3,6 @@
 Worker processes import this module, which therefore imports no figure.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pandas as pd

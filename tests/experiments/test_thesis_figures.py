@@ -1,7 +1,5 @@
 """The thesis' experiments: what its figures show, and the noise behind them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The Gaussian profile, compared with mpmath, dp-accounting and published values."""
 
-from __future__ import annotations
-
 import math
 from functools import partial
 

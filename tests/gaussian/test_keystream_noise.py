@@ -3,8 +3,6 @@
 The distribution of its draws is tested in test_noise_law.py.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import hmac

@@ -3,8 +3,6 @@
 Sample sizes are such that a correct sampler fails, and a wrong one passes, less than once in 10^6.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import os

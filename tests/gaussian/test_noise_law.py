@@ -3,8 +3,6 @@
 Every test accepts a correct sampler except with probability 10^-6 or less, and rejects a wrong one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 

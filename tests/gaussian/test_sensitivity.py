@@ -4,8 +4,6 @@
 that comes within 1%.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

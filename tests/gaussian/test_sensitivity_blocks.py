@@ -1,7 +1,5 @@
 """LD blocks of X'X, with rows clipped in every block and in total, compared with brute force."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The joint shift of dense statistics, compared with brute force over integer rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Partial reads of .bed files in both layouts and with small buffers, compared with bed-reader."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from ingest_runs import bed_reader_dosages

@@ -1,7 +1,5 @@
 """Warnings about suspicious input, compared with the fixtures' descriptions and plink1.9."""
 
-from __future__ import annotations
-
 import pytest
 from filesets import copy_fileset
 from ingest_runs import run

@@ -1,7 +1,5 @@
 """LD blocks of a panel: costs of cuts by brute force, and the division of least total cost."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Public LD panels, matched to a cohort, and the components of their linkage disequilibrium."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

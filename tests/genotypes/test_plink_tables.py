@@ -1,7 +1,5 @@
 """Strict reading of .bim and .fam files."""
 
-from __future__ import annotations
-
 import pytest
 from filesets import written
 from hypothesis import given

@@ -3,8 +3,6 @@
 python read_summary_statistics.py INPUT OUTPUT.tsv
 """
 
-from __future__ import annotations
-
 import sys
 
 import gwaslab

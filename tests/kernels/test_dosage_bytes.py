@@ -1,7 +1,5 @@
 """Dosages of one byte: their codes, which are those of a table of 256 entries, and their norms."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

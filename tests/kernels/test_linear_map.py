@@ -1,7 +1,5 @@
 """Integer linear maps of codes, against their definition in Python's integers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Fixtures of the ledger's tests."""
 
-from __future__ import annotations
-
 import pytest
 
 from primo_scale.ledger.ledger import Ledger

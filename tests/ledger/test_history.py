@@ -4,8 +4,6 @@ The chain of digests protects events against others. These rules hold against a 
 custodian with the keys, that appends an event which no payment would append.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from primo_scale.gaussian.calibration import release_mu

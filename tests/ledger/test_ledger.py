@@ -1,7 +1,5 @@
 """The ledger: budgets, replayed charges, digests and concurrent processes."""
 
-from __future__ import annotations
-
 import stat
 
 import pytest

@@ -1,7 +1,5 @@
 """The ledger: composition of Gaussian and approximate costs."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -3,8 +3,6 @@
 The noise of a charge after such a crash is tested in tests/privacy and tests/acceptance.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

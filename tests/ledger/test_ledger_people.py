@@ -1,7 +1,5 @@
 """The ledger: the account that a release is charged to, by sample list and cohort name."""
 
-from __future__ import annotations
-
 import secrets
 from dataclasses import replace
 

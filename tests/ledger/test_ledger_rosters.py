@@ -1,7 +1,5 @@
 """The ledger: people are identified by their IIDs in different sample lists."""
 
-from __future__ import annotations
-
 import sqlite3
 import tempfile
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The adjustment for covariates and missing values, against least squares and drawn noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

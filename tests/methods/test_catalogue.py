@@ -1,7 +1,5 @@
 """The table of methods: what it allows, what each measures, and the automatic choice."""
 
-from __future__ import annotations
-
 import pytest
 
 from primo_scale.errors import UsageError

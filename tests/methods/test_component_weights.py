@@ -1,7 +1,5 @@
 """Weights from statistics of LD components."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

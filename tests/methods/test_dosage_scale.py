@@ -1,7 +1,5 @@
 """Weights in raw units predict what lattice weights predict, person by person."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from primo_scale.genotypes.coding import GenotypeCoding

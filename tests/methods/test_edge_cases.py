@@ -1,7 +1,5 @@
 """Every method on degenerate cohorts: finite weights, no warnings, and exact known solutions."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Variances of the effects by moments, against simulations with known variances."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

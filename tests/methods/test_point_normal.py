@@ -1,7 +1,5 @@
 """Point-normal effects: the sampler against sums over all models, and where it is used."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

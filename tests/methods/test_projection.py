@@ -1,7 +1,5 @@
 """The projection against reference vectors, its optimality conditions and gradient descent."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

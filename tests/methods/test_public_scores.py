@@ -1,7 +1,5 @@
 """Public scores as a prior mean, against Gaussian conditioning, regressions and likelihoods."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

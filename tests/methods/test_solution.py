@@ -1,7 +1,5 @@
 """Every method of the catalogue, on statistics with solutions from independent programs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The predicted memory of solving is an upper bound, and a tight one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

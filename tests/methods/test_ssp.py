@@ -1,7 +1,5 @@
 """The SSP family: the numbers of the thesis, and the constants of this project."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """SURE against an independent expression, against the true loss, and at its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

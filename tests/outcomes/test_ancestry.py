@@ -1,7 +1,5 @@
 """Names of principal components."""
 
-from __future__ import annotations
-
 import pytest
 
 from primo_scale.outcomes.ancestry import has_components

@@ -1,7 +1,5 @@
 """The file of public bounds."""
 
-from __future__ import annotations
-
 import pytest
 from filesets import written
 

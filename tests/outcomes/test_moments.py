@@ -1,7 +1,5 @@
 """Exact sums for phenotype means and sds, compared with a direct count from the file's text."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Fixtures of the tests of paid noise."""
 
-from __future__ import annotations
-
 import pytest
 from tiny_release import LAYOUT
 from whole_matrices import zero_statistics

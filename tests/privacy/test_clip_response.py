@@ -1,7 +1,5 @@
 """The response to clipping, compared with simulated rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -5,8 +5,6 @@ killed inside the sampler. The statistics of the retry are compared with noise t
 from the key that the fault left in the work directory.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Coverage of the intervals from noisy sums, for normal values whose correlation is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

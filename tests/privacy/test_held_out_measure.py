@@ -1,7 +1,5 @@
 """Sensitivity and noise of the measurement in people held out (docs/maths/hold-out.md)."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

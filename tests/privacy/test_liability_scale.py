@@ -1,7 +1,5 @@
 """The scale of the liability to a binary trait, against simulation and published formulas."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Paid private statistics: the stated noise, and one payment through every crash."""
 
-from __future__ import annotations
-
 import shutil
 import stat
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The planner and the forecast, against closed forms, searches, simulations and real genotypes."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import pairwise

@@ -3,8 +3,6 @@
 A ledger that was lost, emptied or replaced does not count the spending that this noise proves.
 """
 
-from __future__ import annotations
-
 import pytest
 from crash import KILLED, killed_at
 from tiny_release import charges_of, key_left, noise_store, pay, pay_moments

@@ -1,7 +1,5 @@
 """Division of a row's norm, against a general optimiser."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.optimize import minimize

@@ -1,7 +1,5 @@
 """A paid release of a few numbers, for tests of payments, faults and lost ledgers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from primo_scale.ledger.ledger import Ledger

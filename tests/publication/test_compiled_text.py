@@ -1,7 +1,5 @@
 """Compiled code finds weights as written, and writes scoring files, as Python does."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

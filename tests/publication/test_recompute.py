@@ -1,7 +1,5 @@
 """The profile used for verification, against mpmath, dp-accounting and published figures."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

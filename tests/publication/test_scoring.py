@@ -1,7 +1,5 @@
 """README.txt: the plink2 command of a release is the one that computes its scores."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -4,8 +4,6 @@ Signatures are made with the library alone, so that the code under test only che
 where the two are compared.
 """
 
-from __future__ import annotations
-
 import copy
 import json
 

@@ -1,7 +1,5 @@
 """The schema of release.json: valid and invalid statements."""
 
-from __future__ import annotations
-
 import pytest
 from documents import put, read_document
 from release_examples import example_document

@@ -1,7 +1,5 @@
 """``python -m pipelines.verify DIR``: its output and exit codes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 

@@ -1,7 +1,5 @@
 """weights.tsv.gz and covariates.tsv: format and refusals."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 

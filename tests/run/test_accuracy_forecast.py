@@ -1,7 +1,5 @@
 """What a run says of its accuracy and its budget before it sums or spends anything."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """Weights of binary traits in the PGS Catalog's files are log odds ratios, in either coding."""
 
-from __future__ import annotations
-
 import gzip
 
 import numpy as np

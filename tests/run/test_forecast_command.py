@@ -1,7 +1,5 @@
 """Forecasts of releases from a public panel, before a cohort is read."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import logging

@@ -1,7 +1,5 @@
 """Releases that measure their weights in people held out: numbers, one noise, and forgeries."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """People who are held out count in no sum, and are chosen without their values."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_cohort import Cohort, command, refused, write_cohort

@@ -1,7 +1,5 @@
 """What the pre-flight says that a run needs, and refuses where there is too little."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Many phenotypes are rounded on a coarse public lattice, which keeps their weights."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What finalize refuses before it pays, and what accumulate must sum although it looks empty."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import re

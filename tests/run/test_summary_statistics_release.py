@@ -1,7 +1,5 @@
 """Summary statistics of a release, beside those that numpy computes from the same files."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 from bed_reader import open_bed

@@ -1,7 +1,5 @@
 """The demo's panel, and populations made of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from command_io import PANEL

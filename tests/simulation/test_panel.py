@@ -1,7 +1,5 @@
 """Reading the panel, and laying its variants out as the sites of a cohort."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bed_reader import open_bed

@@ -1,7 +1,5 @@
 """Traits against the model that made them. False-alarm probabilities as in test_mosaic.py."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The .bed file of a simulated cohort is complete or absent, and the same for any stripe size."""
 
-from __future__ import annotations
-
 import bed_reader
 import numpy as np
 import pytest

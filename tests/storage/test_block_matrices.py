@@ -1,7 +1,5 @@
 """Block statistics on disk: pieces, digest, damage, and memory that does not depend on d."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 

@@ -1,7 +1,5 @@
 """Atomic writing of files and directories, locks, permissions and digests."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

@@ -1,7 +1,5 @@
 """Locations of stores: URLs, paths, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

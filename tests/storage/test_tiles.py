@@ -1,7 +1,5 @@
 """Tiles and panels cover every entry of an upper triangle once, for all sizes."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

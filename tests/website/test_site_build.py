@@ -1,7 +1,5 @@
 """The documentation site builds without warnings and asks no other server for anything."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -16,23 +16,20 @@ from primo_scale.errors import (
 )
 
 
-def test_a_sentence_is_added_to_the_remedy():
-    with (
-        pytest.raises(InputError) as raised,
-        remedy_extended(lambda: "Budget was spent", where=Path("noise")),
-    ):
-        raise InputError("has the wrong size", value=1, expected=2, remedy="Restore it")
-    line = "noise: has the wrong size (found 1, expected 2). Restore it. Budget was spent"
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InputError("has the wrong size", value=1, expected=2, remedy="Restore it"),
+         "noise: has the wrong size (found 1, expected 2). Restore it. Budget was spent"),
+        (InterruptedRun("interrupted"), "interrupted"),
+    ],
+    ids=["extended", "an interruption is not changed"],
+)  # fmt: skip
+def test_a_sentence_is_added_to_the_remedy(error, line):
+    extended = remedy_extended(lambda: "Budget was spent", where=Path("noise"))
+    with pytest.raises(type(error)) as raised, extended:
+        raise error
     assert str(raised.value) == line
-
-
-def test_an_interruption_is_not_changed():
-    with (
-        pytest.raises(InterruptedRun) as raised,
-        remedy_extended(lambda: "Budget was spent", where=Path("noise")),
-    ):
-        raise InterruptedRun("interrupted")
-    assert str(raised.value) == "interrupted"
 
 
 def test_an_error_with_an_expected_value_survives_between_processes():

@@ -35,26 +35,22 @@ def test_the_interpreter_is_checked_unless_the_profile_names_one(tmp_path, monke
     check_cluster(JobQueueProfile("slurm", Jobs(python="/usr/bin/python3")), tmp_path)
 
 
-UNUSABLE = {
-    "scheduler.interface": (Listener(interface="ib7"), "ib7"),
-    "scheduler.host": (Listener(host="198.51.100.1"), "198.51.100.1"),  # of another machine
-    "workers.interface": (Listener(), "ib8"),
-}
-
-
-@pytest.mark.parametrize("key", UNUSABLE)
-def test_a_listener_that_this_machine_does_not_have_is_refused(key: str, tmp_path: Path) -> None:
-    listener, value = UNUSABLE[key]
+@pytest.mark.parametrize(
+    ("key", "listener", "value"),
+    [
+        ("scheduler.interface", Listener(interface="ib7"), "ib7"),
+        ("scheduler.host", Listener(host="198.51.100.1"), "198.51.100.1"),  # of another machine
+        ("scheduler.host", Listener(host="no-such-host.invalid"), "no-such-host.invalid"),
+        ("workers.interface", Listener(), "ib8"),
+    ],
+)
+def test_a_listener_that_this_machine_does_not_have_is_refused(
+    key, listener, value, tmp_path
+) -> None:
     profile = JobQueueProfile("slurm", workers=JobWorkers(interface="ib8"), scheduler=listener)
     with pytest.raises(InputError, match=f"--cluster: the scheduler cannot listen at {key}: ") as e:
         check_cluster(profile, tmp_path)
     assert e.value.value == value
-
-
-def test_a_host_that_does_not_resolve_is_refused(tmp_path: Path) -> None:
-    profile = JobQueueProfile("slurm", scheduler=Listener(host="no-such-host.invalid"))
-    with pytest.raises(InputError, match=r"at scheduler\.host: .*got no-such-host\.invalid"):
-        check_cluster(profile, tmp_path)
 
 
 def test_a_busy_port_is_refused_before_work_and_at_the_start(tmp_path: Path) -> None:

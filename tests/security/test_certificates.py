@@ -77,16 +77,23 @@ def test_a_peer_with_the_certificates_is_a_member(address, ours) -> None:
     assert bytes_from(address, context)  # the peers below get none
 
 
-def test_a_peer_without_a_certificate_gets_not_a_byte(address) -> None:
-    with pytest.raises(ssl.SSLError, match="certificate required"):
-        bytes_from(address, no_questions_asked())
-
-
-def test_a_peer_with_a_certificate_of_another_authority_gets_not_a_byte(address, theirs) -> None:
+@pytest.mark.parametrize(
+    ("certificates_of", "newest", "message"),
+    [
+        (None, ssl.TLSVersion.TLSv1_3, "certificate required"),
+        ("theirs", ssl.TLSVersion.TLSv1_3, r"unknown ca|decrypt error"),
+        ("ours", ssl.TLSVersion.TLSv1_2, "protocol version"),
+    ],
+    ids=["no certificate", "another authority", "old TLS"],
+)
+def test_another_peer_gets_not_a_byte(address, certificates_of, newest, message, request) -> None:
     """The peer accepts any server, so that only the server can refuse."""
     context = no_questions_asked()
-    context.load_cert_chain(theirs / "cert.pem", theirs / "key.pem")
-    with pytest.raises(ssl.SSLError, match=r"unknown ca|decrypt error"):
+    context.maximum_version = newest
+    if certificates_of is not None:
+        directory = request.getfixturevalue(certificates_of)
+        context.load_cert_chain(directory / "cert.pem", directory / "key.pem")
+    with pytest.raises(ssl.SSLError, match=message):
         bytes_from(address, context)
 
 
@@ -101,14 +108,6 @@ def test_plain_text_is_refused_at_both_ends(address, ours) -> None:
     with pytest.raises((RuntimeError, OSError), match="encrypt"):
         plain = "tcp://127.0.0.1:1"
         Client(plain, security=security_for(ours), timeout=CONNECT_TIMEOUT)
-
-
-def test_tls_older_than_1_3_is_refused(address, ours) -> None:
-    context = no_questions_asked()
-    context.load_cert_chain(ours / "cert.pem", ours / "key.pem")
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    with pytest.raises(ssl.SSLError, match="protocol version"):
-        bytes_from(address, context)
 
 
 def test_renewal_shuts_the_old_ones_out(tmp_path) -> None:

@@ -61,11 +61,8 @@ def test_tiling_makes_a_valid_bim(n_variants):
     assert set(variants.position[first_of_chromosome]) == {100}
 
 
-def test_tiling_several_chromosomes_is_refused():
+def test_tiles_of_several_chromosomes_and_positions_beyond_plinks_limit_are_refused():
     with pytest.raises(InputError, match="several chromosomes"):
         lay_out_sites(small_panel(["1", "2"], [5, 5]), 3)
-
-
-def test_positions_beyond_plinks_limit_are_refused():
     with pytest.raises(InputError, match="above PLINK's limit"):
         lay_out_sites(small_panel(["1", "1"], [5, 2_000_000_000]), 2 * 22 * 2)

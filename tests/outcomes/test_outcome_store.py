@@ -175,34 +175,29 @@ def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path):
         align_outcomes(tmp_path / "o.zarr", same_iid, files, CODING)
 
 
-def test_a_binary_trait_without_cases_gives_a_warning(tmp_path, caplog):
-    files = files_in(tmp_path, "FID IID y cc\nf1 a 0 0\nf1 b 0 1\n")  # codes 0 and 1, not 1 and 2
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
-    assert "cc: 0 cases among 1 people" in caplog.text
+MISSING = (
+    "age: 50.0% of 4 genotyped people have no value and count as 50, the middle of its bounds; "
+    "leave these people out with --keep if that is wrong"
+)
 
 
-def test_values_outside_of_the_bounds_and_empty_columns_give_warnings(tmp_path, caplog):
-    ages = "FID IID age\nf1 a 101\nf1 b 50\n"
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, covariates=ages), CODING)
-    assert "age: 50.0% of 2 values lie outside of the bounds 0 and 100" in caplog.text
-    assert caplog.text.count("outside of the bounds") == 1
-    caplog.clear()
-    nobody = "FID IID y cc\nf1 a -9 1\nf1 b NA 2\n"
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, nobody), CODING)
-    assert "y: nobody has a value" in caplog.text
-
-
-def test_covariates_that_many_people_lack_give_a_warning(tmp_path, caplog):
-    one_row = "FID IID age\nf1 a 30\nf1 b NA\nf2 c 50\n"  # f3 d has no row
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, covariates=one_row), CODING)
-    assert (
-        "age: 50.0% of 4 genotyped people have no value and count as 50, the middle of its bounds; "
-        "leave these people out with --keep if that is wrong"
-    ) in caplog.text
-    caplog.clear()
-    all_rows = "FID IID age\nf1 a 30\nf1 b 40\nf2 c 50\nf3 d 60\n"
-    align_outcomes(tmp_path / "p.zarr", PEOPLE, files_in(tmp_path, covariates=all_rows), CODING)
-    assert "genotyped people have no value" not in caplog.text
+@pytest.mark.parametrize(
+    ("files", "said", "count"),
+    [
+        # The codes of cc are 1 and 2.
+        ({"phenotypes": "FID IID y cc\nf1 a 0 0\nf1 b 0 1\n"}, "cc: 0 cases among 1 people", 1),
+        ({"phenotypes": "FID IID y cc\nf1 a -9 1\nf1 b NA 2\n"}, "y: nobody has a value", 1),
+        ({"covariates": "FID IID age\nf1 a 101\nf1 b 50\n"},
+         "age: 50.0% of 2 values lie outside of the bounds 0 and 100", 1),
+        ({"covariates": "FID IID age\nf1 a 101\nf1 b 50\n"}, "outside of the bounds", 1),
+        ({"covariates": "FID IID age\nf1 a 30\nf1 b NA\nf2 c 50\n"}, MISSING, 1),  # f3 d has no row
+        ({"covariates": "FID IID age\nf1 a 30\nf1 b 40\nf2 c 50\nf3 d 60\n"},
+         "genotyped people have no value", 0),
+    ],
+)  # fmt: skip
+def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
+    assert caplog.text.count(said) == count
 
 
 def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):

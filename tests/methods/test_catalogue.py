@@ -26,18 +26,6 @@ def sizes(n_phenotypes, *, row_norm=25):
     )
 
 
-def test_methods_and_their_privacy_units():
-    others = ("sub-samp-reuse-cov", "ssp", "ada-ssp", "ada-ssp-budget", "const-ssp-full", "naive")
-    expected = {
-        "reuse-cov-gauss": {FULL, LABEL, FEATURE},
-        "reuse-cov-proj-x": {LABEL},
-        "reuse-cov-proj-y": {FEATURE},
-        "reuse-cov-proj": {FULL},
-        **{name: {FULL, FEATURE} for name in others},
-    }
-    assert {name: set(method.privacy) for name, method in METHODS.items()} == expected
-
-
 def test_recipes():
     assert METHODS["reuse-cov-gauss"].recipe(7, None) == Recipe()
     assert METHODS["naive"].recipe(7, None) == Recipe(gram_copies=7)

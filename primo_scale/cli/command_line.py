@@ -28,6 +28,7 @@ from primo_scale.run.run_log import (
     LOGGED_IN,
     LOGGER,
     NOTE,
+    SUMMED,
     JsonLines,
     error_record,
     leave_stage,
@@ -231,7 +232,7 @@ class _DigestOnStandardOutput(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == "summed" and not _is_batch_output(sys.stdout):
+        if getattr(record, "event", None) == SUMMED and not _is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
 

@@ -32,7 +32,7 @@ from primo_scale.run.panel_choices import write_maps
 from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
-from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
@@ -83,7 +83,7 @@ def accumulate_stage(
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
     write_choices(work_dir / DESIGN, design)
-    LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about("summed", {"sha256": raw.sha256}))
+    LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
 
 

@@ -34,6 +34,8 @@ RUN_LOG = "run.log"
 """Name of the log in the work directory."""
 NOTE = "note"
 """Event of a line that is no more than its message."""
+SUMMED = "summed"
+"""Event of the line with the digest of the statistics."""
 
 COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
 """Words of the command line; empty in a program that calls the library."""
@@ -172,7 +174,19 @@ def _handle(record: logging.LogRecord, handlers: tuple[logging.Handler, ...]) ->
 
 
 class _LogFile(logging.FileHandler):
-    """Log file that neither stops the run nor complains when its disk is full."""
+    """Log file that neither stops the run nor complains when its disk is full.
+
+    With an encryption key it lacks the digest of the statistics, which confirms guesses of them.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line, unless it discloses what the key protects."""
+        if getattr(record, "event", None) == SUMMED:
+            from primo_scale.storage.encryption import key_in_effect  # loads cryptography
+
+            if key_in_effect() is not None:
+                return
+        super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """Ignore the error: the run itself finds that the disk is full."""

@@ -61,7 +61,9 @@ class InputWarnings:
         "heterozygous calls on X in men, where one copy is expected"
     )
     repeated_samples: int = _described("sample rows that share FID and IID with another")
-    shared_individuals: int = _described("sample rows that share their IID with another FID")
+    shared_individuals: int = _described(
+        "sample rows that share their IID with another FID (a private release refuses them)"
+    )
 
     def lines(self) -> list[str]:
         """Return one line for each count that is not zero, in the order of the fields."""

@@ -38,7 +38,12 @@ from primo_scale.privacy.receipt import Payer
 from primo_scale.run.design import Design, PaidMoments, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
-from primo_scale.run.payments import announce_opening, moments_are_continued, paying_cohort_of
+from primo_scale.run.payments import (
+    announce_opening,
+    moments_are_continued,
+    paying_cohort_of,
+    refuse_shared_iids,
+)
 from primo_scale.run.principal_components import read_loadings
 from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
 from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose, mechanism_of
@@ -221,6 +226,7 @@ def _refuse_unaffordable(
     budget, moments = request.privacy.budget, request.outcomes.pheno_moments
     if budget is None:
         return
+    refuse_shared_iids(store)
     path = request.ledger_path
     if pays or moments:  # this run writes to the ledger
         refuse_unwritable(path)

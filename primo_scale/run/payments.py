@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import AbstractContextManager
 from functools import partial
 
+from primo_scale.errors import InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
@@ -45,10 +48,25 @@ def payer_of(
     request: RunRequest, store: GenotypeStore, unit: PrivacyUnit, adjacency: Adjacency
 ) -> AbstractContextManager[Payer]:
     """Open the ledger of a run to pay for a release of the people of a store."""
+    refuse_shared_iids(store)
     find_cohort = partial(
         paying_cohort_of, store=store, cohort=request.cohort, unit=unit, adjacency=adjacency
     )
     return open_payer(request.ledger_path, NoiseStore(request.work_dir / NOISE), find_cohort)
+
+
+def refuse_shared_iids(store: GenotypeStore) -> None:
+    """Refuse people who share an IID: for the ledger they are one person, who has several rows."""
+    counts = Counter(store.samples.individual)
+    if len(counts) < store.n_samples:
+        shared = [iid for iid, rows in counts.items() if rows > 1]
+        raise InputError(
+            "an IID is one person, whatever the FID, and has more than one row of the genotypes",
+            where=store.path,
+            value=examples(shared),
+            remedy="Give other people other IIDs (plink2 --update-ids), and keep one row each "
+            "(--remove)",
+        )
 
 
 def announce_opening(

@@ -101,7 +101,13 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     ),
     "a person twice in the genotypes": (
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
-        3, ["one person in two rows of the genotypes"],
+        3, ["an IID is one person, whatever the FID"],
+    ),
+    "an IID in two families": (
+        lambda folder: edit(
+            folder / "cohort.fam", lambda rows: [*rows[:-1], rows[1].replace("f1", "f2", 1)]
+        ),
+        3, ["an IID is one person, whatever the FID", "(got p1)", "--update-ids"],
     ),
     "a variant twice": (
         lambda folder: edit(folder / "cohort.bim", lambda rows: [rows[1], *rows[1:]]),

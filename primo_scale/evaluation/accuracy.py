@@ -218,6 +218,13 @@ def area_under_curve(is_case: npt.NDArray[np.bool_], score: Floats) -> Estimate:
 
 
 def _residual(values: Floats, covariates: Floats) -> Floats:
-    """Return the values without their projection on the covariates and a constant."""
-    design = np.column_stack([np.ones(len(values)), covariates])
+    """Return the values without their projection on the covariates and a constant.
+
+    The covariates get one scale, because least squares drops a column that is much smaller than the
+    largest one, such as a principal component beside a date.
+    """
+    centred = covariates - covariates.mean(axis=0)
+    largest = np.abs(centred).max(axis=0, initial=0.0)
+    varies = largest > _ROUNDING * np.abs(covariates).max(axis=0, initial=0.0)
+    design = np.column_stack([np.ones(len(values)), centred[:, varies] / largest[varies]])
     return np.asarray(values - design @ np.linalg.lstsq(design, values)[0])

@@ -45,6 +45,20 @@ def test_r2_and_its_increment_are_those_of_linear_models():
     assert everything.lower == pytest.approx(1) == everything.upper
 
 
+@pytest.mark.parametrize("largest", [1.0, 2e7, 1e12])
+def test_a_small_covariate_counts_beside_a_large_one(largest):
+    """A date as YYYYMMDD or in milliseconds, and a principal component as plink2 scales it."""
+    rng = np.random.default_rng(4)
+    component, date, *own = rng.normal(size=(4, 50_000))
+    covariates = np.column_stack([largest * (1 + date / 10), component / 50_000**0.5])
+    phenotype, score = (component + each for each in own)
+    constant = np.full((len(date), 1), 0.1)
+    assert squared_correlation(phenotype, score, covariates).value < 1e-3
+    with_constant = np.column_stack([covariates, constant])
+    assert squared_correlation(phenotype, score, with_constant).value < 1e-3
+    assert squared_correlation(phenotype, score, covariates[:, :1]).value > 0.2
+
+
 def test_calibration_is_the_least_squares_line():
     phenotype, score, _ = linear_draw(np.random.default_rng(2))
     found, line = calibrate(phenotype, score), stats.linregress(score, phenotype)

@@ -23,7 +23,11 @@ from primo_scale.publication.weights import NAMED_COLUMNS, WEIGHTS_HEADER
 from primo_scale.publication.wording import NOT_PRIVATE, NOT_PRIVATE_COLUMN, stamp_column
 
 _ALLELES = ["effect_allele", "other_allele"]
+_PLACE = ("chr_name", "chr_position")
 _TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
+_WEIGHT_TYPE, _RATIOS = "#weight_type=", ("OR", "HR")
+# Columns of the PGS Catalog in which a row is true whose weight is not one per allele.
+_MODELS = ("is_dominant", "is_recessive", "is_interaction", "is_haplotype", "is_diplotype")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,10 +69,12 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
     try:
         comments = _comments(path)
         names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)
+        if not {"ID", "effect_weight"} & {*names}:
+            raise ValueError("no column ID or effect_weight in the header")
+        if missing := [name for name in _ALLELES if name not in names]:
+            raise ValueError(f"no column {missing[0]} in the header")
         if "effect_weight" in names:
             return _read_catalog(path, names, comments, wanted)
-        if "ID" not in names:
-            raise ValueError("no column ID or effect_weight in the header")
         return _read_weights(path, names, wanted)
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
@@ -121,9 +127,12 @@ def _read_weights(
 def _read_catalog(
     path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str] | None
 ) -> ScoringFile:
-    by_position = "rsID" not in names
-    place = ["chr_name", "chr_position"] if by_position else ["rsID"]
-    table = _read_table(path, [*place, *_ALLELES, "effect_weight"])
+    models = [name for name in _MODELS if name in names]
+    place = [name for name in ("rsID", *_PLACE) if name in names]
+    table = _read_table(path, [*place, *_ALLELES, "effect_weight", *models])
+    by_position = "rsID" not in names or bool({*_PLACE} <= {*names} and (table["rsID"] == "").any())
+    weights = _numbers(table[["effect_weight"]], path)
+    _refuse_other_models(path, table[models], weights, _header_value(comments, _WEIGHT_TYPE))
     if by_position:
         chromosomes = table["chr_name"].map(canonical_chromosome)
         table["ID"] = chromosomes + ":" + table["chr_position"]
@@ -135,12 +144,32 @@ def _read_catalog(
         path,
         table[["ID", *_ALLELES]],
         (phenotype,),
-        _numbers(table[["effect_weight"]], path),
+        weights,
         by_position,
         build=build_name(build),
         pgs_id=pgs_id or None,
         not_private=any(line.startswith(f"##{NOT_PRIVATE}") for line in comments),
     )
+
+
+def _refuse_other_models(path: Path, models: pd.DataFrame, weights: Floats, kind: str) -> None:
+    """Refuse weights that are not per copy of the effect allele, of any sign."""
+    for name in models.columns:
+        rows = int(models[name].str.lower().isin(("true", "1")).sum())
+        if rows:
+            raise InputError(
+                "has weights that are not per copy of the effect allele",
+                where=path,
+                value=f"{name} in {rows} of {len(models)} rows",
+                remedy="Give a score of additive weights",
+            )
+    if kind.upper() in _RATIOS and (weights > 0).all():
+        raise InputError(
+            "has ratios as weights, all of them above 0",
+            where=path,
+            value=f"{_WEIGHT_TYPE}{kind}",
+            remedy="Give their logarithms",
+        )
 
 
 def _header_value(comments: Sequence[str], name: str) -> str:

@@ -76,11 +76,11 @@ def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) ->
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
         (tile,), (panel,) = upper_tiles(len(gram)), panels(*cross.shape)  # a block is one piece
         for copy in range(mechanism.recipe.gram_copies):
-            label, sigma = f"X'X, block {block}, copy {copy}", scales.gram[block]
-            published.append(noisy_gram_tile(gram, tile, sigma, source=source, label=label))
-        label = f"X'Z, block {block}"
+            published.append(
+                noisy_gram_tile(gram, tile, scales, block=block, copy=copy, source=source)
+            )
         published.append(
-            noisy_cross_panel(cross, panel, scales, n_fixed, source=source, label=label)
+            noisy_cross_panel(cross, panel, scales, n_fixed, block=block, source=source)
         )
     published.append(noisy_outcome_gram(exact.outcome_gram, scales, n_fixed, source=source))
     published.append(noisy_counts(exact.observed, scales, source=source))

@@ -20,16 +20,13 @@ from primo_scale.storage.tiles import Panel, Tile
 
 
 def noisy_gram_tile(
-    values: Integers, tile: Tile, sigma: float, *, source: FineNoise, label: str
+    values: Integers, tile: Tile, scales: NoiseScales, *, block: int, copy: int, source: FineNoise
 ) -> Integers:
-    """Add noise to a stored tile of X_b'X_b, smaller off the diagonal than on it.
-
-    `sigma` is the standard deviation on the diagonal. The position of the tile becomes part of the
-    label of its draws.
-    """
+    """Add noise to a stored tile of a copy of X_b'X_b, smaller off the diagonal than on it."""
+    sigma = scales.gram[block]
     if sigma == 0:
         return values
-    label = f"{label}, tile {tile.row}, {tile.column}"
+    label = f"X'X, block {block}, copy {copy}, tile {tile.row}, {tile.column}"
     if tile.on_diagonal:
         return add_symmetric_noise(values, sigma, source=source, label=label)
     return add_lattice_noise(values, off_diagonal_sigma(sigma), source=source, label=label)
@@ -41,12 +38,12 @@ def noisy_cross_panel(
     scales: NoiseScales,
     n_fixed: int,
     *,
+    block: int,
     source: FineNoise,
-    label: str,
 ) -> Integers:
     """Add noise to a panel of ``X_b'(C, Y)``, whose first `n_fixed` columns are X_b'C."""
     fixed, phenotypes = values[:, :n_fixed], values[:, n_fixed:]
-    label = f"{label}, panel {panel.number}"
+    label = f"X'Z, block {block}, panel {panel.number}"
     return np.hstack(
         [
             _noisy(fixed, scales.fixed_cross, source=source, label=f"{label}, fixed"),

@@ -68,14 +68,11 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
         """Write the noisy X'X and X'Z of one block."""
         for tile, values in exact.gram_tiles(block):
             for copy in range(copies):
-                label = f"X'X, block {block}, copy {copy}"
-                sigma = scales.gram[block]
-                noisy = noisy_gram_tile(values, tile, sigma, source=source, label=label)
+                noisy = noisy_gram_tile(values, tile, scales, block=block, copy=copy, source=source)
                 writer.write_gram_tile(block, tile, noisy, copy)
-        label = f"X'Z, block {block}"
         for panel, values in exact.cross_panels(block):
             noisy = noisy_cross_panel(
-                values, panel, scales, layout.n_fixed, source=source, label=label
+                values, panel, scales, layout.n_fixed, block=block, source=source
             )
             writer.write_cross_panel(block, panel, noisy)
 

@@ -209,10 +209,9 @@ def test_noise_that_runs_or_parts_share_is_found(runs, noise):
 def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
-    def wrong(gram, tile, sigma, *, source, label):
-        noise = add_lattice_noise(
-            np.zeros(3, np.int64), off_diagonal_sigma(sigma), source=source, label=label
-        )
+    def wrong(gram, tile, scales, *, block, copy, source):
+        sigma = off_diagonal_sigma(scales.gram[block])
+        noise = add_lattice_noise(np.zeros(3, np.int64), sigma, source=source, label="X'X")
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
     monkeypatch.setattr(audited_release, "noisy_gram_tile", wrong)
@@ -225,12 +224,13 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
 def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
-    def wrong(gram, tile, sigma, *, source, label):
+    def wrong(gram, tile, scales, *, block, copy, source):
+        sigma = scales.gram[block]
         noise = add_lattice_noise(
-            np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label=label
+            np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label="X'X"
         ).reshape(gram.shape)
         diagonal = add_lattice_noise(
-            np.zeros(len(gram), np.int64), sigma, source=source, label=f"{label}, diagonal"
+            np.zeros(len(gram), np.int64), sigma, source=source, label="diagonal"
         )
         return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
 

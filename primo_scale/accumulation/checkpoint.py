@@ -81,10 +81,10 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
     group = create_group(path, KIND, {})
-    columns = multiplier_columns(inputs.clipping_rule)
     largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
-    arrays = _partial_arrays(plan, columns, largest)
-    arrays["code_table"] = ArrayLayout(code_table.shape, (65536, 4), np.int8)
+    arrays = _partial_arrays(
+        plan, len(code_table), multiplier_columns(inputs.clipping_rule), largest
+    )
     create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     write_block(array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
     if inputs.subsample is not None:
@@ -114,7 +114,9 @@ def _paths(inputs: Inputs) -> dict[str, str]:
     }
 
 
-def _partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLayout]:
+def _partial_arrays(
+    plan: Plan, n_variants: int, columns: int, largest: int
+) -> dict[str, ArrayLayout]:
     """Return the layout of every array of a store, except for a subsample, by name.
 
     A person has as many row multipliers as `columns`, and codes have a magnitude up to `largest`.
@@ -123,7 +125,7 @@ def _partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLa
     groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
     multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
     arrays = {
-        "code_table": ArrayLayout((layout.n_variants, 4), (65536, 4), np.int8),
+        "code_table": ArrayLayout((n_variants, 4), (65536, 4), np.int8),
         "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
         "outcome_planes": ArrayLayout((planes, n), (planes, rows), np.int8),
         "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
@@ -139,7 +141,7 @@ def _partial_arrays(plan: Plan, columns: int, largest: int) -> dict[str, ArrayLa
 def partial_bytes(work: Workload) -> int:
     """Return the bytes that tasks commit, which are removed when the statistics are finished."""
     plan = work.plan
-    arrays = _partial_arrays(plan, work.multiplier_columns, work.largest_code)
+    arrays = _partial_arrays(plan, work.n_variants, work.multiplier_columns, work.largest_code)
     total = plan.n_samples if work.subsampled else 0
     for block in range(plan.layout.n_blocks):
         tiles = plan.n_row_groups * work.upper_tiles(block)

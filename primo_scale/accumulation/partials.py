@@ -38,6 +38,7 @@ from primo_scale.storage.chunks import (
     commit_chunk,
     drop_chunk,
     read_block,
+    read_chunk,
     stored_chunks,
 )
 from primo_scale.storage.documents import converted
@@ -48,6 +49,7 @@ from primo_scale.storage.tiles import in_threads
 
 KIND = "partial statistics"
 Address = tuple[Location, str, str]
+_Chunk = tuple[str, tuple[int, ...]]  # name of its array, and its position there
 SUBSAMPLE = "in_subsample"
 """Name of the array of the members of a secret subsample."""
 # Blocks whose row multipliers share a chunk: few files, and few unneeded values per read of a tile.
@@ -249,13 +251,13 @@ class Partials:
 
     def commit_cross(self, task: TileTask, cross: Int64) -> None:
         """Commit the rows of X'Z of one tile on the diagonal; this precedes `commit_tile`."""
-        index = (task.row_group, task.row_tile, 0)
-        commit_chunk(self.array(f"cross/{task.block}"), index, cross[None])
+        name, index = _cross_chunk(task)
+        commit_chunk(self.array(name), index, cross[None])
 
     def commit_tile(self, task: TileTask, gram: npt.NDArray[np.signedinteger[Any]]) -> None:
         """Commit one tile of X'X."""
-        index = (task.row_group, task.row_tile, task.column_tile)
-        commit_chunk(self.array(f"gram/{task.block}"), index, gram[None])
+        name, index = _gram_chunk(task)
+        commit_chunk(self.array(name), index, gram[None])
 
     def committed(self) -> set[Task]:
         """Return the tasks whose chunks all exist."""
@@ -285,26 +287,25 @@ class Partials:
         yield from self.plan.row_tasks()
         yield from self.plan.tile_tasks()
 
-    def _results(self, task: Task) -> list[tuple[str, tuple[int, ...]]]:
-        if isinstance(task, RowTask):
-            # Tile tasks read the multipliers and planes, so these must be complete as well.
-            reads = [samples.start // self.plan.rows_per_read for samples in self.plan.reads(task)]
-            return [
-                ("outcome_gram", (task.stripe, 0, 0)),
-                *(
-                    ("row_multipliers", (read, part))
-                    for read in reads
-                    for part in self._multiplier_parts
-                ),
-                *(("outcome_planes", (0, read)) for read in reads),
-            ]
-        results: list[tuple[str, tuple[int, ...]]] = []
-        for tile in task.tiles:
-            index = tile.row_group, tile.row_tile, tile.column_tile
-            results.append((f"gram/{tile.block}", index))
-            if tile.on_diagonal:
-                results.append((f"cross/{tile.block}", (tile.row_group, tile.row_tile, 0)))
-        return results
+    def _results(self, task: Task) -> Iterator[_Chunk]:
+        """Yield the chunks that a task commits."""
+        if isinstance(task, TileTask):
+            yield from map(_gram_chunk, task.tiles)
+            yield from map(_cross_chunk, task.tiles if task.on_diagonal else ())
+            return
+        yield "outcome_gram", (task.stripe, 0, 0)
+        for samples in self.plan.reads(task):  # tile tasks read these
+            read = samples.start // self.plan.rows_per_read
+            yield "outcome_planes", (0, read)
+            yield from (("row_multipliers", (read, part)) for part in self._multiplier_parts)
+
+
+def _gram_chunk(tile: TileTask) -> _Chunk:
+    return f"gram/{tile.block}", (tile.row_group, tile.row_tile, tile.column_tile)
+
+
+def _cross_chunk(tile: TileTask) -> _Chunk:
+    return f"cross/{tile.block}", (tile.row_group, tile.row_tile, 0)
 
 
 def _replaced(name: str, where: Location) -> InputError:
@@ -317,11 +318,8 @@ def _replaced(name: str, where: Location) -> InputError:
 
 def _kept_if_intact(array: Array, index: tuple[int, ...]) -> bool:
     """Return whether a chunk passes its checksum, and delete it if it does not."""
-    selection = tuple(
-        slice(i * size, (i + 1) * size) for i, size in zip(index, array.chunks, strict=True)
-    )
     try:
-        read_block(array, selection)
+        read_chunk(array, index)
     except DamagedChunk:
         drop_chunk(array, index)
         return False

@@ -63,11 +63,23 @@ def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[A
     found = _in_one_chunk(array, selection)
     if found is not None:
         index, part = found
-        return _read_chunk(array, index)[part]
+        return read_chunk(array, index)[part]
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # Zarr found a wrong checksum
         raise damaged_chunk(location_of(array)) from error
+
+
+def read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Read the chunk at grid position `index`; errors are those of `read_block`."""
+    store, key = store_of(array), _chunk_key(array, index)
+    content, dtype = store.read(key), array.dtype.newbyteorder("<")
+    stored, damaged = np.frombuffer(content, np.uint8), False
+    if array.compressors:  # else the store has checked the chunk
+        stored, damaged = stored[:-CHECKSUM_BYTES], crc32c_of_chunk(content) is None
+    if damaged or stored.size != dtype.itemsize * math.prod(array.chunks):
+        raise damaged_chunk(store.location / key)
+    return stored.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 
 def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
@@ -163,17 +175,6 @@ def _encoded(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> 
         return [stored.data]
     checksum = int(google_crc32c.value(stored)).to_bytes(CHECKSUM_BYTES, "little")
     return [stored.data, memoryview(checksum)]
-
-
-def _read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
-    store, key = store_of(array), _chunk_key(array, index)
-    content, dtype = store.read(key), array.dtype.newbyteorder("<")
-    stored, damaged = np.frombuffer(content, np.uint8), False
-    if array.compressors:  # else the store has checked the chunk
-        stored, damaged = stored[:-CHECKSUM_BYTES], crc32c_of_chunk(content) is None
-    if damaged or stored.size != dtype.itemsize * math.prod(array.chunks):
-        raise damaged_chunk(store.location / key)
-    return stored.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 
 def _inside(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:

@@ -93,6 +93,10 @@ class SampleTable(_Columns):
     def __len__(self) -> int:
         return len(self.individual)
 
+    def people(self) -> Iterator[str]:
+        """Yield the FID and the IID of each person, separated by a blank, which no ID contains."""
+        return map("{} {}".format, self.family, self.individual)
+
     def refuse_shared_people(self, public: Iterable[str], where: Path) -> None:
         """Refuse a public file that holds people of this table, by their IID.
 

@@ -28,8 +28,7 @@ class HoldOutChoice:
 
     def members(self, samples: SampleTable) -> npt.NDArray[np.bool_]:
         """Return the mask of the people whose IDs have the smallest keyed hashes, shape (n,)."""
-        pairs = zip(samples.family, samples.individual, strict=True)
-        hashes = [hmac.digest(self.key, f"{f} {i}".encode(), "sha256") for f, i in pairs]
+        hashes = [hmac.digest(self.key, each.encode(), "sha256") for each in samples.people()]
         order = sorted(range(len(hashes)), key=hashes.__getitem__)
         chosen = np.zeros(len(hashes), dtype=np.bool_)
         chosen[order[: self.people]] = True

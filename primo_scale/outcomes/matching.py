@@ -69,11 +69,7 @@ def match_people(
 
 def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
     """Return the position of every person among the genotypes, by the IDs that the table has."""
-    if table.has_family:
-        pairs = zip(samples.family, samples.individual, strict=True)
-        people = [f"{family} {individual}" for family, individual in pairs]
-    else:
-        people = list(samples.individual)
+    people = list(samples.people() if table.has_family else samples.individual)
     positions = dict(zip(people, range(len(people)), strict=True))
     if len(positions) < len(people):
         again = next(k for k, person in enumerate(people) if positions[person] != k)

@@ -306,8 +306,8 @@ def _request_digest(
 ) -> str:
     """Return a digest of everything that determines the store's content."""
     people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
-    for family, individual in zip(samples.family, samples.individual, strict=True):
-        people.update(f"{family} {individual}\n".encode())
+    for person in samples.people():
+        people.update(f"{person}\n".encode())
     files = [sha256_of_file(table.path) for table in tables]
     if components is not None:
         files.append(components.digest)

@@ -33,8 +33,3 @@ class HoldOutChoice:
         chosen = np.zeros(len(hashes), dtype=np.bool_)
         chosen[order[: self.people]] = True
         return chosen
-
-
-def held_out_people(n_samples: int, share: float) -> int:
-    """Return the number of people to hold out, which is public if `n_samples` is."""
-    return int(share * n_samples)

@@ -31,7 +31,7 @@ from primo_scale.outcomes.bounds import (
     read_phenotype_bounds,
 )
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
-from primo_scale.outcomes.hold_out import LEAST_HELD_OUT, held_out_people
+from primo_scale.outcomes.hold_out import LEAST_HELD_OUT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import expected_r2
 from primo_scale.privacy.mechanism import Promise, Recipe
@@ -173,7 +173,8 @@ def _boundaries(model: Model, variants: VariantTable, panels: PublicPanels) -> t
 
 
 def _held_out(n_samples: int, share: float | None) -> int:
-    people = 0 if share is None else held_out_people(n_samples, share)
+    """Return the number of people to hold out, which is public if `n_samples` is."""
+    people = int((share or 0) * n_samples)
     if share is not None and people < LEAST_HELD_OUT:
         raise UsageError(
             "too few people are held out to measure anything",

@@ -127,4 +127,5 @@ def _inputs(noisy: NoisyStatistics, cohort: Cohort) -> SolveInputs:
         rescale=np.ones(noisy.cross.shape[1]),
         prior=EffectPrior(noisy.prior.effect_variance, noisy.prior.residual_variance * STEPS**2),
         n_samples=cohort.n,
+        penalty=0.0,  # of ridge, which is not used here
     )

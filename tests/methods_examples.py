@@ -105,6 +105,7 @@ def inputs_for(statistics, n_samples, **changes):
         rescale=np.ones(n_phenotypes),
         prior=EffectPrior(np.full(n_phenotypes, 1.0), np.full(n_phenotypes, 1.0)),
         n_samples=n_samples,
+        penalty=0.0,
     )
     return replace(inputs, **changes)
 

@@ -73,8 +73,7 @@ class SolveInputs:
     rescale: Float64  # noisy factor on each phenotype that corrects for missing values, shape (l,)
     prior: EffectPrior
     n_samples: float  # number of people, noisy where it is private
-    # Penalty of ``ridge``, in squared lattice units; None for any other estimator.
-    penalty: float | None = None
+    penalty: float  # of the estimator ``ridge``, in squared lattice units
     components: PanelComponents | None = None  # that take the place of the variants, or None
     scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
 
@@ -102,8 +101,6 @@ def solve_statistics(
     solved and discarded, small ones side by side. Only ``projection``, whose penalty depends on all
     spectra, keeps every decomposition in memory.
     """
-    if estimator.name == "ridge" and inputs.penalty is None:
-        raise ValueError("ridge needs a penalty")
     subsample, n_samples = inputs.recipe.subsample, inputs.bounds.n_samples
     gram_factor = 1.0 if subsample is None else n_samples / subsample
     adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=gram_factor)
@@ -115,7 +112,7 @@ def solve_statistics(
     if method.projects_phenotypes:
         across, numbers = _across_phenotypes(adjustment, inputs.bounds)
     spectra: _Spectra = partial(spectra_of, adjustment, across)
-    penalty = inputs.penalty or 0.0
+    penalty = inputs.penalty
     if estimator.needs_every_spectrum:
         every = map_blocks(lambda block: tuple(spectra_of(adjustment, across, block)), sizes)
         spectra = every.__getitem__

@@ -15,7 +15,7 @@ from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
-from primo_scale.methods.estimators import ESTIMATORS, EffectPrior
+from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
@@ -75,7 +75,7 @@ def _solve(
         rescale=rescale,
         prior=_prior(design, rescale, response),
         n_samples=n_samples,
-        penalty=penalty if chosen.estimator is ESTIMATORS["ridge"] else None,
+        penalty=penalty,
         components=_components(design, request.work_dir, n_samples),
         scores=None if chosen.priors is None else chosen.priors.scores,
     )

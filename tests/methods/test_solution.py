@@ -261,11 +261,6 @@ def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge
     assert "raised to the noise norm in X'X" in solution.floor
 
 
-def test_ridge_needs_a_penalty():
-    with pytest.raises(ValueError, match="penalty"):
-        solved(DENSE, inputs_for(DENSE, N), estimator="ridge")
-
-
 @pytest.mark.parametrize("estimator", thinned(SHRINKAGES_OF_VARIANTS, every=4))
 def test_shrinkage_predicts_better_than_solving_noise(estimator):
     """In-sample R^2 with noise at which least squares fails."""

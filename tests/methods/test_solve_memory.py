@@ -109,4 +109,5 @@ def inputs_of(layout, copies):
         rescale=np.ones(n_phenotypes),
         prior=EffectPrior(np.ones(n_phenotypes), np.ones(n_phenotypes)),
         n_samples=10_000,
+        penalty=0.0,
     )

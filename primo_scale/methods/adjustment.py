@@ -71,15 +71,15 @@ class Adjustment:
         cross = self.statistics.cross(block).astype(np.float64)
         # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
         # X'C would inflate the weights of the covariates by a multiple.
-        signal = _signal_share(cross[:, :n_fixed], self.scales.fixed_cross)
-        kept = np.clip(signal, 0, None)
+        factors = _james_stein_factors(cross[:, :n_fixed], self.scales.fixed_cross)
+        kept = np.clip(factors, 0, None)
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
         explained = kept[:, None] * self.fixed_coefficients
         variance = (self.scales.phenotype_cross * self.rescale) ** 2
         variance = variance + self.scales.fixed_cross**2 * (explained**2).sum(axis=0)
-        return AdjustedBlock(fixed_cross, signal, projection, target, np.sqrt(variance))
+        return AdjustedBlock(fixed_cross, factors, projection, target, np.sqrt(variance))
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
@@ -124,15 +124,15 @@ def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) 
     return n_samples / np.clip(observed, least * n_samples, n_samples)
 
 
-def _signal_share(columns: Float64, sigma: float) -> Float64:
-    """Return the James-Stein factor of each column, for noise of known sigma.
+def _james_stein_factors(columns: Float64, sigma: float) -> Float64:
+    """Return ``1 - (k-2) sigma^2 / ||column||^2`` for each column of length k, shape (c,).
 
-    The factor is ``1 - (k-2) sigma^2 / ||column||^2`` for columns of length k; shape (c,).
+    The noise has the standard deviation `sigma`. A column of zeros has the factor 0.
     """
     squared = (columns**2).sum(axis=0)
     noise = max(0, len(columns) - 2) * sigma**2
-    share = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
-    return np.asarray(1 - share)
+    removed: Float64 = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
+    return 1 - removed
 
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:

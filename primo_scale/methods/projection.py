@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from primo_scale.methods.shrinkage import Float64, floored_at_zero
+from primo_scale.methods.shrinkage import Float64, floored_at_zero, quotient
 
 # Number of standard deviations added to a radius from a noisy sum of squares. The true value lies
 # outside the widened radius with probability below 1 in 700.
@@ -78,8 +78,7 @@ def ball_multiplier(eigenvalues: Float64, squares: Float64, squared_radius: floa
 
 def shares_kept(eigenvalues: Float64, multiplier: float) -> Float64:
     """Return ``lambda_j / (lambda_j + nu)``, or 0 where lambda_j is 0; shape (d,)."""
-    shares = np.zeros_like(eigenvalues)
-    return np.divide(eigenvalues, eigenvalues + multiplier, out=shares, where=eigenvalues > 0)
+    return quotient(eigenvalues, eigenvalues + multiplier)
 
 
 def project_phenotypes(

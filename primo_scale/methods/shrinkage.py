@@ -41,7 +41,7 @@ class Ridge:
 
     def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
         """Return the factors, shape (d, 1); they do not depend on the target."""
-        return _quotient(np.ones_like(eigenvalues), eigenvalues + self.penalty)[:, None]
+        return quotient(np.ones_like(eigenvalues), eigenvalues + self.penalty)[:, None]
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class KnownNoise:
         values = np.maximum(eigenvalues, floor)[:, None]
         signal = self.effect_variance * values
         noise = self.residual_variance * values + self.cross_sigma**2
-        return _quotient(signal, signal * values + noise)
+        return quotient(signal, signal * values + noise)
 
 
 @dataclass(frozen=True)
@@ -144,7 +144,7 @@ def floored_at_zero(eigenvalues: Float64, rounding: float = 0.0) -> Float64:
     return np.where(eigenvalues > negligible, eigenvalues, 0.0)
 
 
-def _quotient(numerator: Float64, denominator: Float64) -> Float64:
+def quotient(numerator: Float64, denominator: Float64) -> Float64:
     """Return ``numerator / denominator``, or 0 where the denominator is 0."""
     shape = np.broadcast_shapes(numerator.shape, denominator.shape)
     return np.divide(numerator, denominator, out=np.zeros(shape), where=denominator != 0)

@@ -80,9 +80,7 @@ def charge_with_stored_noise(
     raw: RawStatistics, mechanism: Mechanism, payer: Payer
 ) -> Charge | None:
     """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None."""
-    replayed = payer.replayable_charge(_request(raw, mechanism, payer))
-    stored = replayed is not None and replayed.id in payer.noise_store.charges()
-    return replayed if stored else None
+    return payer.charge_with_stored_noise(_request(raw, mechanism, payer))
 
 
 def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRequest:

@@ -87,8 +87,7 @@ def cost_beside_moments(promise: Promise) -> Cost:
 def continues_with_stored_key(raw: RawMoments, promise: Promise, payer: Payer) -> bool:
     """Return whether `pay_for_moments` would use the stored key of an earlier charge at no cost."""
     request = _request(raw, promise, moments_sigma(raw.sums.shape[1], promise), payer)
-    replayed = payer.replayable_charge(request)
-    return replayed is not None and replayed.id in payer.noise_store.charges()
+    return payer.charge_with_stored_noise(request) is not None
 
 
 def with_moments(

@@ -42,6 +42,11 @@ class Payer:
         """Return the charge that `Ledger.reserve` would return at no cost, or None."""
         return self.ledger.replayable_charge(request, stored_noise=self.noise_store.charges())
 
+    def charge_with_stored_noise(self, request: ChargeRequest) -> Charge | None:
+        """Return the charge whose noise, or noise key, is stored and serves a request, or None."""
+        found, stored = self.replayable_charge(request), self.noise_store.charges()
+        return found if found is not None and found.id in stored else None
+
     def balance(self) -> Balance:
         """Return the balance of the paying account, which has a budget."""
         return self.ledger.balance(self.cohort.account)

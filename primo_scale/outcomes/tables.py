@@ -17,11 +17,10 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -99,13 +98,13 @@ class OutcomeTable:
             plain = np.empty(len(text) + 1, np.uint8)
             size = read_decimals(text, places, values, kept, identity, plain)
             people[kept] = plain[:size].tobytes().split(b"\n")[:-1]
-        choose = _chooser(self._positions(names))
+        positions = self._positions(names)
         for row in np.flatnonzero(~kept).tolist():
             tokens = cells_of(group[row], comma_separated=self._is_csv)
             if not tokens:
                 continue
             self._check_width(tokens, first + row)
-            values[row] = self._numbers(choose(tokens), names, first + row)
+            values[row] = self._numbers([tokens[i] for i in positions], names, first + row)
             # IDs contain no blanks, so that the joined text is unique for each pair.
             people[row] = b" ".join(tokens[:identity])
             kept[row] = True
@@ -237,9 +236,3 @@ def _identity_columns(header: list[str]) -> int:
     else:
         return 0
     return count + (header[count : count + 1] == ["SID"])
-
-
-def _chooser(positions: list[int]) -> Callable[[list[bytes]], Sequence[bytes]]:
-    if len(positions) > 1:
-        return itemgetter(*positions)
-    return lambda tokens: [tokens[position] for position in positions]

@@ -166,7 +166,7 @@ def align_outcomes(
     files: OutcomeFiles,
     coding: OutcomeCoding,
     *,
-    scratch: Path | None = None,
+    scratch: Path,
     hold_out: HoldOutChoice | None = None,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
@@ -175,16 +175,12 @@ def align_outcomes(
     a row, or with a missing value, has the lattice value 0; all people have the constant. The index
     of IDs is the only part of the memory that grows with n. A finished store of the same files,
     people and coding is reused; another outcome store is replaced. `scratch` is a private directory
-    with free space for all rows, by default the parent directory of `path`.
+    with free space for all rows.
     """
     components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     if n_covariates and files.covariates is None:
         raise ValueError("the coding has covariates, but there is no covariate file")
-    if scratch is None:
-        if not isinstance(path, Path):
-            raise ValueError(f"{path} is not a directory, and a scratch directory is not given")
-        scratch = path.parent
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
     found = attributes_of(open_group(path, KIND)) if is_complete(path, KIND) else {}

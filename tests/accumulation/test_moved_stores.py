@@ -49,7 +49,9 @@ def stores_of(files, folder):
     genotypes = written(files, folder / "genotypes.zarr")
     people = open_genotype_store(genotypes).samples
     phenotypes = OutcomeFiles(files / "pheno.tsv")
-    return genotypes, align_outcomes(folder / "outcomes.zarr", people, phenotypes, CODING).path
+    path = folder / "outcomes.zarr"
+    align_outcomes(path, people, phenotypes, CODING, scratch=folder)
+    return genotypes, path
 
 
 def opened(path, genotypes, outcomes, rule=RULE):
@@ -114,6 +116,6 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     pheno.write_text(pheno.read_text().replace("p0\t0", "p0\t3"))
     shutil.rmtree(outcomes)
     people, files = open_genotype_store(genotypes).samples, OutcomeFiles(pheno)
-    align_outcomes(outcomes, people, files, CODING)
+    align_outcomes(outcomes, people, files, CODING, scratch=tmp_path)
     with pytest.raises(InputError, match=f"^{outcomes}: the outcome store was replaced"):
         summed(partials, tmp_path)

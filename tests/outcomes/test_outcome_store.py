@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import logging
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import (
     KIND,
     OutcomeFiles,
+    OutcomeStore,
     align_outcomes,
     open_outcome_store,
 )
@@ -51,6 +53,10 @@ def files_in(
     return OutcomeFiles(directory / "pheno.tsv", directory / "covar.tsv")
 
 
+def aligned(path: Path, *parameters: Any) -> OutcomeStore:
+    return align_outcomes(path, *parameters, scratch=path.parent)
+
+
 def shuffled(text: str, seed: int) -> str:
     header, *rows = text.splitlines(keepends=True)
     np.random.default_rng(seed).shuffle(rows)
@@ -59,7 +65,7 @@ def shuffled(text: str, seed: int) -> str:
 
 def test_rows_have_the_order_of_the_genotypes(tmp_path, caplog):
     with caplog.at_level(logging.DEBUG, logger="primo_scale"):
-        store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
+        store = aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
     assert store.read_rows(slice(1, 3)).tolist() == EXPECTED[1:3]
     assert store.read_rows(slice(0, 4)).dtype == np.int16
@@ -77,11 +83,11 @@ def test_rows_have_the_order_of_the_genotypes(tmp_path, caplog):
 @pytest.mark.parametrize("cells", [1, 4, 1 << 20])
 @pytest.mark.parametrize("seed", range(3))
 def test_row_order_and_group_size_do_not_change_the_store(tmp_path, cells, seed, monkeypatch):
-    reference = align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
+    reference = aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path), CODING)
     monkeypatch.setattr(tables, "CELLS_PER_GROUP", cells)
     monkeypatch.setattr(store_module, "CHUNK_BYTES", 8 * cells)  # so many rows of q = 4
     files = files_in(tmp_path, shuffled(PHENOTYPES, seed), shuffled(COVARIATES, seed + 9))
-    store = align_outcomes(tmp_path / "p.zarr", PEOPLE, files, CODING)
+    store = aligned(tmp_path / "p.zarr", PEOPLE, files, CODING)
     assert store.content_digest == reference.content_digest
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
 
@@ -91,9 +97,7 @@ def test_iid_alone_and_gzip(tmp_path):
     without_fid = "".join(line.split(" ", 1)[1] for line in PHENOTYPES.splitlines(keepends=True))
     path = tmp_path / "pheno.tsv.gz"
     path.write_bytes(gzip.compress(("#" + without_fid).encode()))
-    store = align_outcomes(
-        tmp_path / "o.zarr", PEOPLE, OutcomeFiles(path, tmp_path / "covar.tsv"), CODING
-    )
+    store = aligned(tmp_path / "o.zarr", PEOPLE, OutcomeFiles(path, tmp_path / "covar.tsv"), CODING)
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
 
 
@@ -105,7 +109,7 @@ def test_all_files_are_flushed_before_the_store_is_complete(tmp_path):
             flushed.add(seen)
 
     with flushes_seen(note):
-        align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+        aligned(path, PEOPLE, files_in(tmp_path), CODING)
     assert flushed >= {path, *path.rglob("*")}
 
 
@@ -115,20 +119,20 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
     def written_at() -> int:
         return (path / "zarr.json").stat().st_mtime_ns
 
-    first = align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+    first = aligned(path, PEOPLE, files_in(tmp_path), CODING)
     stamp = written_at()
-    align_outcomes(path, PEOPLE, files_in(tmp_path), CODING)
+    aligned(path, PEOPLE, files_in(tmp_path), CODING)
     assert written_at() == stamp
-    changed = align_outcomes(path, PEOPLE, files_in(tmp_path, PHENOTYPES + "f3 d 2 2\n"), CODING)
+    changed = aligned(path, PEOPLE, files_in(tmp_path, PHENOTYPES + "f3 d 2 2\n"), CODING)
     assert written_at() > stamp
     assert changed.content_digest != first.content_digest
     assert changed.observed.tolist() == [3, 3]
     other = OutcomeCoding(1, CODING.covariates, CODING.phenotypes, CODING.unit)
     stamp = written_at()
-    align_outcomes(path, PEOPLE, files_in(tmp_path), other)
+    aligned(path, PEOPLE, files_in(tmp_path), other)
     assert written_at() > stamp
     turned = PEOPLE.select(np.array([3, 2, 1, 0]))
-    rows = align_outcomes(path, turned, files_in(tmp_path), CODING).read_rows(slice(0, 4))
+    rows = aligned(path, turned, files_in(tmp_path), CODING).read_rows(slice(0, 4))
     assert rows.tolist() == EXPECTED[::-1]
 
 
@@ -158,7 +162,7 @@ def test_a_finished_store_is_reused_only_for_the_same_request(tmp_path):
 def test_bad_files_are_refused_without_writing(tmp_path, phenotypes, where, message):
     files = files_in(tmp_path, phenotypes)
     with pytest.raises(InputError, match=message) as caught:
-        align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
+        aligned(tmp_path / "o.zarr", PEOPLE, files, CODING)
     assert str(caught.value.where) == str(tmp_path / where)
     assert "\n" not in str(caught.value)
     assert {p.name for p in tmp_path.iterdir()} == {"pheno.tsv", "covar.tsv"}
@@ -168,11 +172,11 @@ def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path):
     files = files_in(tmp_path)
     twice = sample_table([("f1", "a"), ("f2", "c"), ("f1", "a")])
     with pytest.raises(InputError, match="in two rows of the genotypes: f1 a, rows 1 and 3"):
-        align_outcomes(tmp_path / "o.zarr", twice, files, CODING)
+        aligned(tmp_path / "o.zarr", twice, files, CODING)
     same_iid = sample_table([("f1", "a"), ("f2", "a")])
     files = files_in(tmp_path, "#IID y cc\na 1 1\n")
     with pytest.raises(InputError, match=r"two people .* have the IID a .rows 1 and 2.*FID column"):
-        align_outcomes(tmp_path / "o.zarr", same_iid, files, CODING)
+        aligned(tmp_path / "o.zarr", same_iid, files, CODING)
 
 
 MISSING = (
@@ -196,15 +200,15 @@ MISSING = (
     ],
 )  # fmt: skip
 def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
+    aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
     assert caplog.text.count(said) == count
 
 
 def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):
     files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
-    store = align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING)
+    store = aligned(tmp_path / "o.zarr", PEOPLE, files, CODING)
     missing = files_in(tmp_path, PHENOTYPES + "f3 d 1 NA\n")
-    same = align_outcomes(tmp_path / "p.zarr", PEOPLE, missing, CODING)
+    same = aligned(tmp_path / "p.zarr", PEOPLE, missing, CODING)
     assert store.read_rows(slice(0, 4)).tolist() == same.read_rows(slice(0, 4)).tolist()
     assert store.observed.tolist() == same.observed.tolist() == [3, 2]
     assert "cc: 1 values other than its codes 1 and 2 count as missing" in caplog.text

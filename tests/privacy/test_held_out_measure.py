@@ -119,7 +119,8 @@ def test_one_person_moves_one_group_alone(tmp_path):
         rows = (f"{i} {i} {y}\n" for i, y in zip(ids, values, strict=True))
         file.write_text("FID IID y\n" + "".join(rows))
         path = tmp_path / f"{number}.zarr"
-        found = align_outcomes(path, samples, OutcomeFiles(file), coding, hold_out=choice)
+        files = OutcomeFiles(file)
+        found = align_outcomes(path, samples, files, coding, scratch=tmp_path, hold_out=choice)
         held = found.read_held_out(slice(0, 12)).tolist()
         return held, [found.read_rows(slice(0, 12)).tolist(), found.observed.tolist()]
 

@@ -38,10 +38,10 @@ SMALLEST_UNIT = 1 << 10
 BOUNDED_UNIT = 1 << 20
 """Largest magnitude of a value that is coded by its bounds alone."""
 
-_Int16 = npt.NDArray[np.int16]
-_Int64 = npt.NDArray[np.int64]
-_Float64 = npt.NDArray[np.float64]
-_Bool = npt.NDArray[np.bool_]
+Int16 = npt.NDArray[np.int16]
+Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
+Bool = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class OutcomeCoding:
         """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
         return sha256_of_json(dataclasses.asdict(self))
 
-    def code_covariates(self, values: _Float64, which: slice = slice(None)) -> _Int16:
+    def code_covariates(self, values: Float64, which: slice = slice(None)) -> Int16:
         """Return the codes of `which` covariates, int16 (..., c), from values, float64 (..., c)."""
         missing = is_missing_number(values)
         return np.where(missing, 0.0, self._covariate_lattice(values, which)).astype(np.int16)
 
-    def code_phenotypes(self, values: _Float64, observed: _Bool | None = None) -> _Int16:
+    def code_phenotypes(self, values: Float64, observed: Bool | None = None) -> Int16:
         """Return the codes of phenotypes, int16 (..., l), from values, float64 (..., l).
 
         `observed` is the result of `self.observed`, if it is known.
@@ -118,23 +118,23 @@ class OutcomeCoding:
         np.copyto(lattice, 0.0, where=missing)
         return lattice.astype(np.int16)
 
-    def observed(self, values: _Float64) -> _Bool:
+    def observed(self, values: Float64) -> Bool:
         """Return a mask of the phenotypes, float64 (..., l), that are not missing."""
         return np.asarray(~(self._marked_missing(values) | self._without_code(values)))
 
-    def invalid_codes(self, values: _Float64) -> _Bool:
+    def invalid_codes(self, values: Float64) -> Bool:
         """Return a mask of the values, float64 (..., l), that are no code of a binary trait."""
         found = self._without_code(values)
         return found & ~self._marked_missing(values) if found.any() else found
 
-    def cases(self, values: _Float64) -> _Bool:
+    def cases(self, values: Float64) -> Bool:
         """Return a mask of the values, float64 (..., l), that are cases of a binary trait."""
         (upper,) = _columns(self.phenotypes, "upper")
         found = np.zeros(values.shape, dtype=bool)
         found[..., self._binary] = values[..., self._binary] == upper[self._binary]
         return found
 
-    def _marked_missing(self, values: _Float64) -> _Bool:
+    def _marked_missing(self, values: Float64) -> Bool:
         missing = is_missing_number(values)
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         coded = (lower == ONE_TWO[0]) & (upper == ONE_TWO[1])
@@ -142,7 +142,7 @@ class OutcomeCoding:
         missing[..., one_two] |= values[..., one_two] == 0
         return missing
 
-    def _without_code(self, values: _Float64) -> _Bool:
+    def _without_code(self, values: Float64) -> Bool:
         """Return a mask of the values of binary traits that equal neither of the two codes."""
         lower, upper = _columns(self.phenotypes, "lower", "upper")
         binary = self._binary
@@ -157,13 +157,13 @@ class OutcomeCoding:
         """Positions of the binary phenotypes."""
         return np.flatnonzero([phenotype.kind == "binary" for phenotype in self.phenotypes])
 
-    def _covariate_lattice(self, values: _Float64, which: slice = slice(None)) -> _Float64:
+    def _covariate_lattice(self, values: Float64, which: slice = slice(None)) -> Float64:
         lower, upper, centre, scale = _columns(
             self.covariates[which], "lower", "upper", "centre", "scale"
         )
         return np.trunc((np.clip(values, lower, upper) - centre) * scale)
 
-    def _phenotype_lattice(self, values: _Float64) -> _Float64:
+    def _phenotype_lattice(self, values: Float64) -> Float64:
         lower, upper, mean, sd = _columns(self.phenotypes, "lower", "upper", "mean", "sd")
         units = np.clip(values, lower, upper)
         units -= mean
@@ -202,8 +202,8 @@ def code_outcomes(
 
 
 def code_within_bounds(
-    values: _Float64, phenotypes: Sequence[PhenotypeBounds]
-) -> tuple[_Int64, _Bool]:
+    values: Float64, phenotypes: Sequence[PhenotypeBounds]
+) -> tuple[Int64, Bool]:
     """Code values by their public bounds alone, and find those that are not missing.
 
     A value y becomes ``trunc(2^20 u)`` with ``u = (clamp(y) - midpoint) / half range`` in [-1, 1].
@@ -239,21 +239,21 @@ def _covariate_coding(bounds: CovariateBounds, largest: int) -> CovariateCoding:
 
 
 def outside_bounds(
-    values: _Float64, columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds]
-) -> _Bool:
+    values: Float64, columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds]
+) -> Bool:
     """Return a mask of the values, float64 (..., k), beyond the bounds of their columns."""
     lower, upper = _columns(columns, "lower", "upper")
     return np.asarray((values < lower) | (values > upper))
 
 
-def is_missing_number(values: _Float64) -> _Bool:
+def is_missing_number(values: Float64) -> Bool:
     """Return a mask of the values that are missing in any column."""
     return np.asarray(np.isnan(values) | (values == MISSING_NUMBER))
 
 
 def _columns(
     columns: Sequence[CovariateCoding] | Sequence[PhenotypeBounds], *attributes: str
-) -> tuple[_Float64, ...]:
+) -> tuple[Float64, ...]:
     """Return one float64 array for each attribute, with one entry for each column."""
     return tuple(
         np.array([getattr(column, attribute) for column in columns], dtype=np.float64)

@@ -6,11 +6,13 @@ import logging
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import (
+    Bool,
     CovariateCoding,
+    Float64,
+    Int64,
     OutcomeCoding,
     is_missing_number,
     outside_bounds,
@@ -18,10 +20,6 @@ from primo_scale.outcomes.coding import (
 
 _MOST_OUTSIDE = 0.05  # share of a column's values
 _MOST_MISSING = 0.05  # share of the genotyped people
-
-_Bool = npt.NDArray[np.bool_]
-_Int64 = npt.NDArray[np.int64]
-_Float64 = npt.NDArray[np.float64]
 
 logger = logging.getLogger("primo_scale")
 
@@ -38,11 +36,11 @@ class OutcomeCounts:
         self.n_people = n_people
         self.covariates = coding.covariates[:n_covariates]
         shape = len(coding.phenotypes)
-        self.observed: _Int64 = np.zeros(shape, dtype=np.int64)
+        self.observed: Int64 = np.zeros(shape, dtype=np.int64)
         self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
         self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
 
-    def add_phenotypes(self, values: _Float64, counted: _Bool) -> None:
+    def add_phenotypes(self, values: Float64, counted: Bool) -> None:
         """Count values, float64 (people, l); `counted` is the mask of those that enter sums."""
         coding = self.coding
         self.observed += counted.sum(axis=0)
@@ -50,7 +48,7 @@ class OutcomeCounts:
         self._no_codes += coding.invalid_codes(values).sum(axis=0)
         self._outside += (outside_bounds(values, coding.phenotypes) & counted).sum(axis=0)
 
-    def add_covariates(self, values: _Float64) -> None:
+    def add_covariates(self, values: Float64) -> None:
         """Count values, float64 (people, c)."""
         present = ~is_missing_number(values)
         outside = outside_bounds(values, self.covariates) & present
@@ -82,7 +80,7 @@ class OutcomeCounts:
 
 
 def _warn_of_columns(
-    columns: Sequence[PhenotypeBounds | CovariateCoding], counts: _Int64, level: int
+    columns: Sequence[PhenotypeBounds | CovariateCoding], counts: Int64, level: int
 ) -> None:
     """Warn of columns without values, or with many outside of the bounds.
 
@@ -101,7 +99,7 @@ def _warn_of_columns(
 
 
 def _warn_of_missing(
-    covariates: Sequence[CovariateCoding], observed: _Int64, n_people: int, level: int
+    covariates: Sequence[CovariateCoding], observed: Int64, n_people: int, level: int
 ) -> None:
     """Warn of covariates that many of the genotyped people lack, who count as the centre."""
     for covariate, people in zip(covariates, observed, strict=True):

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.coding import Bool, Int16, Int64, OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
@@ -50,10 +49,6 @@ HELD_OUT = "held_out"
 CHUNK_BYTES = 1 << 22
 
 Digest = Any  # the type of hashlib's objects has no public name
-
-_Bool = npt.NDArray[np.bool_]
-_Int16 = npt.NDArray[np.int16]
-_Int64 = npt.NDArray[np.int64]
 
 logger = logging.getLogger("primo_scale")
 
@@ -83,24 +78,24 @@ class OutcomeStore:
     path: Location
     n_samples: int
     content_digest: str  # SHA-256 of the integers, independent of the order of rows in the files
-    observed: _Int64  # number of people with each phenotype, shape (l,)
+    observed: Int64  # number of people with each phenotype, shape (l,)
     _rows: Array
     _held_out: Array | None
 
-    def read_rows(self, samples: slice) -> _Int16:
+    def read_rows(self, samples: slice) -> Int16:
         """Return the rows of consecutive people, int16 (r, q); zero for people held out."""
         rows = read_block(self._rows, (samples, slice(None)))
         if self._held_out is None:
             return rows
         return np.where(self.held_out(samples)[:, None], np.int16(0), rows)
 
-    def held_out(self, samples: slice) -> _Bool:
+    def held_out(self, samples: slice) -> Bool:
         """Return which of consecutive people are held out, shape (r,)."""
         if self._held_out is None:
             return np.zeros(len(range(*samples.indices(self.n_samples))), dtype=np.bool_)
         return read_block(self._held_out, (samples,)).astype(np.bool_)
 
-    def read_held_out(self, samples: slice) -> _Int16:
+    def read_held_out(self, samples: slice) -> Int16:
         """Return the rows of those of consecutive people who are held out, int16 (h, q)."""
         return read_block(self._rows, (samples, slice(None)))[self.held_out(samples)]
 
@@ -135,7 +130,7 @@ class _ScratchRows:
     file: IO[bytes]
     n_columns: int
 
-    def write(self, positions: _Int64, rows: _Int16) -> None:
+    def write(self, positions: Int64, rows: Int16) -> None:
         """Write ``rows[i]`` to row ``positions[i]``."""
         order = np.argsort(positions)
         positions, rows = positions[order], np.ascontiguousarray(rows[order])
@@ -144,7 +139,7 @@ class _ScratchRows:
             self.file.seek(int(positions[start]) * self.n_columns * rows.itemsize)
             self.file.write(rows[start:stop].tobytes())
 
-    def read(self, start: int, stop: int) -> _Int16:
+    def read(self, start: int, stop: int) -> Int16:
         """Return rows ``start`` to ``stop``, int16 (stop - start, k)."""
         row_bytes = self.n_columns * np.dtype(np.int16).itemsize
         self.file.seek(start * row_bytes)
@@ -214,8 +209,8 @@ class _Aligned:
     covariates: _ScratchRows  # of the covariate file
     phenotypes: _ScratchRows
     components: ComponentRows | None
-    observed: _Int64  # number of people with each phenotype, shape (l,)
-    held_out: _Bool | None  # shape (n,)
+    observed: Int64  # number of people with each phenotype, shape (l,)
+    held_out: Bool | None  # shape (n,)
 
 
 def _write_store(
@@ -271,7 +266,7 @@ def _spool_phenotypes(
     table: OutcomeTable,
     samples: SampleTable,
     counts: OutcomeCounts,
-    held_out: _Bool | None,
+    held_out: Bool | None,
 ) -> None:
     """Write the coded phenotypes to `scratch`, and count the people with each in the sums."""
     coding = counts.coding
@@ -297,7 +292,7 @@ def _request_digest(
     samples: SampleTable,
     tables: Sequence[OutcomeTable],
     coding: OutcomeCoding,
-    held_out: _Bool | None,
+    held_out: Bool | None,
     components: ComponentRows | None,
 ) -> str:
     """Return a digest of everything that determines the store's content."""

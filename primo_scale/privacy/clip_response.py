@@ -19,11 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from primo_scale.privacy.planning import chi_square_quantile, clipped_moments
+from primo_scale.privacy.planning import Floats, chi_square_quantile, clipped_moments
 
-Float64 = npt.NDArray[np.float64]
 Levels = tuple[float, float]
 
 _QUANTILES = (np.arange(1000) + 0.5) / 1000
@@ -36,8 +34,8 @@ class ClipResponse:
     The slope has no unit, the offset is in standard deviations; both have shape (l,).
     """
 
-    slope: Float64
-    offset: Float64
+    slope: Floats
+    offset: Floats
 
 
 def no_clipping(n_phenotypes: int) -> ClipResponse:
@@ -46,7 +44,7 @@ def no_clipping(n_phenotypes: int) -> ClipResponse:
 
 
 def clip_response(
-    clip: float, levels: Sequence[Levels | None], observed_share: Float64
+    clip: float, levels: Sequence[Levels | None], observed_share: Floats
 ) -> ClipResponse:
     """Return the response of every phenotype to clipping rows at ``clip sqrt(l)``.
 

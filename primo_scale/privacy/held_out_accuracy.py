@@ -16,8 +16,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
-
-Floats = npt.NDArray[np.float64]
+from primo_scale.privacy.planning import Floats
 
 N_EDGES = 32
 """Number of public numbers between which people are counted by their score."""

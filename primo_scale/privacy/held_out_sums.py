@@ -27,8 +27,9 @@ from primo_scale.gaussian.lattice_noise import (
     off_diagonal_sigma,
 )
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.privacy.held_out_accuracy import N_COUNTS, Floats, score_edges, score_ranges
+from primo_scale.privacy.held_out_accuracy import N_COUNTS, score_edges, score_ranges
 from primo_scale.privacy.mechanism import HoldOut
+from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.scales import rounded_up
 
 UNIT = 1 << 16

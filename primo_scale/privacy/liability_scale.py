@@ -10,10 +10,9 @@ import math
 from statistics import NormalDist
 
 import numpy as np
-import numpy.typing as npt
 import scipy
 
-Floats = npt.NDArray[np.float64]
+from primo_scale.privacy.planning import Floats
 
 _NORMAL = NormalDist()
 _GRID = np.linspace(-9, 9, 3601)  # of a standard normal score

@@ -14,14 +14,13 @@ Theorem 2).
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-Float64 = npt.NDArray[np.float64]
+from primo_scale.privacy.planning import Floats
 
 _HALVINGS = 60
 
 
-def fill(shares: Float64, signal: Float64, residual: float, noise: float) -> Float64:
+def fill(shares: Floats, signal: Floats, residual: float, noise: float) -> Floats:
     """Return the variances e of the components that maximise the explained heritability.
 
     They add up to 1, and a component that is not worth its noise has 0. `shares` are the shares pi
@@ -44,7 +43,5 @@ def fill(shares: Float64, signal: Float64, residual: float, noise: float) -> Flo
     return np.asarray(levels / levels.sum())
 
 
-def _levels(
-    height: Float64, signal: Float64, residual: float, noise: float, water: float
-) -> Float64:
+def _levels(height: Floats, signal: Floats, residual: float, noise: float, water: float) -> Floats:
     return np.asarray(np.maximum(height * water - noise, 0.0) / (residual + signal))

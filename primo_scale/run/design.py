@@ -24,17 +24,11 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.clip_response import (
-    ClipResponse,
-    Float64,
-    Levels,
-    clip_response,
-    no_clipping,
-)
+from primo_scale.privacy.clip_response import ClipResponse, Levels, clip_response, no_clipping
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
-from primo_scale.privacy.planning import PublicSizes, split_for
+from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication.stated_files import ReferenceFrequencies, StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
@@ -78,8 +72,8 @@ class ComponentDesign:
     sizes: tuple[int, ...]  # number of components of each LD block
     # Positions of the m components in their blocks, by descending variance in the panel.
     chosen: npt.NDArray[np.int32]
-    variances: Float64  # of each component, in squared lattice units, shape (m,)
-    squared_norms: Float64  # of the row of the map that makes each component from codes, shape (m,)
+    variances: Floats  # of each component, in squared lattice units, shape (m,)
+    squared_norms: Floats  # of the row of the map that makes each component from codes, shape (m,)
 
     @cached_property
     def boundaries(self) -> tuple[int, ...]:
@@ -98,7 +92,7 @@ class PanelDesign:
     boundaries: tuple[int, ...]  # of the LD blocks among the variants
     # Eigenvalues of the genotypes' correlation matrix in people outside the panel, of mean 1: at
     # most 4,096 values, each the mean of equally many neighbours.
-    eigenvalues: Float64
+    eigenvalues: Floats
     components: ComponentDesign | None  # None if the variants themselves are summed
 
 
@@ -135,7 +129,7 @@ class Design:
         """Clip b: phenotype rows are clipped at b sqrt(l) standard deviations."""
         return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
 
-    def clip_response(self, observed_share: Float64) -> ClipResponse:
+    def clip_response(self, observed_share: Floats) -> ClipResponse:
         """Return how the clipping of phenotype rows changes a linear model of them.
 
         `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts.

@@ -13,13 +13,13 @@ from primo_scale.evaluation.scores import MatchCounts, MatchedWeights, people_of
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import OutcomeStore
-from primo_scale.privacy.held_out_accuracy import Floats
 from primo_scale.privacy.held_out_sums import (
     ScoredBatch,
     ScoredPeople,
     residual_bounds,
     residual_limits,
 )
+from primo_scale.privacy.planning import Floats
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.progress import count_bar
 from primo_scale.storage.files import disk_errors_explained

@@ -24,9 +24,8 @@ from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
 from primo_scale.privacy.accuracy import Components
-from primo_scale.privacy.clip_response import Float64
 from primo_scale.privacy.mechanism import Recipe
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, attenuation, variance_left
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, attenuation, variance_left
 from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
 from primo_scale.run.request_parts import Model
@@ -163,7 +162,7 @@ def component_shares(design: Design) -> Components | None:
 @lru_cache(maxsize=1)
 def _variances(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
-) -> tuple[tuple[Float64, Float64], ...]:
+) -> tuple[tuple[Floats, Floats], ...]:
     """Return `variances_outside` of every block, kept for the next design of the same panel."""
     return tuple(variances_outside(panel, coding, boundaries))
 
@@ -183,7 +182,7 @@ def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
     )
 
 
-def _component_design(blocks: list[Float64], design: Design, base: _Base) -> ComponentDesign:
+def _component_design(blocks: list[Floats], design: Design, base: _Base) -> ComponentDesign:
     """Divide the norm of a row among the components with the given variances in each block."""
     variances = np.concatenate(blocks)
     shares = np.maximum(variances, 0) / design.genotypes.variance
@@ -208,7 +207,7 @@ def _component_design(blocks: list[Float64], design: Design, base: _Base) -> Com
     )
 
 
-def _summary(variances: Float64) -> Float64:
+def _summary(variances: Floats) -> Floats:
     """Return at most 4,096 means of neighbouring values, in descending order, of mean 1."""
     ordered = np.sort(variances)[::-1]
     width = math.ceil(len(ordered) / _EIGENVALUES)

@@ -6,7 +6,7 @@ import logging
 import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from queue import Empty, SimpleQueue
@@ -71,8 +71,8 @@ class _Stream:
         self, client: Client, call: Callable[[Task], object], store_id: str, order: Order
     ) -> None:
         self._client, self._call, self._store_id = client, call, store_id
-        self._waiting = deque(self._named([*order.first, *order.beside]))
-        self._awaited, self._held_back = set(order.first), self._named(order.after)
+        self._waiting = deque([*order.first, *order.beside])
+        self._awaited, self._held_back = set(order.first), list(order.after)
         self._ended: SimpleQueue[Future] = SimpleQueue()
         self._lost_workers: Counter[Task] = Counter()
         self.in_flight: dict[str, tuple[Task, Future]] = {}
@@ -88,13 +88,13 @@ class _Stream:
         if len(self.in_flight) > max(busy, depth // 2):
             return
         room = min(len(self._waiting), depth - len(self.in_flight))
-        batch = [self._waiting.popleft() for _ in range(room)]
-        if not batch:
+        tasks = [self._waiting.popleft() for _ in range(room)]
+        if not tasks:
             return
-        tasks, keys = [task for task, _ in batch], [key for _, key in batch]
+        keys = list(map(self._name, tasks))
         futures = self._client.map(self._call, tasks, key=keys, retries=_RETRIES)
-        for (task, key), future in zip(batch, futures, strict=True):
-            self.in_flight[key] = (task, future)
+        for task, future in zip(tasks, futures, strict=True):
+            self.in_flight[future.key] = (task, future)
             future.add_done_callback(self._ended.put)
 
     def settle(self) -> Iterator[Task]:
@@ -125,12 +125,11 @@ class _Stream:
                 value=task.key,
                 remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
             ) from error
-        # Dask blames every task that a dead worker held, so the task gets a new name.
-        name = f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
-        self._waiting.appendleft((task, name))
+        self._waiting.appendleft(task)
 
-    def _named(self, tasks: Sequence[Task]) -> list[tuple[Task, str]]:
-        return [(task, f"{task.key}-{self._store_id}") for task in tasks]
+    def _name(self, task: Task) -> str:
+        # Dask blames every task that a dead worker held, so the task then gets a new name.
+        return f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
 
 
 def _depth(threads: int, waiting: int) -> int:

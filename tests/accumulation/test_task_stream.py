@@ -103,7 +103,7 @@ def test_fifty_thousand_tasks_run_in_batches_with_few_in_flight() -> None:
     assert len(cluster.batches) <= 50_000 / 7
     assert not cluster.held
     assert len(cluster.keys) == len(set(cluster.keys)) == 50_000
-    assert cluster.keys[0] == "rows-0-store"
+    assert cluster.keys[0] == "rows-0-store-0"
     assert cluster.asked < 500  # workers are counted at intervals, not for every task
 
 
@@ -111,7 +111,7 @@ def test_a_task_of_dead_workers_is_retried_under_new_names_then_fails() -> None:
     lucky = FakeCluster({"rows-3": killed(engine._TRIALS - 1)})
     assert len(stream(lucky, 9)) == 9
     assert [key for key in lucky.keys if key.startswith("rows-3-")] == [
-        "rows-3-store", "rows-3-store-1", "rows-3-store-2",
+        "rows-3-store-0", "rows-3-store-1", "rows-3-store-2",
     ]  # fmt: skip
     unlucky = FakeCluster({"rows-3": killed(engine._TRIALS)})
     with pytest.raises(ResourceError, match="workers died repeatedly") as raised:
@@ -184,8 +184,8 @@ def test_diagonal_tiles_start_when_all_rows_are_done(n_rows: int) -> None:
 
     run_tasks(cluster, print, PARTIALS, Order(rows, free, bound), note)
     assert sorted(map(str, done)) == sorted(map(str, [*rows, *free, *bound]))
-    first_bound = min(cluster.keys.index(f"{task.key}-store") for task in bound)
+    first_bound = min(cluster.keys.index(f"{task.key}-store-0") for task in bound)
     assert all(first_bound >= started_before[row] for row in rows)
     if rows:
-        assert all(cluster.keys.index(f"{task.key}-store") < first_bound for task in free)
-        assert cluster.keys[0] == "rows-0-store"
+        assert all(cluster.keys.index(f"{task.key}-store-0") < first_bound for task in free)
+        assert cluster.keys[0] == "rows-0-store-0"

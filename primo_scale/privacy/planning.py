@@ -56,14 +56,6 @@ class PublicSizes:
     phenotype_scale: int  # lattice steps s_y per standard deviation of a phenotype
 
 
-def chi_square_quantile(probability: float | Floats, degrees: float) -> Floats:
-    """Return quantiles of the chi-square distribution, without the 0.3 s import of `scipy.stats`.
-
-    Its distribution function is the regularised incomplete gamma function P(degrees/2, x/2).
-    """
-    return np.asarray(2 * scipy.special.gammaincinv(degrees / 2, probability))
-
-
 def attenuation(clip: float, n_phenotypes: int) -> float:
     """Return the factor c by which clipping reduces covariances with a standardised phenotype.
 

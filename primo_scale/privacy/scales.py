@@ -262,11 +262,11 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
 
 def _check_bounds(bounds: PublicBounds) -> None:
     for name, value in vars(bounds).items():
-        values = value if isinstance(value, tuple) else (1 if value is None else value,)
-        if min(values) < 1:
+        least = min(value) if isinstance(value, tuple) else value
+        if least is not None and least < 1:
             raise UsageError(
                 f"{name.replace('_', ' ')} must be positive",
-                value=min(values),
+                value=least,
                 remedy="Give wider public bounds",
             )
 

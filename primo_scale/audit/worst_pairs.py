@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 
 from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, PublicBounds
+from primo_scale.privacy.private_statistics import smallest_eigenvalue
 
 # Bounds of the artificial rows. They are large, so that directions are exact to 1e-4, and the bound
 # of the covariate is below that of the phenotypes, so that X'C and X'Y are distinguishable.
@@ -127,9 +127,7 @@ def statistics_of(
         cross=tuple(np.split(np.outer(x, z), boundaries)),
         outcome_gram=np.outer(z, z),
         observed=observed,
-        smallest_eigenvalue=math.floor(
-            min(scipy.linalg.eigvalsh(block.astype(np.float64))[0] for block in gram)
-        ),
+        smallest_eigenvalue=smallest_eigenvalue(gram),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian.lattice_noise import FineNoise
+from primo_scale.gaussian.lattice_noise import FineNoise, Integers
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import (
@@ -85,7 +85,7 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
     )
     writer.write_observed(noisy_counts(exact.observed(), scales, source=source))
     if scales.smallest_eigenvalue:
-        smallest = _smallest_eigenvalue(exact)
+        smallest = smallest_eigenvalue(map(exact.gram, range(layout.n_blocks)))
         writer.write_smallest_eigenvalue(noisy_smallest_eigenvalue(smallest, scales, source=source))
     matrices = writer.finish({})
     announce_step(PaymentStep.STATISTICS_STORED)
@@ -102,13 +102,10 @@ def is_drawn(path: Path) -> bool:
     return is_complete(path, KIND)
 
 
-def _smallest_eigenvalue(exact: BlockMatrices) -> int:
-    """Return the computed smallest eigenvalue of block-diagonal X'X, rounded down.
+def smallest_eigenvalue(grams: Iterable[Integers]) -> int:
+    """Return the computed smallest eigenvalue of X'X, given its blocks, rounded down.
 
     Memory: 16 d_b^2 bytes for the largest block.
     """
-    smallest: list[float] = [
-        np.linalg.eigvalsh(exact.gram(block).astype(np.float64))[0]
-        for block in range(exact.layout.n_blocks)
-    ]
+    smallest = [float(np.linalg.eigvalsh(gram.astype(np.float64))[0]) for gram in grams]
     return math.floor(min(smallest))

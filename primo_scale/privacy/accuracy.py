@@ -32,10 +32,9 @@ from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     Floats,
     PublicSizes,
-    attenuation,
     clipped_moments,
+    clipped_phenotype,
     noise_variance,
-    variance_left,
 )
 
 LEAST_USEFUL_R2 = 0.01
@@ -191,8 +190,7 @@ def expected_r2(
     the bound b of `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard
     deviation of the noise on X'Y, in lattice units.
     """
-    slope = attenuation(clip, sizes.n_phenotypes)
-    residual = variance_left(clip, sizes.n_phenotypes)
+    slope, residual = clipped_phenotype(clip, sizes.n_phenotypes)
     cross_sigma /= _kept_of_rows(sizes, eigenvalues, components)
     if components is None:
         n_variants, shares = sizes.n_variants, eigenvalues / sizes.n_variants

@@ -56,17 +56,13 @@ class PublicSizes:
     phenotype_scale: int  # lattice steps s_y per standard deviation of a phenotype
 
 
-def attenuation(clip: float, n_phenotypes: int) -> float:
-    """Return the factor c by which clipping reduces covariances with a standardised phenotype.
+def clipped_phenotype(clip: float, n_phenotypes: int) -> tuple[float, float]:
+    """Return the factor c on covariances with a clipped standardised phenotype, and its variance v.
 
-    Estimates are divided by it. For one phenotype it is ``erf(clip / sqrt(2))``.
+    Estimates are divided by c. For one phenotype it is ``erf(clip / sqrt(2))``.
     """
-    return float(clipped_moments(clip * math.sqrt(n_phenotypes), n_phenotypes)[0])
-
-
-def variance_left(clip: float, n_phenotypes: int) -> float:
-    """Return the variance v of a standardised phenotype after clipping."""
-    return float(clipped_moments(clip * math.sqrt(n_phenotypes), n_phenotypes)[1])
+    covariance, variance = clipped_moments(clip * math.sqrt(n_phenotypes), n_phenotypes)
+    return float(covariance), float(variance)
 
 
 def clipped_moments(bound: float | Floats, degrees: float) -> tuple[Floats, Floats]:

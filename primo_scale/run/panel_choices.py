@@ -25,7 +25,7 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
 from primo_scale.privacy.accuracy import Components
 from primo_scale.privacy.mechanism import Recipe
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, attenuation, variance_left
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, clipped_phenotype
 from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
 from primo_scale.run.request_parts import Model
@@ -169,15 +169,15 @@ def _variances(
 
 def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
     """Return the signal, residual and noise of one phenotype that a component competes with."""
-    n_phenotypes, clip = design.layout.n_phenotypes, design.clip
+    n_phenotypes = design.layout.n_phenotypes
     sigma = design.mechanism(budget, Recipe()).scales.phenotype_cross
     per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
-    slope = attenuation(clip, n_phenotypes)
+    slope, residual = clipped_phenotype(design.clip, n_phenotypes)
     # The signals of the phenotypes that share a genetic factor are added.
     shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
     return _Base(
         signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared,
-        residual=variance_left(clip, n_phenotypes),
+        residual=residual,
         noise=sigma**2 / per_person,
     )
 

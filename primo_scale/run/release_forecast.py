@@ -35,7 +35,7 @@ from primo_scale.privacy.accuracy import (
     spectrum_shape,
 )
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, attenuation, variance_left
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.panel_choices import component_shares
 from primo_scale.run.payments import announce_opening
@@ -226,9 +226,10 @@ def _share_with_noisy_gram(
     design: Design, mechanism: Mechanism, trait: Trait, eigenvalues: Float64
 ) -> float:
     """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
-    gram, sizes, clip = mechanism.scales.gram, design.sizes, design.clip
+    gram, sizes = mechanism.scales.gram, design.sizes
     people, unit = design.public_n, sizes.phenotype_scale**2
-    attenuated = attenuation(clip, sizes.n_phenotypes) ** 2 * unit
+    slope, left = clipped_phenotype(design.clip, sizes.n_phenotypes)
+    attenuated = slope**2 * unit
     widths = np.array(design.layout.sizes)
     groups = np.array_split(np.argsort(widths), min(_BLOCK_GROUPS, len(widths)))
     middles = [int(group[len(group) // 2]) for group in groups]
@@ -240,7 +241,7 @@ def _share_with_noisy_gram(
                 cross_sigma=mechanism.scales.phenotype_cross,
                 eigenvalue=people * sizes.variant_variance,
                 effect_variance=trait.heritability * attenuated / design.genotypes.variance,
-                residual_variance=variance_left(clip, sizes.n_phenotypes) * unit,
+                residual_variance=left * unit,
             ),
             eigenvalues,
         )

@@ -24,12 +24,11 @@ from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
-    attenuation,
     choose_phenotype_clip,
+    clipped_phenotype,
     noise_variance,
     phenotype_norm,
     split_for,
-    variance_left,
 )
 from primo_scale.privacy.scales import calibrate
 
@@ -60,13 +59,13 @@ def test_clipped_moments_are_those_of_clipped_normal_rows(clip, n_phenotypes):
     rows = np.random.default_rng(3).standard_normal((400_000, n_phenotypes))
     bound = clip * math.sqrt(n_phenotypes)
     clipped = rows * np.minimum(1, bound / np.linalg.norm(rows, axis=1))[:, None]
-    assert attenuation(clip, n_phenotypes) == pytest.approx(np.mean(rows * clipped), rel=0.01)
-    assert variance_left(clip, n_phenotypes) == pytest.approx(np.mean(clipped**2), rel=0.01)
+    simulated = np.mean(rows * clipped), np.mean(clipped**2)
+    assert clipped_phenotype(clip, n_phenotypes) == pytest.approx(simulated, rel=0.01)
 
 
 @pytest.mark.parametrize("clip", [0.1, 0.5, 1.0, 3.0])
 def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
-    assert attenuation(clip, 1) == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
+    assert clipped_phenotype(clip, 1)[0] == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
 
 
 def cross_sigma(sizes, norm):
@@ -135,7 +134,8 @@ def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm
 def test_unlinked_variants_have_a_closed_form(cross_sigma):
     found = forecast(UNBOUNDED, UNLINKED, clip=0.7, cross_sigma=cross_sigma)
     noise = float(noise_variance(SIZES, np.array(cross_sigma)))
-    size = SIZES.n_samples * attenuation(0.7, 1) ** 2 / (variance_left(0.7, 1) + noise)
+    kept, left = clipped_phenotype(0.7, 1)
+    size = SIZES.n_samples * kept**2 / (left + noise)
     assert found.effective_sample_size == pytest.approx(size, rel=1e-9)
     odds = size * PRIOR_HERITABILITY / SIZES.n_variants
     assert found.r_squared == pytest.approx(PRIOR_HERITABILITY * odds / (1 + odds), rel=1e-9)
@@ -173,7 +173,7 @@ def test_the_forecast_is_the_accuracy_of_a_simulated_release(cross_sigma):
     phenotypes = genotypes @ effects + residual
     noisy = genotypes.T @ np.clip(phenotypes, -clip, clip)
     noisy = noisy + cross_sigma * generator.standard_normal((d, traits))
-    kept, left = attenuation(clip, 1), variance_left(clip, 1)
+    kept, left = clipped_phenotype(clip, 1)
     values, vectors = np.linalg.eigh(correlation)
     signal = kept * PRIOR_HERITABILITY / d * n * values
     factors = signal / (kept * signal * n * values + left * n * values + cross_sigma**2)

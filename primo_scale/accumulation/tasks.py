@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -47,15 +48,12 @@ def run_task(address: Address, task: Task) -> None:
     Dask repeats a task if its worker dies before the scheduler knows that the task is done. A
     repeated task computes the same bytes. An error is free of private values.
     """
-    failure = None
-    try:
+    with _Contained() as contained:
         partials = _open_partials(address)
         if not partials.is_committed(task):
             compute_task(partials, task, lambda: None)
-    except Exception as error:  # noqa: BLE001 (it is raised below, without its values)
-        failure = _without_values(error)
-    if failure is not None:
-        raise failure  # in the clause above it would carry the other error as its context
+    if contained.failure is not None:
+        raise contained.failure
 
 
 def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> None:
@@ -150,6 +148,25 @@ def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | Gather
 def _open_partials(address: Address) -> Partials:
     keep_files_private()
     return Partials(*address)
+
+
+class _Contained:
+    """Context manager that stores an exception of its block as `failure`, without private details.
+
+    Raise the stored exception after the block, not inside an ``except`` clause, because a raised
+    exception carries the exceptions that are being handled at that time.
+    """
+
+    failure: PrimoError | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, Exception):  # no exception, or the process is being stopped
+            return False
+        self.failure = _without_values(error)
+        return True
 
 
 def _without_values(error: Exception) -> PrimoError:

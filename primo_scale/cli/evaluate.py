@@ -10,7 +10,7 @@ import click
 from primo_scale.cli.command_line import ContractCommand, under
 from primo_scale.cli.genotype_options import SOURCE_OPTIONS
 from primo_scale.cli.option_types import FILE_PATH
-from primo_scale.cli.options import out_option, request_from
+from primo_scale.cli.options import column_options, out_option, request_from
 
 
 @click.command(cls=ContractCommand)
@@ -35,7 +35,8 @@ from primo_scale.cli.options import out_option, request_from
         required=True,
         help="Phenotypes. A score is compared with the phenotype of its name.",
     ),
-    click.option("--covar", type=FILE_PATH, help="Covariates, all of which are used."),
+    click.option("--covar", type=FILE_PATH, help="Covariates."),
+    *column_options,
     click.option("--groups", type=FILE_PATH, help="Table of IID and group, for results by group."),
     click.option(
         "--prevalence",

@@ -65,16 +65,7 @@ def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
     return kind(**values)
 
 
-outcome_options = under(
-    "Phenotypes and covariates",
-    click.option(
-        "--pheno",
-        type=FILE_PATH,
-        required=True,
-        help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
-        "-9 are missing.",
-    ),
-    click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
+column_options = (
     click.option(
         "--pheno-name",
         type=CommaSeparated(),
@@ -85,6 +76,19 @@ outcome_options = under(
         type=CommaSeparated(),
         help="Only these covariates, such as age,PC? (default: every column).",
     ),
+)
+
+outcome_options = under(
+    "Phenotypes and covariates",
+    click.option(
+        "--pheno",
+        type=FILE_PATH,
+        required=True,
+        help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
+        "-9 are missing.",
+    ),
+    click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
+    *column_options,
     click.option(
         "--pheno-bounds",
         type=FILE_PATH,

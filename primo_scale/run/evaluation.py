@@ -85,7 +85,9 @@ class EvaluationRequest(GenotypeInputs):
     genotypes : Location or None
         Genotype store of the people, in place of files.
     covar : Path or None
-        Table of covariates, all of which are used.
+        Table of covariates.
+    pheno_name, covar_name : tuple of str or None
+        Columns that take part, as in `primo_scale.OutcomeTables`.
     groups : Path or None
         Table of IID and group, for results by group.
     prevalence : dict of str to float
@@ -94,7 +96,8 @@ class EvaluationRequest(GenotypeInputs):
     Raises
     ------
     UsageError
-        No weights, files together with a store or neither, or a prevalence outside (0, 1).
+        No weights, files together with a store or neither, names of covariates without a table,
+        or a prevalence outside (0, 1).
     """
 
     weights: tuple[Path, ...] = field(converter=paths_of)
@@ -102,6 +105,8 @@ class EvaluationRequest(GenotypeInputs):
     out: Path = field(converter=Path)
     genotypes: Location | None = field(default=None, converter=optional(parse_location))
     covar: Path | None = field(default=None, converter=optional(regular_file))
+    pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
+    covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     groups: Path | None = field(default=None, converter=optional(regular_file))
     prevalence: Mapping[str, float] = field(factory=dict, converter=_prevalences)
 
@@ -110,6 +115,8 @@ class EvaluationRequest(GenotypeInputs):
             raise UsageError("no weights are given", where="--weights")
         if (self.source_files is None) == (self.genotypes is None):
             raise UsageError("people come from files or from --genotypes", remedy="Give one")
+        if self.covar_name is not None and self.covar is None:
+            raise UsageError("names columns of --covar", where="--covar-name")
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,24 +208,29 @@ def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
     groups = {EVERYBODY: np.ones(len(samples), dtype=np.bool_)}
     if request.groups is not None:
         groups |= _read_groups(request.groups, samples)
-    phenotypes = _read_columns(request.pheno, samples)
+    phenotypes = _read_columns(request.pheno, request.pheno_name, samples)
     unknown = sorted(request.prevalence.keys() - phenotypes.keys())
     if unknown:
         raise UsageError(
             "names no phenotype", where="--prevalence", value=unknown[0], limit=list(phenotypes)
         )
-    covariates = {} if request.covar is None else _read_columns(request.covar, samples)
+    covariates = {}
+    if request.covar is not None:
+        covariates = _read_columns(request.covar, request.covar_name, samples)
     return _People(phenotypes, covariates, groups, {})
 
 
-def _read_columns(path: Path, samples: SampleTable) -> dict[str, Floats]:
-    """Return all columns of a table, nan where a person has no row or the value is missing."""
+def _read_columns(
+    path: Path, wanted: Sequence[str] | None, samples: SampleTable
+) -> dict[str, Floats]:
+    """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
-    values = np.full((len(samples), len(table.names)), np.nan)
-    for rows in match_people(table, table.names, samples):
+    names = table.matching(wanted)
+    values = np.full((len(samples), len(names)), np.nan)
+    for rows in match_people(table, names, samples):
         values[rows.samples] = rows.values
     values[values == MISSING_NUMBER] = np.nan
-    return dict(zip(table.names, values.T, strict=True))
+    return dict(zip(names, values.T, strict=True))
 
 
 def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.bool_]]:
@@ -252,8 +264,10 @@ def _with_codes(
     """
     by_release = {name for file in files for name in file.codes}
     phenotypes, codes = dict(people.phenotypes), {}
-    for name in phenotypes.keys() & by_release.union(prevalence):
-        values = phenotypes[name]
+    for name, values in people.phenotypes.items():
+        if name not in by_release.union(prevalence):
+            _warn_of_codes(name, values)
+            continue
         own = ONE_TWO if (values == ONE_TWO[1]).any() else ZERO_ONE
         if name not in by_release:
             _refuse_quantitative(name, values if own == ZERO_ONE else values[values != 0])
@@ -261,6 +275,15 @@ def _with_codes(
             codes[name] = own
             phenotypes[name] = np.where(np.isin(values, own), values, np.nan)
     return replace(people, phenotypes=phenotypes, codes=codes)
+
+
+def _warn_of_codes(name: str, values: Floats) -> None:
+    """Warn of a phenotype that may have plink's codes and is taken as quantitative."""
+    if {*values[~np.isnan(values)].tolist()} == {0.0, *ONE_TWO}:
+        LOGGER.warning(
+            "%s has the values 0, 1 and 2, and is taken as quantitative. If these stand for a "
+            "missing value, a control and a case, give --prevalence %s=K", name, name,
+        )  # fmt: skip
 
 
 def _refuse_quantitative(name: str, values: Floats) -> None:

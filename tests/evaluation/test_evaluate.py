@@ -283,6 +283,34 @@ def test_the_coding_of_a_binary_trait_is_that_of_the_table(
         pd.testing.assert_frame_equal(found, results[0])
 
 
+def test_other_columns_of_the_tables_may_hold_text(folder, tmp_path):
+    for name in ("pheno", "covar"):
+        plain = pd.read_csv(folder / f"fresh.{name}.tsv", sep="\t")
+        plain.assign(site="London").to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
+    tables = ("--pheno", tmp_path / "pheno.tsv", "--covar", tmp_path / "covar.tsv")
+    options = ("--weights", folder / "release", *people(folder), *tables, "--out", tmp_path / "out")
+    refused(command(evaluate.main, *options), 3, "the value of site is not a number", "London")
+    chosen = ("--pheno-name", "QT*", "--covar-name", "age")
+    succeeded(command(evaluate.main, *options, *chosen))
+    found = table(tmp_path / "out")
+    assert {*found.index.get_level_values("phenotype")} == {*NAMES} - {"CASE"}
+    assert found["incremental_r2"].notna().all()
+
+
+def test_values_of_plinks_codes_are_warned_of(folder, tmp_path):
+    """Nothing but a prevalence or a release says that they are not the values of a quantity."""
+    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")[["IID", "CASE"]]
+    plain["CASE"] = (plain["CASE"] + 1).mask(plain.index < 50, 0)
+    plain.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+    score = folder / "release" / "pgs" / "CASE.txt.gz"
+    options = ("--weights", score, *people(folder), "--pheno", tmp_path / "pheno.tsv")
+    found = succeeded(command(evaluate.main, *options, "--out", tmp_path / "out"))
+    assert "CASE has the values 0, 1 and 2, and is taken as quantitative" in found.stderr
+    prevalence = ("--prevalence", "CASE=0.3", "--out", tmp_path / "binary")
+    found = succeeded(command(evaluate.main, *options, *prevalence))
+    assert "taken as quantitative" not in found.stderr
+
+
 def test_a_prevalence_of_one_of_two_binary_traits_gives_one_liability(folder, tmp_path):
     """A score of neither trait is compared with both."""
     text = gzip.decompress((folder / "release" / "pgs" / "CASE.txt.gz").read_bytes()).decode()

@@ -100,6 +100,13 @@ class DamagedChunk(InputError):
     """
 
 
+class OtherVersion(InputError):
+    """Worker with another version of primo_scale than the command (exit code 3).
+
+    Another version may code or clip differently. The error ends a run without another attempt.
+    """
+
+
 class ResourceError(PrimoError):
     """Too little memory or disk space (exit code 4)."""
 

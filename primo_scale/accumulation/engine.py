@@ -17,13 +17,14 @@ from distributed.comm import CommClosedError
 
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import Order, Task
-from primo_scale.errors import InterruptedRun, ResourceError
+from primo_scale.errors import InterruptedRun, OtherVersion, PrimoError, ResourceError
 from primo_scale.interruption import check
 
 LOGGER = logging.getLogger("primo_scale")
 
 # Enough to hide the round trip of a task to the scheduler, and few enough to keep graphs small.
 _IN_FLIGHT_PER_THREAD = 8
+# Further attempts at a task that fails, for example by a file system that does not answer.
 _RETRIES = 3
 # Number of times that a task is submitted if its workers die. Dask gives up a submission when more
 # workers died than its scheduler allows: after four with the default of three, and after eleven in
@@ -47,7 +48,8 @@ def run_tasks(
 
     The function commits its own result, and its return value is not transferred, so that the death
     of a worker after a commit loses no result. `on_done` is called in this process after each task.
-    A task that fails several times, or during which workers repeatedly die, ends the run.
+    A task that fails several times, or during which workers repeatedly die, ends the run. So does,
+    at its first task, a worker with another version of primo_scale.
     """
     stream = _Stream(client, partial(function, partials.address), partials.store_id, order)
     workers = _WorkerThreads(client)
@@ -75,6 +77,7 @@ class _Stream:
         self._awaited, self._held_back = set(order.first), list(order.after)
         self._ended: SimpleQueue[Future] = SimpleQueue()
         self._lost_workers: Counter[Task] = Counter()
+        self._failures: Counter[Task] = Counter()
         self.in_flight: dict[str, tuple[Task, Future]] = {}
 
     def fill(self, threads: int) -> None:
@@ -92,20 +95,25 @@ class _Stream:
         if not tasks:
             return
         keys = list(map(self._name, tasks))
-        futures = self._client.map(self._call, tasks, key=keys, retries=_RETRIES)
+        # Dask's own retries would move the tasks of a worker of another version to other workers.
+        futures = self._client.map(self._call, tasks, key=keys, retries=0)
         for task, future in zip(tasks, futures, strict=True):
             self.in_flight[future.key] = (task, future)
             future.add_done_callback(self._ended.put)
 
     def settle(self) -> Iterator[Task]:
-        """Yield the tasks that succeeded since the last call, and requeue those of dead workers."""
+        """Yield the tasks that succeeded since the last call, and requeue those that did not."""
         for future in _ended_tasks(self._ended):
             task, _ = self.in_flight[future.key]
             try:
                 if future.status in ("error", "cancelled"):
                     future.result()  # raises; that of a success may have been lost with its worker
             except KilledWorker as error:
-                self._submit_again(task, error)
+                self._count_lost_worker(task, error)
+                self._waiting.appendleft(task)
+            except PrimoError as error:
+                self._count_failure(task, error)
+                self._waiting.appendleft(task)
             else:
                 self._awaited.discard(task)
                 yield task
@@ -117,7 +125,7 @@ class _Stream:
         for _, future in self.in_flight.values():
             future.release()
 
-    def _submit_again(self, task: Task, error: KilledWorker) -> None:
+    def _count_lost_worker(self, task: Task, error: KilledWorker) -> None:
         self._lost_workers[task] += 1
         if self._lost_workers[task] == _TRIALS:
             raise ResourceError(
@@ -125,11 +133,16 @@ class _Stream:
                 value=task.key,
                 remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
             ) from error
-        self._waiting.appendleft(task)
+
+    def _count_failure(self, task: Task, error: PrimoError) -> None:
+        self._failures[task] += 1
+        if isinstance(error, OtherVersion) or self._failures[task] > _RETRIES:
+            raise error
 
     def _name(self, task: Task) -> str:
-        # Dask blames every task that a dead worker held, so the task then gets a new name.
-        return f"{task.key}-{self._store_id}-{self._lost_workers[task]}"
+        # Dask blames every task that a dead worker held, so every attempt has a name of its own.
+        attempt = self._lost_workers[task] + self._failures[task]
+        return f"{task.key}-{self._store_id}-{attempt}"
 
 
 def _depth(threads: int, waiting: int) -> int:

@@ -46,9 +46,11 @@ from primo_scale.storage.groups import Array, Group, array_of, attributes_of, op
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import in_threads
+from primo_scale.version import __version__
 
 KIND = "partial statistics"
-Address = tuple[Location, str, str]
+Address = tuple[Location, str, str, str]
+"""Location, random name and kernel of a store, and the version of primo_scale of the command."""
 _Chunk = tuple[str, tuple[int, ...]]  # name of its array, and its position there
 SUBSAMPLE = "in_subsample"
 """Name of the array of the members of a secret subsample."""
@@ -121,8 +123,8 @@ class Partials:
 
     @property
     def address(self) -> Address:
-        """Arguments with which a worker opens the store."""
-        return self.path.resolve(), self.store_id, self.kernel
+        """Description with which a worker of the same version of primo_scale opens the store."""
+        return self.path.resolve(), self.store_id, self.kernel, __version__
 
     @cached_property
     def max_code(self) -> int:

@@ -22,6 +22,7 @@ import numpy as np
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
+from primo_scale.accumulation.worker_errors import refuse_other_version
 from primo_scale.errors import PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
@@ -46,7 +47,8 @@ def run_task(address: Address, task: Task) -> None:
     """Compute and commit one task on a worker, unless its results exist.
 
     Dask repeats a task if its worker dies before the scheduler knows that the task is done. A
-    repeated task computes the same bytes. An error is free of private values.
+    repeated task computes the same bytes. A worker with another version of primo_scale than the
+    command computes nothing. An error is free of private values.
     """
     with _Contained() as contained:
         partials = _open_partials(address)
@@ -146,8 +148,10 @@ def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | Gather
 
 @lru_cache(maxsize=4)
 def _open_partials(address: Address) -> Partials:
+    path, store_id, kernel, version = address
+    refuse_other_version(version)
     keep_files_private()
-    return Partials(*address)
+    return Partials(path, store_id, kernel)
 
 
 class _Contained:

@@ -74,7 +74,8 @@ def test_only_damaged_chunks_are_dropped(harm, tmp_path):
 
 def test_a_late_commit_to_a_replaced_store_is_ignored(tmp_path):
     """A worker that outlives its client still has arrays open and commits to them."""
-    late = store(tmp_path)
+    made = store(tmp_path)
+    late = Partials(made.path, made.store_id, made.kernel)
     task = TileTask(0, 1, 0, 0)
     commit_zeros(late, TileTask(0, 0, 0, 0))
     assert late.array("gram/1") is not None and late.array("cross/1") is not None
@@ -86,7 +87,8 @@ def test_a_late_commit_to_a_replaced_store_is_ignored(tmp_path):
 
 
 def test_a_late_worker_refuses_the_plan_of_a_replaced_store(tmp_path):
-    late = Partials(*store(tmp_path).address)
+    made = store(tmp_path)
+    late = Partials(made.path, made.store_id, made.kernel)
     shutil.rmtree(late.path)
     store(tmp_path, subsample=4)
     with pytest.raises(InputError, match="the store of partial sums was replaced"):

@@ -15,7 +15,7 @@ from primo_scale.accumulation import engine
 from primo_scale.accumulation.engine import run_tasks
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, RowTask, TileTask
-from primo_scale.errors import InputError, InterruptedRun, ResourceError
+from primo_scale.errors import InputError, InterruptedRun, OtherVersion, ResourceError
 
 PARTIALS = Partials(Path("/nowhere"), "store")
 
@@ -52,6 +52,7 @@ class FakeCluster:
     waiting: list = field(default_factory=list)
 
     def map(self, call, tasks, *, key, retries) -> list[FakeFuture]:
+        assert retries == 0, "Dask would try the task of another version elsewhere"
         assert call.func is print and call.args == (PARTIALS.address,)
         self.batches.append(len(tasks))
         self.keys += key
@@ -120,12 +121,28 @@ def test_a_task_of_dead_workers_is_retried_under_new_names_then_fails() -> None:
     assert not unlucky.held
 
 
+def failed(times: int) -> list[Exception]:
+    return [InputError("damaged") for _ in range(times)]
+
+
+def test_a_task_that_fails_is_tried_again_under_new_names() -> None:
+    cluster = FakeCluster({"rows-3": [*failed(2), *killed(1), *failed(1)]})
+    assert len(stream(cluster, 9)) == 9
+    assert [key for key in cluster.keys if key.startswith("rows-3-")] == [
+        f"rows-3-store{attempt}" for attempt in ("", "-1", "-2", "-3", "-4")
+    ]
+
+
 @pytest.mark.parametrize(
     ("fate", "error"),
-    [(CancelledError("lost"), InterruptedRun), (InputError("damaged"), InputError)],
+    [
+        ([CancelledError("lost")], InterruptedRun),
+        (failed(1 + engine._RETRIES), InputError),
+        ([OtherVersion("0.2.9 there")], OtherVersion),
+    ],
 )
 def test_other_failures_end_the_run_and_release_all_futures(fate, error) -> None:
-    cluster = FakeCluster({"rows-2": [fate]})
+    cluster = FakeCluster({"rows-2": fate})
     with pytest.raises(error):
         stream(cluster, 100)
     assert not cluster.held

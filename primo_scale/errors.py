@@ -10,9 +10,18 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+
+@dataclass(frozen=True)
+class OnWorker:
+    """Worker on which a task raised an error."""
+
+    host: str
+    lacks_path: bool  # whether `where` of the error is a path that does not exist there
 
 
 class PrimoError(Exception):
@@ -32,9 +41,15 @@ class PrimoError(Exception):
         The only correct value, instead of `limit`.
     remedy
         Action of the user that resolves the error, as a sentence.
+
+    Attributes
+    ----------
+    on_worker
+        Worker on which a task raised the error; None for an error of this process.
     """
 
     exit_code = 1
+    on_worker: OnWorker | None = None
 
     def __init__(
         self,
@@ -70,7 +85,7 @@ class PrimoError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default, pickling would lose the keyword arguments.
-        return partial(type(self), self.what, **self.facts), ()
+        return partial(type(self), self.what, **self.facts), (), {"on_worker": self.on_worker}
 
     def _in_brackets(self) -> str:
         if self.expected is not None:

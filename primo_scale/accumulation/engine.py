@@ -17,6 +17,7 @@ from distributed.comm import CommClosedError
 
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import Order, Task
+from primo_scale.accumulation.worker_errors import naming_worker
 from primo_scale.errors import InterruptedRun, OtherVersion, PrimoError, ResourceError
 from primo_scale.interruption import check
 
@@ -136,8 +137,10 @@ class _Stream:
 
     def _count_failure(self, task: Task, error: PrimoError) -> None:
         self._failures[task] += 1
+        error = naming_worker(error)
         if isinstance(error, OtherVersion) or self._failures[task] > _RETRIES:
-            raise error
+            raise error from None
+        LOGGER.debug("a task failed and is tried again: %s", error)
 
     def _name(self, task: Task) -> str:
         # Dask blames every task that a dead worker held, so every attempt has a name of its own.

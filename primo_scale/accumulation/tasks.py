@@ -22,7 +22,7 @@ import numpy as np
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
-from primo_scale.accumulation.worker_errors import refuse_other_version
+from primo_scale.accumulation.worker_errors import refuse_other_version, with_worker
 from primo_scale.errors import PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
@@ -169,7 +169,7 @@ class _Contained:
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         if not isinstance(error, Exception):  # no exception, or the process is being stopped
             return False
-        self.failure = _without_values(error)
+        self.failure = with_worker(_without_values(error))
         return True
 
 

@@ -15,7 +15,7 @@ from primo_scale.accumulation import engine
 from primo_scale.accumulation.engine import run_tasks
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, RowTask, TileTask
-from primo_scale.errors import InputError, InterruptedRun, OtherVersion, ResourceError
+from primo_scale.errors import InputError, InterruptedRun, OnWorker, OtherVersion, ResourceError
 
 PARTIALS = Partials(Path("/nowhere"), "store")
 
@@ -121,7 +121,7 @@ def test_a_task_of_dead_workers_is_retried_under_new_names_then_fails() -> None:
     assert not unlucky.held
 
 
-def failed(times: int) -> list[Exception]:
+def failed(times: int) -> list[InputError]:
     return [InputError("damaged") for _ in range(times)]
 
 
@@ -147,6 +147,13 @@ def test_other_failures_end_the_run_and_release_all_futures(fate, error) -> None
         stream(cluster, 100)
     assert not cluster.held
     assert len(cluster.keys) < 100
+
+
+def test_a_failure_names_the_host_of_the_worker() -> None:
+    for error in (errors := failed(1 + engine._RETRIES)):
+        error.on_worker = OnWorker("node7", lacks_path=False)
+    with pytest.raises(InputError, match="damaged on worker node7"):
+        stream(FakeCluster({"rows-2": errors}), 9)
 
 
 @pytest.mark.parametrize(

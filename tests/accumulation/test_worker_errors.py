@@ -12,7 +12,8 @@ from example_partials import partials_below
 from primo_scale.accumulation import worker_errors
 from primo_scale.accumulation.plan import Plan, RowTask
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.errors import OtherVersion
+from primo_scale.accumulation.worker_errors import naming_worker
+from primo_scale.errors import DamagedChunk, InputError, OnWorker, OtherVersion, ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.version import __version__
 
@@ -43,3 +44,44 @@ def test_a_worker_of_another_version_computes_nothing(tmp_path, monkeypatch) -> 
     assert not partials.is_committed(RowTask(0))
     again = pickle.loads(pickle.dumps(refused.value))
     assert (type(again), str(again)) == (OtherVersion, str(refused.value))
+
+
+def received(error, monkeypatch):
+    """Return the error as the command on another machine shows it."""
+    sent = pickle.loads(pickle.dumps(error))
+    monkeypatch.setattr(socket, "gethostname", lambda: "login1")
+    return naming_worker(sent)
+
+
+def test_a_worker_that_does_not_see_the_files_is_named(tmp_path, monkeypatch) -> None:
+    partials = partials_below(tmp_path, PLAN, np.ones((8, 4), np.int8))
+    partials.path.rename(tmp_path / "not mounted")
+    with pytest.raises(InputError, match="holds no partial statistics store") as raised:
+        run_task(partials.address, RowTask(0))
+    assert raised.value.on_worker == OnWorker("node7", lacks_path=True)
+    (tmp_path / "not mounted").rename(partials.path)
+    shown = received(raised.value, monkeypatch)
+    assert type(shown) is InputError
+    assert str(shown) == (
+        f"{partials.path}: holds no partial statistics store on worker node7. The path exists for "
+        "the command, and not for the worker. Workers need the same paths: mount the file system "
+        "there, or use --object-store (cluster/README.md)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (DamagedChunk("is damaged", where="/", remedy="Go"), "/: is damaged on worker node7. Go"),
+        (InputError("is missing", where="/nowhere"), "/nowhere: is missing on worker node7"),
+        (ResourceError("not enough memory"), "not enough memory on worker node7"),
+    ],
+)
+def test_other_errors_keep_their_remedy_and_name_the_host(error, line, monkeypatch) -> None:
+    shown = received(worker_errors.with_worker(error), monkeypatch)
+    assert (type(shown), str(shown)) == (type(error), line)
+
+
+def test_a_worker_of_this_machine_is_not_named() -> None:
+    error = worker_errors.with_worker(InputError("is damaged", where="/"))
+    assert naming_worker(error) is error

@@ -16,6 +16,7 @@ from security_runs import N_OBSERVED, N_PEOPLE, run
 from primo_scale.accumulation.plan import RowTask
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError, PrimoError, ResourceError
+from primo_scale.version import __version__
 
 PRIVATE = [
     r"Family\d", r"Person\d",
@@ -79,7 +80,8 @@ def test_the_words_searched_for_are_found_where_they_are() -> None:
 
 
 def failing_with(error: BaseException, monkeypatch) -> BaseException:
-    """Return the exception that leaves a task in which `error` is raised."""
+    """Return the exception that leaves a task in which `error` is raised, on a worker."""
+    monkeypatch.setattr("socket.gethostname", lambda: "node7")
 
     def fail(*_: object) -> None:
         secret = np.arange(5)
@@ -90,7 +92,7 @@ def failing_with(error: BaseException, monkeypatch) -> BaseException:
 
     monkeypatch.setattr("primo_scale.accumulation.tasks._open_partials", fail)
     with pytest.raises(type(error) if isinstance(error, KeyboardInterrupt) else PrimoError) as left:
-        run_task((Path("/store"), "id", "auto"), RowTask(0))
+        run_task((Path("/store"), "id", "auto", __version__), RowTask(0))
     return left.value
 
 

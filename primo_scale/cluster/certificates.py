@@ -175,26 +175,31 @@ def security_of(directory: Path) -> Security:
     )
 
 
-def security_towards(address: str, tls: Path | str | bool) -> Security | None:
+def security_towards(
+    address: str, tls: Path | str | bool, *, where: str = "--scheduler"
+) -> Security | None:
     """Return the TLS settings for the scheduler at `address`, or None for plain text.
 
     The address is in Dask's notation; without a protocol it is ``tcp://``. `tls` is the directory
     of the cluster's certificates. True takes the certificates of Dask's own configuration if the
-    address is encrypted; False accepts plain text, for a network that the user trusts.
+    address is encrypted; False accepts plain text, for a network that the user trusts. `where` is
+    the option that gave the address, for errors.
     """
     if address.startswith("tls://"):
-        return _configured_security(address) if isinstance(tls, bool) else security_for(Path(tls))
+        if isinstance(tls, bool):
+            return _configured_security(address, where)
+        return security_for(Path(tls))
     if not isinstance(tls, bool):
         raise UsageError(
             "certificates are of no use at an address without encryption",
-            where="--tls",
+            where=where,
             value=address,
             remedy="Start the scheduler with --protocol tls, and write tls://",
         )
     if tls and not _is_loopback(address):
         raise UsageError(
             "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
-            where="--scheduler",
+            where=where,
             value=address,
             remedy="Use tls:// and --tls DIR (primo-scale certificates new DIR), or "
             "--no-tls (in a profile: tls = false) where everybody on the network is trusted",
@@ -211,7 +216,7 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def _configured_security(address: str) -> Security:
+def _configured_security(address: str, where: str) -> Security:
     """Return the TLS settings of the user's Dask configuration, which must name certificates."""
     from distributed.security import Security
 
@@ -219,9 +224,10 @@ def _configured_security(address: str) -> Security:
     if security.tls_ca_file is None:
         raise UsageError(
             "an encrypted scheduler asks for a certificate",
-            where="--scheduler",
+            where=where,
             value=address,
-            remedy="Give --tls DIR, the directory that the scheduler was started with",
+            remedy="Give --tls DIR (in a profile tls), the directory that the scheduler was "
+            "started with",
         )
     return security
 

@@ -16,6 +16,7 @@ from primo_scale.cluster.certificates import (
     security_towards,
     throw_away_certificates,
 )
+from primo_scale.cluster.connection_faults import no_connection, no_workers, without_frames
 from primo_scale.cluster.local import local_cluster, workers_replaced
 from primo_scale.cluster.profile import (
     ClusterProfile,
@@ -24,7 +25,6 @@ from primo_scale.cluster.profile import (
     LocalProfile,
     SchedulerProfile,
 )
-from primo_scale.errors import InputError
 
 _CONNECT_TIMEOUT_SECONDS = 30
 # Includes scheduling the pods, pulling their image and starting them.
@@ -32,16 +32,19 @@ _PODS_TIMEOUT_SECONDS = 1800
 
 
 @contextmanager
-def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
+def dask_client(
+    profile: ClusterProfile, scratch: Path, *, where: str = "--cluster"
+) -> Iterator[Client]:
     """Start or connect to the cluster of a profile, and stop at the end what was started.
 
     `scratch` is a private directory in the work directory, which job-queue workers must also be
-    able to read.
+    able to read. `where` is the option that gave the profile, for errors of connections.
     """
     with ExitStack() as started:
         if isinstance(profile, SchedulerProfile):
-            security = security_towards(profile.address, profile.tls)
-            client = _connected(profile.address, security, "--scheduler", wait_for_workers=True)
+            security = security_towards(profile.address, profile.tls, where=where)
+            timeout = _CONNECT_TIMEOUT_SECONDS
+            client = _connected(profile.address, security, where, timeout=timeout)
         elif isinstance(profile, LocalProfile):
             certificates = started.enter_context(throw_away_certificates(scratch))
             cluster = local_cluster(profile, security_of(certificates), scratch)
@@ -51,8 +54,10 @@ def dask_client(profile: ClusterProfile, scratch: Path) -> Iterator[Client]:
         elif isinstance(profile, JobQueueProfile):
             client = _job_queue_client(profile, scratch, started)
         else:
-            client = _kubernetes_client(profile, started)
+            client = _kubernetes_client(profile, where, started)
         with client:
+            if isinstance(profile, SchedulerProfile):
+                _wait_for_worker(client, profile.address, where)
             yield client
 
 
@@ -69,14 +74,15 @@ def _job_queue_client(profile: JobQueueProfile, scratch: Path, started: ExitStac
     return Client(started.enter_context(job_queue_cluster(profile, certificates, scratch)))
 
 
-def _kubernetes_client(profile: KubernetesProfile, started: ExitStack) -> Client:
+def _kubernetes_client(profile: KubernetesProfile, where: str, started: ExitStack) -> Client:
     from primo_scale.cluster.kubernetes import applied
 
     security = None
     if isinstance(profile.tls, str):
         security = security_of(read_mounted_certificates(Path(profile.tls)).directory)
     address = started.enter_context(applied(profile))
-    return _connected(address, security, "--cluster", timeout=_PODS_TIMEOUT_SECONDS)
+    remedy = "Look at the pod of the scheduler with kubectl, or correct address of the profile"
+    return _connected(address, security, where, timeout=_PODS_TIMEOUT_SECONDS, remedy=remedy)
 
 
 def _connected(
@@ -84,27 +90,26 @@ def _connected(
     security: Security | None,
     where: str,
     *,
-    timeout: int = _CONNECT_TIMEOUT_SECONDS,
-    wait_for_workers: bool = False,
+    timeout: int,
+    remedy: str | None = None,
 ) -> Client:
-    """Connect to a running scheduler, and check that it has workers if they should be there."""
-    client = None
+    """Connect to a running scheduler; see `no_connection` for `remedy`."""
     try:
-        client = Client(address, security=security, timeout=timeout)
-        if wait_for_workers:
-            client.wait_for_workers(1, timeout=timeout)
-        return client
-    except (OSError, ValueError, TimeoutError):
-        if client is not None:
-            client.close()
+        return Client(address, security=security, timeout=timeout)
+    except (OSError, ValueError, MemoryError) as error:  # MemoryError: the peer is not Dask
+        cause = without_frames(error)
     # An unconnected client closes itself when it is garbage-collected, under a lock of the event
     # loop. Collecting it here avoids that during the start of the next cluster.
-    client = None
     gc.collect()
-    raise InputError(
-        "no Dask scheduler with workers answers",
-        where=where,
-        value=address,
-        limit=f"{timeout} s",
-        remedy="Start `dask scheduler` and `dask worker`, or leave the option out",
-    )
+    raise no_connection(cause, address, where=where, seconds=timeout, remedy=remedy) from cause
+
+
+def _wait_for_worker(client: Client, address: str, where: str) -> None:
+    """Wait until a running scheduler has a worker."""
+    seconds = _CONNECT_TIMEOUT_SECONDS
+    try:
+        client.wait_for_workers(1, timeout=seconds)
+    except TimeoutError as error:
+        raise no_workers(address, where=where, seconds=seconds) from error
+    except OSError as error:  # the scheduler ended meanwhile
+        raise no_connection(error, address, where=where, seconds=seconds) from error

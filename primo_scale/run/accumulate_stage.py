@@ -154,7 +154,8 @@ def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
     from primo_scale.cluster.performance import performance_reported
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with dask_client(execution.profile, scratch) as client, ExitStack() as reported:
+    where = execution.cluster_option
+    with dask_client(execution.profile, scratch, where=where) as client, ExitStack() as reported:
         if execution.performance_report is not None:
             path = work_dir.absolute() / execution.performance_report
             reported.enter_context(performance_reported(client, path))

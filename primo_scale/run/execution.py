@@ -93,7 +93,12 @@ class Execution:
             # An open or impossible connection is refused before hours of work.
             from primo_scale.cluster.certificates import security_towards
 
-            security_towards(profile.address, profile.tls)
+            security_towards(profile.address, profile.tls, where=self.cluster_option)
+
+    @property
+    def cluster_option(self) -> str:
+        """Option that gave the cluster, for errors."""
+        return "--scheduler" if self.cluster is None else f"--cluster {self.cluster}"
 
     @cached_property
     def profile(self) -> Profile:

@@ -55,8 +55,11 @@ def test_a_profile_excludes_what_it_says_itself(other: str, value: object, slurm
 
 def test_a_scheduler_in_the_clear_is_refused(slurm: Path) -> None:
     slurm.write_text('kind = "scheduler"\naddress = "tcp://node1:8786"')
-    for where in ({"scheduler": "tcp://node1:8786"}, {"cluster": slurm}):
-        with pytest.raises(UsageError, match="nothing is encrypted"):
+    for option, where in (
+        ("--scheduler", {"scheduler": "tcp://node1:8786"}),
+        (f"--cluster {slurm}", {"cluster": slurm}),
+    ):
+        with pytest.raises(UsageError, match=f"^{option}: .*nothing is encrypted"):
             profile_of(**where)
     assert profile_of(scheduler="tcp://127.0.0.1:8786")
     assert profile_of(scheduler="tcp://node1:8786", no_tls=True)
@@ -74,8 +77,11 @@ def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) 
 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
     profile = SchedulerProfile("localhost:nonsense")
-    said = "--scheduler: no Dask scheduler .*got localhost:nonsense"
-    with pytest.raises(InputError, match=said), dask_client(profile, tmp_path):
+    said = "--scheduler: not an address of a Dask scheduler .*got localhost:nonsense"
+    with (
+        pytest.raises(InputError, match=said),
+        dask_client(profile, tmp_path, where="--scheduler"),
+    ):
         pass
 
 

@@ -14,6 +14,8 @@ from acceptance_inputs import Float64, Published, texts
 from distributed import Client
 from edge_cohorts import EdgeCohort
 
+from primo_scale.version import __version__
+
 # Parts of a release that noise or the date changes; all others must follow from public facts.
 _NOISY = re.compile(
     r"estimation\.(attenuation|penalties|parameters)|signature|created"
@@ -104,8 +106,8 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def sent_tasks(released: Released) -> list[tuple[Any, ...]]:
     """Return the tasks sent to the cluster, without random names and the work directory."""
     sent = []
-    for function, key, (path, store_id, kernel), task in released.sent:
-        assert kernel == "auto"
+    for function, key, (path, store_id, *others), task in released.sent:
+        assert others == ["auto", __version__]
         assert path == (released.work / "partials.zarr").resolve()
         name = f"{store_id}-0"  # no worker died
         assert key == f"{task.key}-{name}"

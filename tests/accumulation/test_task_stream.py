@@ -129,7 +129,7 @@ def test_a_task_that_fails_is_tried_again_under_new_names() -> None:
     cluster = FakeCluster({"rows-3": [*failed(2), *killed(1), *failed(1)]})
     assert len(stream(cluster, 9)) == 9
     assert [key for key in cluster.keys if key.startswith("rows-3-")] == [
-        f"rows-3-store{attempt}" for attempt in ("", "-1", "-2", "-3", "-4")
+        f"rows-3-store-{attempt}" for attempt in range(5)
     ]
 
 

@@ -24,6 +24,7 @@ from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
+from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.bounds import phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -229,7 +230,8 @@ def _refuse_unaffordable(
     refuse_shared_iids(store)
     path = request.ledger_path
     if pays or moments:  # this run writes to the ledger
-        refuse_unwritable(path)
+        beside = JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES
+        refuse_unwritable(path, appended=beside)
     noise_store = NoiseStore(request.work_dir / NOISE)
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget of the release

@@ -30,7 +30,7 @@ from primo_scale.run.release_forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
-from primo_scale.storage.files import sha256_of_file
+from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
 
 # ---- What lies at --out --------------------------------------------------------------------------
 
@@ -44,12 +44,16 @@ def check_out(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
     if document is None and (out.exists() or out.is_symlink()):
         raise exists_already(out)
     if document is None:
-        refuse_unwritable(out)
+        refuse_unwritable(out, appended=STAGING_NAME_BYTES)
     return document
 
 
-def refuse_unwritable(path: Path) -> None:
-    """Refuse a file or directory that this user can neither write nor create."""
+def refuse_unwritable(path: Path, *, appended: int = 0) -> None:
+    """Refuse a file or directory that this user can neither write nor create.
+
+    The program writes files beside it whose names have `appended` more bytes.
+    """
+    _refuse_long_name(path, appended)
     if path.exists():
         if not os.access(path, os.W_OK):
             raise InputError("cannot be written: permission denied", where=path)
@@ -58,6 +62,21 @@ def refuse_unwritable(path: Path) -> None:
     if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):
         raise InputError(
             "cannot be created", where=path, remedy="Choose a directory you may write to"
+        )
+
+
+def _refuse_long_name(path: Path, appended: int) -> None:
+    """Refuse a name that its file system cannot hold with `appended` more bytes."""
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    longest, size = os.pathconf(folder, "PC_NAME_MAX"), len(os.fsencode(path.name))
+    if 0 < longest < size + appended:  # a file system without a limit has -1
+        beside = f" for the files beside it, which have {appended} more" if appended else ""
+        raise InputError(
+            f"the name is too long{beside}",
+            where=path,
+            value=f"{size} bytes",
+            limit=f"{longest - appended} bytes",
+            remedy="Choose a shorter name",
         )
 
 

@@ -33,6 +33,8 @@ _HASH_BUFFER_BYTES = 1 << 22
 _WRITE_BYTES = 1 << 19
 _FLUSHES_AT_ONCE = 8  # a file system writes its log once for all that wait
 _STAGING_SUFFIX = r"\.[0-9a-f]{8}"
+STAGING_NAME_BYTES = len("..01234567.lock")
+"""Bytes that the lock of a temporary directory adds to the name of the directory to publish."""
 
 
 def write_all(descriptor: int, content: bytes | memoryview) -> None:

@@ -143,6 +143,22 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
         3, ["bounds.tsv/release: cannot be created"],
     ),
+    "a release whose lock has too long a name": (
+        lambda folder: ["--out", folder / ("o" * 241)],
+        3, ["the name is too long", "got 241 bytes; limit 240 bytes", "a shorter name"],
+    ),
+    "a release of a name beyond the file system": (
+        lambda folder: ["--work-dir", folder / "work", "--out", folder / ("o" * 256)],
+        3, ["File name too long", "a shorter path"],
+    ),
+    "a ledger whose journal has too long a name": (
+        lambda folder: ["--ledger", folder / ("l" * 238)],
+        3, ["the name is too long", "got 238 bytes; limit 237 bytes"],
+    ),
+    "a work directory of too long a name": (
+        lambda folder: ["--work-dir", folder / ("w" * 256)],
+        3, ["File name too long", "a shorter path"],
+    ),
     "a release without a name": (
         lambda folder: ["--out", "/"], 2, ["--out: a release needs a directory of its own"],
     ),
@@ -238,6 +254,12 @@ def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> No
     assert "FEW: " not in dry_run  # 5% or less
     published = [path.read_bytes() for path in cohort.out.rglob("*") if path.is_file()]
     assert published and not any(b"genotyped people" in content for content in published)
+
+
+def test_the_longest_names_are_published(cohort: Cohort) -> None:
+    out = cohort.folder / ("o" * 240)
+    succeeded(cohort.release("--out", out, "--ledger", cohort.folder / ("l" * 237)))
+    assert (out / "release.json").is_file()
 
 
 @pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))

@@ -71,11 +71,12 @@ class _OneLineErrors(click.Command):
         except click.ClickException as error:
             click.echo(f"error: {error.format_message()} See --help.", err=True)
             sys.exit(error.exit_code)
-        except PrimoError as error:  # of an option's value, or with --debug
-            if "--debug" in words:
+        except (PrimoError, MemoryError, OSError) as error:  # of an option's value, or with --debug
+            explained = anticipated(error)
+            if "--debug" in words or explained is None:
                 raise
-            click.echo(f"error: {error}", err=True)
-            sys.exit(error.exit_code)
+            click.echo(f"error: {explained}", err=True)
+            sys.exit(explained.exit_code)
         except click.Abort:
             sys.exit(InterruptedRun.exit_code)
 

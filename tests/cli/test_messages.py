@@ -11,7 +11,7 @@ from filesets import open_filesets
 from small_cohort import Cohort, N, command, refused, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
-from primo_scale.cli import release
+from primo_scale.cli import certificates, ledger, release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import read_identifiers, read_people
 from primo_scale.genotypes.tables import read_bim
@@ -37,6 +37,16 @@ def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
     words = Cohort(cohort).publication()
     first = words.index(option)
     refused(command(release.main, *words[:first], *words[first + 2 :]), 2, option)
+
+
+def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
+    long = cohort / ("y" * 256)
+    for main, words in (
+        (release.main, Cohort(cohort).publication()[:-1]),
+        (ledger.show, ["--ledger"]),
+        (certificates.main, ["new"]),
+    ):
+        refused(command(main, *words, long), 3, "File name too long. Choose a shorter path")
 
 
 @pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])

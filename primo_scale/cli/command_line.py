@@ -7,6 +7,7 @@ the work directory, which is private.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -16,11 +17,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from functools import partial, reduce
+from traceback import walk_tb
 from typing import Any, TextIO
 
 import click
 
-from primo_scale.errors import InterruptedRun, PrimoError, UsageError, anticipated
+from primo_scale.errors import (
+    InterruptedRun,
+    PrimoError,
+    ResourceError,
+    UsageError,
+    anticipated,
+)
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run.run_log import (
     AS_JSON,
@@ -72,7 +80,7 @@ class _OneLineErrors(click.Command):
             click.echo(f"error: {error.format_message()} See --help.", err=True)
             sys.exit(error.exit_code)
         except (PrimoError, MemoryError, OSError) as error:  # of an option's value, or with --debug
-            explained = anticipated(error)
+            explained = _explained(error)
             if "--debug" in words or explained is None:
                 raise
             click.echo(f"error: {explained}", err=True)
@@ -103,12 +111,11 @@ class ContractCommand(_OneLineErrors):
                     check()
                     super().invoke(ctx)
             except (PrimoError, MemoryError, OSError) as error:
-                explained = anticipated(error)
+                explained = _explained(error)
                 if debug or explained is None:
                     raise
                 if isinstance(error, BrokenPipeError) and _reader_has_left():
-                    # Python writes what is left in its buffer when it ends.
-                    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                    _discard_output()
                     sys.exit(_READER_HAS_LEFT)
                 _report(explained)
                 sys.exit(explained.exit_code)
@@ -177,6 +184,25 @@ log_format_option = click.option(
     help="How lines on standard error and in the work directory's run.log are written.",
 )
 """``--log-format``, the format of every log of the command."""
+
+
+def _explained(error: BaseException) -> PrimoError | None:
+    """Return the error to show, which names standard output if a write to it failed."""
+    *_, (frame, _) = walk_tb(error.__traceback__)
+    in_echo = frame.f_code is click.echo.__code__  # an error of writing has no file name
+    if in_echo and isinstance(error, OSError) and error.errno != errno.EPIPE:
+        _discard_output()
+        return ResourceError(
+            f"cannot be written: {error.strerror}",
+            where="standard output",
+            remedy="Free space on its disk, or send the output elsewhere",
+        )
+    return anticipated(error)
+
+
+def _discard_output() -> None:
+    """Send to nowhere what is left in the buffer of standard output, which Python writes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _reader_has_left() -> bool:

@@ -4,6 +4,7 @@ import os
 import subprocess
 
 import pytest
+from command_io import error_in
 from documents import put, read_document
 from processes import command_of
 from release_edits import forge
@@ -60,6 +61,21 @@ def test_nothing_is_printed_after_the_reader_has_left(pristine, monkeypatch, unb
     done = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, check=False)
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", [[], ["--help"]], ids=["command", "help"])
+def test_a_full_standard_output_is_named(pristine, monkeypatch, unbuffered, words):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no /dev/full here")
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command_of("verify", [pristine[True], *words]),
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert done.returncode == 4
+    assert error_in(done.stderr).startswith("error: standard output: cannot be written: No space")
 
 
 def test_an_expected_key(pristine):

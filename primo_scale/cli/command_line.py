@@ -14,7 +14,7 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
 from functools import partial, reduce
 from traceback import walk_tb
@@ -164,10 +164,12 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
         try:
             word.encode()
         except UnicodeEncodeError:
+            what, remedy = "is not UTF-8", "Rename the file or directory"
+            with suppress(UnicodeError):  # bytes that Python did not decode may be UTF-8
+                word = word.encode(errors="surrogateescape").decode()
+                what, remedy = "is UTF-8, and the locale is not", "Set LC_ALL=C.UTF-8"
             raise UsageError(
-                "an argument or the working directory is not UTF-8",
-                value=ascii(word),
-                remedy="Rename the file or directory",
+                f"an argument or the working directory {what}", value=ascii(word), remedy=remedy
             ) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import shutil
 from pathlib import Path
 
@@ -47,6 +48,18 @@ def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
         (certificates.main, ["new"]),
     ):
         refused(command(main, *words, long), 3, "File name too long. Choose a shorter path")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("rel é", r"the locale is not (got 'rel \xe9'). Set LC_ALL=C.UTF-8"),
+     ("a\udcff", r"is not UTF-8 (got 'a\udcff'). Rename the file")],
+    ids=["UTF-8", "other bytes"],
+)  # fmt: skip
+def test_a_name_in_a_locale_without_its_characters(name: str, message: str) -> None:
+    """Python decodes the bytes of arguments in the C locale to surrogates."""
+    word = os.fsencode(name).decode("ascii", errors="surrogateescape")
+    refused(command(certificates.main, "new", word), 2, message)
 
 
 @pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])

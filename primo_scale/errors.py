@@ -16,6 +16,13 @@ from pathlib import Path
 from typing import Any
 
 
+CHECK_PERMISSIONS = "Check the permissions of it and of the directories above it"
+_REMEDIES: dict[int | None, str] = {
+    errno.ENAMETOOLONG: "Choose a shorter path",
+    errno.EACCES: CHECK_PERMISSIONS,
+}
+
+
 @dataclass(frozen=True)
 class OnWorker:
     """Worker on which a task raised an error."""
@@ -151,7 +158,7 @@ def anticipated(error: BaseException) -> PrimoError | None:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return file_too_large(error.filename)
     if isinstance(error, OSError):
-        remedy = "Choose a shorter path" if error.errno == errno.ENAMETOOLONG else None
+        remedy = _REMEDIES.get(error.errno)
         return InputError(error.strerror or str(error), where=error.filename, remedy=remedy)
     return None
 

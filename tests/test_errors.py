@@ -41,7 +41,11 @@ def test_an_error_with_an_expected_value_survives_between_processes():
 
 @pytest.mark.parametrize(
     ("code", "kind", "remedy"),
-    [(errno.EFBIG, ResourceError, "ulimit -f"), (errno.ENAMETOOLONG, InputError, "shorter path")],
+    [
+        (errno.EFBIG, ResourceError, "ulimit -f"),
+        (errno.ENAMETOOLONG, InputError, "shorter path"),
+        (errno.EACCES, InputError, "Check the permissions"),
+    ],
 )
 def test_an_error_of_the_system_names_the_file_and_what_to_do(code, kind, remedy):
     found = anticipated(OSError(code, os.strerror(code), "a"))

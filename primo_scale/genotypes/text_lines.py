@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from primo_scale.errors import InputError
+from primo_scale.errors import CHECK_PERMISSIONS, InputError
 
 _COMMENT = b"##"
 _BUFFER_BYTES = 1 << 18  # many lines, even of thousands of cells
@@ -68,7 +68,9 @@ def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
     except IsADirectoryError as error:
         raise InputError("is a directory, not a table", where=path) from error
     except PermissionError as error:
-        raise InputError("cannot be read: permission denied", where=path) from error
+        raise InputError(
+            "cannot be read: permission denied", where=path, remedy=CHECK_PERMISSIONS
+        ) from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"cannot be decompressed: {error}", where=path) from error
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -56,7 +56,9 @@ def refuse_unwritable(path: Path, *, appended: int = 0) -> None:
     _refuse_long_name(path, appended)
     if path.exists():
         if not os.access(path, os.W_OK):
-            raise InputError("cannot be written: permission denied", where=path)
+            raise InputError(
+                "cannot be written: permission denied", where=path, remedy=CHECK_PERMISSIONS
+            )
         return
     ancestor = next(parent for parent in path.absolute().parents if parent.exists())
     if not ancestor.is_dir() or not os.access(ancestor, os.W_OK):

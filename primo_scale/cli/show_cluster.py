@@ -12,7 +12,7 @@ from primo_scale.cli.command_line import ContractCommand
 from primo_scale.cli.option_types import FILE_PATH
 
 if TYPE_CHECKING:
-    from primo_scale.cluster.profile import JobQueueProfile
+    from primo_scale.cluster.profile import JobQueueProfile, Profile
 
 
 @click.command(cls=ContractCommand)
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def main(file: Path) -> None:
     """Print the job script or Kubernetes manifest of a profile; start nothing.
 
+    Certificates on this machine are checked as before a run.
     SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
     """
     from primo_scale.cluster.kubernetes import manifest
@@ -27,12 +28,24 @@ def main(file: Path) -> None:
     from primo_scale.cluster.read_profile import read_profile
 
     profile = read_profile(file)
+    _check_certificates(profile)
     if isinstance(profile, JobQueueProfile):
         click.echo(_script(profile), nl=False)
     elif isinstance(profile, KubernetesProfile):
         click.echo(json.dumps(manifest(profile), indent=2))
     else:
         click.echo(profile)
+
+
+def _check_certificates(profile: Profile) -> None:
+    """Refuse a profile with certificates that a run refuses, if they are on this machine."""
+    from primo_scale.cluster.certificates import read_certificates, read_mounted_certificates
+    from primo_scale.cluster.profile import KubernetesProfile
+
+    tls = getattr(profile, "tls", None)
+    if isinstance(tls, str) and Path(tls).is_dir():
+        mounted = isinstance(profile, KubernetesProfile)
+        (read_mounted_certificates if mounted else read_certificates)(Path(tls))
 
 
 def _script(profile: JobQueueProfile) -> str:

@@ -116,10 +116,11 @@ def read_certificates(directory: Path) -> Certificates:
 
 def read_mounted_certificates(directory: Path) -> Certificates:
     """Read certificates from a secret mounted in a pod, without a check of file permissions."""
+    names = (AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE)
     try:
-        authority = x509.load_pem_x509_certificate((directory / AUTHORITY_FILE).read_bytes())
-        certificate = x509.load_pem_x509_certificate((directory / CERTIFICATE_FILE).read_bytes())
-        key = serialization.load_pem_private_key((directory / KEY_FILE).read_bytes(), None)
+        contents = [(directory / name).read_bytes() for name in names]
+        authority, certificate = map(x509.load_pem_x509_certificate, contents[:2])
+        key = serialization.load_pem_private_key(contents[2], None)
         certificate.verify_directly_issued_by(authority)
         together = key.public_key() == certificate.public_key()
     except FileNotFoundError as error:

@@ -13,8 +13,11 @@ import jsonschema
 import pytest
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
+from small_cohort import command, refused, succeeded
 from write_golden import EXAMPLES, FOLDER, GOLDEN, rendered
 
+from primo_scale.cli import show_cluster
+from primo_scale.cluster.certificates import make_certificates
 from primo_scale.cluster.kubernetes import manifest
 from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume
 from primo_scale.cluster.read_profile import read_profile
@@ -25,6 +28,15 @@ CRD = json.loads((Path(__file__).parent / "operator" / "daskcluster.v1.json").re
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_an_example_renders_to_its_golden_file(kind: str) -> None:
     assert rendered(kind) == (FOLDER / GOLDEN[kind]).read_text()
+
+
+def test_certificates_that_a_run_refuses_are_refused(tmp_path: Path) -> None:
+    tls = make_certificates(tmp_path / "tls").directory
+    profile = tmp_path / "profile.toml"
+    profile.write_text('kind = "slurm"\ntls = "tls"\n')
+    assert "tls/cert.pem" in succeeded(command(show_cluster.main, profile)).stdout
+    tls.chmod(0o750)
+    refused(command(show_cluster.main, profile), 3, "open to others (got mode 0750", "chmod go=")
 
 
 def closed(schema: Any) -> Any:

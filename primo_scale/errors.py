@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-
 CHECK_PERMISSIONS = "Check the permissions of it and of the directories above it"
 _REMEDIES: dict[int | None, str] = {
     errno.ENAMETOOLONG: "Choose a shorter path",
@@ -153,6 +152,9 @@ def anticipated(error: BaseException) -> PrimoError | None:
         return error
     if isinstance(error, MemoryError):
         return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":  # of Python
+        remedy = "Raise ulimit -v (h_vmem of Grid Engine) or ulimit -u, or use fewer workers"
+        return ResourceError("no thread can be started", remedy=remedy)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError("the disk is full", where=error.filename, remedy="Free space")
     if isinstance(error, OSError) and error.errno == errno.EFBIG:

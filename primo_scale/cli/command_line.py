@@ -22,6 +22,7 @@ from typing import Any, TextIO
 
 import click
 
+from primo_scale.cli.address_space import refuse_small_address_space
 from primo_scale.errors import (
     InterruptedRun,
     PrimoError,
@@ -92,6 +93,8 @@ class _OneLineErrors(click.Command):
 class ContractCommand(_OneLineErrors):
     """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``."""
 
+    least_address_space = 0  # bytes without which the command does not start
+
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         debug = click.Option(["--debug"], is_flag=True, help="Show the traceback of an error.")
@@ -109,8 +112,9 @@ class ContractCommand(_OneLineErrors):
             try:
                 with signals_noted(log_interruption), files_private():
                     check()
+                    refuse_small_address_space(self.least_address_space)
                     super().invoke(ctx)
-            except (PrimoError, MemoryError, OSError) as error:
+            except (PrimoError, MemoryError, OSError, RuntimeError) as error:
                 explained = _explained(error)
                 if debug or explained is None:
                     raise
@@ -203,7 +207,7 @@ def _explained(error: BaseException) -> PrimoError | None:
 
 
 def _discard_output() -> None:
-    """Send to nowhere what is left in the buffer of standard output, which Python writes at exit."""
+    """Discard the rest of the buffer of standard output, which Python writes when it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -7,7 +7,8 @@ from importlib import import_module
 
 import click
 
-from primo_scale.cli.command_line import ContractGroup
+from primo_scale.cli.address_space import LEAST_ADDRESS_SPACE
+from primo_scale.cli.command_line import ContractCommand, ContractGroup
 
 COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
@@ -47,6 +48,8 @@ class _LazyCommands(ContractGroup):
             return None
         module = import_module(f"primo_scale.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.main
+        if isinstance(command, ContractCommand):
+            command.least_address_space = LEAST_ADDRESS_SPACE.get(cmd_name, 0)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -160,8 +160,8 @@ def anticipated(error: BaseException) -> PrimoError | None:
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
         return file_too_large(error.filename)
     if isinstance(error, OSError):
-        remedy = _REMEDIES.get(error.errno)
-        return InputError(error.strerror or str(error), where=error.filename, remedy=remedy)
+        what = error.strerror or str(error)
+        return InputError(what, where=error.filename, remedy=_REMEDIES.get(error.errno))
     return None
 
 

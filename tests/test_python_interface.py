@@ -130,6 +130,11 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.Privacy(unit="half")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="go together"):
         ps.Privacy(epsilon=1)
+    for number in (100.5, True):
+        with pytest.raises(UsageError, match=r"^--subsample: is not a whole number \(got "):
+            ps.Privacy(subsample=number)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^--nominal-n: is not a whole number"):
+        ps.Privacy(nominal_n=1000.5)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
     with pytest.raises(InputError, match=r"none\.bed: No such file|none.*no such file"):

@@ -16,6 +16,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.request_parts import (
     BESIDE_THE_RELEASE,
     OutcomeTables,
+    check_count,
     check_number,
     one_line,
     paths_of,
@@ -103,8 +104,8 @@ class PartyReleaseRequest:
                 value=repr(self.party),
                 remedy="Give printable text on one line",
             )
-        check_number("--mixtures", self.mixtures, least=1)
-        check_number("--person-columns", self.person_columns, least=1)
+        check_count("--mixtures", self.mixtures, least=1)
+        check_count("--person-columns", self.person_columns, least=1)
         release_mu(self.epsilon, self.delta)
         if (self.tables is None) == (self.genotypes is None):
             raise UsageError("a release has the columns of --pheno or of --genotypes, not of both")

@@ -104,6 +104,13 @@ def check_number(option: str, value: float | None, *, least: float, above: bool 
         raise UsageError("is out of range", where=option, value=value, limit=limit)
 
 
+def check_count(option: str, value: int | None, *, least: int) -> None:
+    """Refuse a value that is not a whole number, or below a bound; True is no number."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+        raise UsageError("is not a whole number", where=option, value=repr(value))
+    check_number(option, value, least=least)
+
+
 @frozen
 class PriorFile:
     """Scoring file that is a prior of one phenotype, or of all if `phenotype` is None."""
@@ -217,7 +224,7 @@ class Model:
 
     def __attrs_post_init__(self) -> None:
         check_number("--row-norm", self.row_norm, least=0, above=True)
-        check_number("--genetic-factors", self.genetic_factors, least=1)
+        check_count("--genetic-factors", self.genetic_factors, least=1)
         if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
             raise UsageError(
                 "chooses LD components, and this request has none",
@@ -287,8 +294,8 @@ class Privacy:
     non_private: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_number("--nominal-n", self.nominal_n, least=1)
-        check_number("--subsample", self.subsample, least=1)
+        check_count("--nominal-n", self.nominal_n, least=1)
+        check_count("--subsample", self.subsample, least=1)
         self.budget  # noqa: B018  # checked here
         hides_n = self.hides_n
         if hides_n != (self.nominal_n is not None):

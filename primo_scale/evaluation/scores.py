@@ -143,7 +143,7 @@ def match_weights(
         absent=len(file.variants) - pairs["row"].nunique(),
     )
     expected = min(counts.total, len(variants)) if may_be_wider else counts.total
-    _refuse_few_matches(file.path, counts, expected)
+    _refuse_few_matches(file, counts, expected)
     weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
     constant = -2 * weights[swapped].sum(axis=0)
     return MatchedWeights(found, weights, constant, _centres(file, variants.select(found)), counts)
@@ -209,14 +209,17 @@ def _refuse_two_matches(path: Path, matched: pd.DataFrame) -> None:
         )
 
 
-def _refuse_few_matches(path: Path, counts: MatchCounts, expected: int) -> None:
+def _refuse_few_matches(file: ScoringFile, counts: MatchCounts, expected: int) -> None:
+    remedy = "Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)"
+    if file.by_position:
+        remedy = "Its variants are found by position: take its file for the genotypes' genome build"
     if counts.matched < max(1, LEAST_MATCHED * expected):
         raise InputError(
             f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
             f"{counts.absent} are absent and {counts.mismatched} have other alleles",
-            where=path,
+            where=file.path,
             limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
-            remedy="Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)",
+            remedy=remedy,
         )
 
 

@@ -56,14 +56,16 @@ def refuse_few_matches(matched: MatchedFrequencies) -> None:
     n_variants = len(matched.a1_frequency)
     if matched.n_matched >= LEAST_MATCHED * n_variants:
         return
+    remedy = "Give the panel the identifiers of the .bim file (plink2 --set-all-var-ids)"
+    if matched.n_mismatched > matched.n_absent:
+        remedy = "Write the alleles of both in capitals, and compare their genome builds"
     raise InputError(
         f"has frequencies for {matched.n_matched} of {n_variants} variants: "
         f"{matched.n_absent} identifiers are not in it and {matched.n_mismatched} have other "
         "alleles",
         where=matched.path,
         limit=f"at least {LEAST_MATCHED:.0%} of the variants",
-        remedy="Give the panel the identifiers of the .bim file (plink2 --set-all-var-ids), "
-        "or leave --ref-freq out",
+        remedy=f"{remedy}, or leave --ref-freq out",
     )
 
 

@@ -103,7 +103,7 @@ class OutcomeTable:
             tokens = cells_of(group[row], comma_separated=self._is_csv)
             if not tokens:
                 continue
-            self._check_width(tokens, first + row)
+            self._check_width(tokens, first + row, group[row])
             values[row] = self._numbers([tokens[i] for i in positions], names, first + row)
             # IDs contain no blanks, so that the joined text is unique for each pair.
             people[row] = b" ".join(tokens[:identity])
@@ -123,14 +123,17 @@ class OutcomeTable:
     def _width(self) -> int:
         return self._identity_columns + len(self.names)
 
-    def _check_width(self, tokens: Sequence[bytes], line: int) -> None:
+    def _check_width(self, tokens: Sequence[bytes], line: int, content: bytes) -> None:
+        remedy = "Write NA for a missing value"
+        if not self._is_csv and b"\t\t" in content:
+            remedy += ": two tabs in a row, as of an empty cell, are one separator"
         if len(tokens) != self._width:
             raise InputError(
                 "the row and the header differ in length",
                 where=f"{self.path}:{line}",
                 value=f"{len(tokens)} columns",
                 expected=self._width,
-                remedy="Write NA for a missing value",
+                remedy=remedy,
             )
 
     def matching(self, wanted: Sequence[str] | None) -> tuple[str, ...]:

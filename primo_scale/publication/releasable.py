@@ -65,7 +65,8 @@ def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
     repeated = [name for name, count in counts.items() if count > 1]
     if repeated:
         raise InputError(
-            f"{len(repeated)} variant IDs occur more than once, so a score file would be ambiguous",
+            "variant IDs are repeated, so that a score file would be ambiguous: "
+            f"{len(repeated)} of {len(counts)}",
             where="release",
             value=examples(list(map(repr, repeated)), _EXAMPLES),
             remedy=f"{_NAME_VARIANTS}, or drop the copies with `plink2 --rm-dup` or --exclude, and "

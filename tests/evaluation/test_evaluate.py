@@ -225,6 +225,12 @@ def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
     np.testing.assert_array_equal(scores_of(path, folder)[0], expected)
     assert run(folder, tmp_path / "out", "--weights", path, *people(folder)).exit_code == 0
     assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
+    place = names.split("\t").index("chr_position")
+    cells = [row.split("\t") for row in rows]
+    moved = ["\t".join([*row[:place], f"{10**8 + n}", *row[place + 1 :]])
+             for n, row in enumerate(cells)]  # fmt: skip
+    path.write_text("\n".join([*head, names, *moved]) + "\n")
+    refused(run(folder, tmp_path / "none", "--weights", path, *people(folder)), 3, "genome build")
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from filesets import variants_with
 from processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.tables import VariantTable, read_bim
 
 HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
@@ -129,3 +129,15 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     broken.write_bytes(gzip.compress(HEADER.encode() * 100)[:30])
     with pytest.raises(InputError, match="cannot be decompressed"):
         read_reference_frequencies(broken, variants)
+
+
+@pytest.mark.parametrize(
+    ("row", "remedy"),
+    [("1\trs1\tg\ta\t0.3\t100", "alleles of both in capitals"),
+     ("1\t1:5:A:G\tG\tA\t0.3\t100", "identifiers of the .bim file")],
+    ids=["other alleles", "other identifiers"],
+)  # fmt: skip
+def test_the_remedy_suits_what_does_not_match(tmp_path, row, remedy):
+    matched = read_reference_frequencies(panel(tmp_path, row), variant_table(("rs1", "A", "G")))
+    with pytest.raises(InputError, match=remedy):
+        refuse_few_matches(matched)

@@ -72,6 +72,14 @@ def test_rows_of_another_length_are_refused(tmp_path, row, names):
     assert caught.value.where == f"{path}:3"
 
 
+@pytest.mark.parametrize(("row", "empty"), [("3\t3\t\t1", True), ("3\t3\t1", False)])
+def test_an_empty_cell_between_tabs_is_explained(tmp_path, row, empty):
+    path = write(tmp_path, f"FID\tIID\tA\tB\n1\t1\t1\t2\n{row}\n")
+    with pytest.raises(InputError, match="Write NA for a missing value") as caught:
+        read_all(path, ["A"])
+    assert ("two tabs in a row" in str(caught.value)) is empty
+
+
 def test_names_must_occur_once(tmp_path):
     path = write(tmp_path, "FID IID A B A C D E\n1 1 1 2 3 4 5 6\n")
     with pytest.raises(

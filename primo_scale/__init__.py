@@ -5,7 +5,12 @@ stages, and `plan` forecasts it. `open_release` reads a release, `verify` checks
 `open_genotypes` reads a genotype store, and `from_pandas_plink` makes one from an array.
 `party_roster`, `party_release` and `party_fit` serve several parties who hold columns of the same
 people. `evaluate` measures the accuracy of scores, and `forecast` predicts it from a public panel
-and numbers alone. Most of these functions take a request, a frozen object with every option.
+and numbers alone.
+
+Most of these functions take a request, a frozen object with every option. Anticipated errors are
+subclasses of `PrimoError`; their messages call an option by its name on the command line, such as
+``--ref-freq`` for `ref_freq`. Requests also raise TypeError and ValueError for values of a wrong
+type.
 """
 
 from __future__ import annotations

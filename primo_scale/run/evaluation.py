@@ -81,7 +81,7 @@ class EvaluationRequest(GenotypeInputs):
     out : Path
         Directory to create.
     bfile, pfile, bgen, vcf, vcz, sample, bgen_order, dosages
-        Genotype files of the people, as `primo_scale.GenotypeFiles`.
+        Genotype files of the people, with the same meaning as in `primo_scale.GenotypeFiles`.
     genotypes : Location or None
         Genotype store of the people, in place of files.
     covar : Path or None

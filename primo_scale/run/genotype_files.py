@@ -130,12 +130,22 @@ class GenotypeInputs:
 
 @frozen
 class GenotypeFiles(GenotypeInputs):
-    """Genotype files, and the people and variants of them that take part.
+    """Genotype files of one format, with filters of their people and variants.
 
     Attributes
     ----------
-    bfile, pfile, bgen, vcf, vcz, sample, bgen_order, dosages
-        Files of one format, with the meaning that `GenotypeInputs` gives them.
+    bfile, pfile : tuple of Path or None
+        Prefixes of PLINK 1 or PLINK 2 filesets. A single prefix may be given alone; ``chr{1..22}``
+        stands for 22 of them, and a file whose name ends in ``.list`` holds one on each line.
+    bgen, vcf, vcz : tuple of Path or None
+        BGEN files, indexed VCF or BCF files, or VCF-Zarr stores, in the same way.
+    sample : Path or None
+        The .sample file of the BGEN files; None stands for the sample IDs in them.
+    bgen_order : str or None
+        Order of the alleles in the BGEN files: ``ref-first`` (also for None), ``ref-last`` or
+        ``ref-unknown``.
+    dosages : bool
+        Whether dosages are read, and not hard calls; PLINK 1 files have none.
     keep, remove : Path or None
         Lists of people to keep and to remove.
     extract, exclude : Path or None

@@ -1,7 +1,7 @@
 """Requests of the stages of a run: every option of a command, typed, checked once, then frozen.
 
 A field has the name of its option on the command line, with ``_`` for ``-``, unless its
-description says otherwise. A path may be given as a text.
+description says otherwise. A path may be given as a string.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class PublishingRequest(RunRequest):
     out : Path
         Release directory to publish.
     fit : Fit
-        Way from statistics to weights.
+        Method and shrinkage that turn the statistics into weights.
     genome_build : str or None
-        Genome build of the positions; None stands for that of known variants.
+        Genome build of the positions; None stands for the build that known variants show.
     purge_intermediates : bool
         Whether the intermediate files are deleted once the release is published.
     sumstats : bool
@@ -112,6 +112,16 @@ class AccumulateRequest(RunRequest):
         Public choices that shape the statistics.
     execution : Execution
         Machines that compute.
+    work_dir : Path
+        Private directory for intermediate files and statistics.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger; None stands for an account without a name.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
 
     Raises
     ------
@@ -144,6 +154,28 @@ class FinalizeRequest(PublishingRequest):
         Privacy parameters of the release; required unless `non_private`.
     non_private : bool
         Whether the release has no noise and is stamped NOT PRIVATE.
+    work_dir : Path
+        Private directory in which `primo_scale.accumulate` left the statistics.
+    out : Path
+        Release directory to publish.
+    fit : Fit
+        Method and shrinkage that turn the statistics into weights.
+    genome_build : str or None
+        Genome build of the positions; None stands for the build that known variants show.
+    purge_intermediates : bool
+        Whether the intermediate files are deleted once the release is published.
+    sumstats : bool
+        Whether the release has summary statistics; they need public allele frequencies.
+    calibrate : bool
+        Whether the weights are multiplied by the slope that the people held out measure.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger; None stands for an account without a name.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
 
     Raises
     ------
@@ -180,12 +212,32 @@ class ReleaseRequest(PublishingRequest):
         Phenotypes and covariates.
     privacy : Privacy
         Guarantee of the release; epsilon and delta are required unless it is not private.
+    out : Path
+        Release directory to publish.
     work_dir : Path
         Private directory for intermediate files; by default `out` with ``.work`` appended.
     model : Model
         Public choices that shape the statistics.
     execution : Execution
         Machines that compute.
+    fit : Fit
+        Method and shrinkage that turn the statistics into weights.
+    genome_build : str or None
+        Genome build of the positions; None stands for the build that known variants show.
+    purge_intermediates : bool
+        Whether the intermediate files are deleted once the release is published.
+    sumstats : bool
+        Whether the release has summary statistics; they need public allele frequencies.
+    calibrate : bool
+        Whether the weights are multiplied by the slope that the people held out measure.
+    ledger : Path or None
+        Ledger file; None stands for the user's own.
+    cohort : str or None
+        Name of the cohort in the ledger; None stands for an account without a name.
+    accept_noise : bool
+        Whether budget may be spent on weights that are expected to be noise.
+    encryption_key : Path or None
+        File of the key that encrypts what is kept about people.
 
     Raises
     ------

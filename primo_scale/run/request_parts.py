@@ -339,7 +339,7 @@ def _check_hold_out(privacy: Privacy, share: float) -> None:
 
 @frozen
 class Fit:
-    """Way from private statistics to weights.
+    """Method and shrinkage that turn private statistics into weights.
 
     Attributes
     ----------

@@ -90,6 +90,22 @@ def test_the_example_of_the_readme_releases_and_leaves_the_process_alone(in_fold
 
 
 @pytest.mark.slow
+def test_a_worker_that_imports_the_script_does_not_release_again(in_folder, tmp_path) -> None:
+    """Python's workers run a script without a guard again, here with places of their own."""
+    paths = '"demo-run/from-python" + str(os.getpid()), ledger=f"{os.getpid()}.sqlite"'
+    lines = example().replace('"demo-run/from-python"', paths).splitlines()
+    lines = ["import multiprocessing, os", *(line for line in lines if "ps.plan" not in line)]
+    lines.append("worker = multiprocessing.get_context('spawn').Process(target=print)")
+    lines += ["worker.start()", "worker.join()"]
+    script = tmp_path / "script.py"
+    script.write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert "Make the calls of the script below `if __name__ == '__main__':`" in done.stderr
+    assert len(list(in_folder.glob("demo-run/from-python?*/release.json"))) == 1
+    assert len(list(in_folder.glob("*.sqlite"))) == 1
+
+
+@pytest.mark.slow
 def test_the_stages_make_the_release_of_the_whole(in_folder) -> None:
     """Without noise the weights of both ways are the same bytes."""
     tables = ps.OutcomeTables("demo-run/train.pheno.tsv", "demo-run/train.pheno-bounds.tsv")

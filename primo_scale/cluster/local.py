@@ -57,7 +57,8 @@ def local_cluster(profile: LocalProfile, security: Security, scratch: Path) -> L
         LOGGER.warning("a worker died while it was starting: starting again")
     raise ResourceError(
         "workers died again and again while they were starting, most likely for lack of memory",
-        remedy="Use fewer --workers; the same command continues",
+        remedy="Use fewer --workers; the same command continues. A script must make its calls "
+        "below `if __name__ == '__main__':`, because workers import it",
     )
 
 

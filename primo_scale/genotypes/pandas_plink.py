@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
@@ -63,12 +63,16 @@ def from_pandas_plink(
 
     Raises
     ------
+    UsageError
+        `counted` is no allele.
     InputError
         The array has other dimensions or coordinates, a chunk of people does not begin at a
         multiple of 4, a value is no number of copies, or the ingest refuses the genotypes.
     ResourceError
         The disk has too little space.
     """
+    if counted not in ("a0", "a1"):
+        raise UsageError("is no allele", where="counted", value=counted, limit="a0 or a1")
     _check_form(genotypes)
     out = Path(out)
     with files_private():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -30,8 +30,9 @@ _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\
 class Roster:
     """People of all parties, in the order that every party uses."""
 
-    people: Hashes  # keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,)
-    key: bytes  # secret, of the hashes
+    # Keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,).
+    people: Hashes = field(repr=False)
+    key: bytes = field(repr=False)  # secret, of the hashes; a notebook would show it
 
     def __len__(self) -> int:
         """Return the number of people n."""

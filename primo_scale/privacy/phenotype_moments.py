@@ -100,6 +100,18 @@ def with_moments(
     )
 
 
+def are_too_wide(bounds: PhenotypeBounds) -> bool:
+    """Return whether the sd of `with_moments` is the least that the bounds allow, not a noisy one.
+
+    The lattice cannot code a bound that is further than some 32 sds from the mean.
+    """
+    return bounds.sd <= _farthest(bounds) / _FARTHEST
+
+
+def _farthest(bounds: PhenotypeBounds) -> float:
+    return max(bounds.upper - bounds.mean, bounds.mean - bounds.lower)
+
+
 def _with_moments(
     bounds: PhenotypeBounds, total: float, squares: float, people: float
 ) -> PhenotypeBounds:
@@ -108,8 +120,8 @@ def _with_moments(
     centre = min(max(total / people, -1.0), 1.0)
     spread = math.sqrt(max(squares / people - centre**2, 0.0))
     mean = min(max(middle + half * centre, bounds.lower), bounds.upper)
-    farthest = max(bounds.upper - mean, mean - bounds.lower)
-    return replace(bounds, mean=mean, sd=max(half * spread, farthest / _FARTHEST))
+    bounds = replace(bounds, mean=mean)
+    return replace(bounds, sd=max(half * spread, _farthest(bounds) / _FARTHEST))
 
 
 def _draw(raw: RawMoments, sigma: float, charge: Charge, noise_store: NoiseStore) -> NoisyMoments:

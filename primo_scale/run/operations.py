@@ -6,6 +6,7 @@ handlers, and leaves loggers, environment variables and the umask as they were.
 
 from __future__ import annotations
 
+import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -235,8 +236,21 @@ def _purge_or_warn(request: PublishingRequest) -> None:
 @contextmanager
 def _at_work(request: RunRequest) -> Iterator[None]:
     """Hold the lock of the work directory, and encrypt what is written there if requested."""
+    _refuse_starting_process()
     with encrypted_with(request.encryption_key), locked(request.work_dir):
         yield
+
+
+def _refuse_starting_process() -> None:
+    """Refuse a process that imports the user's script in order to become a worker.
+
+    A script without a guard would run in every worker process again, and pay again.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as multiprocessing asks
+        raise UsageError(
+            "this process imports the script that started it, to become a worker",
+            remedy="Make the calls of the script below `if __name__ == '__main__':`",
+        )
 
 
 def _check_places(request: PublishingRequest) -> None:

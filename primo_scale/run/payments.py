@@ -18,7 +18,12 @@ from primo_scale.ledger.spending import Account, Balance, PayingCohort
 from primo_scale.outcomes.moments import RawMoments, sum_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.phenotype_moments import continues_with_stored_key, pay_for_moments
+from primo_scale.privacy.phenotype_moments import (
+    are_too_wide,
+    continues_with_stored_key,
+    pay_for_moments,
+    with_moments,
+)
 from primo_scale.privacy.receipt import Payer, Receipt, open_payer
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.design_choices import phenotype_bounds
@@ -116,6 +121,13 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
         with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
             bought, receipt = pay_for_moments(raw, promise, payer)
             log_payment("phenotype means and sds", receipt, payer)
+    for bounds in with_moments(phenotype_bounds(request.outcomes), bought):
+        if are_too_wide(bounds):
+            LOGGER.warning(
+                "%s: its bounds are some 30 times as wide as its noisy sd or more, so that the sd "
+                "is taken as %.4g and the weights are too small; give narrower public bounds in "
+                "another --work-dir", bounds.name, bounds.sd,
+            )  # fmt: skip
     return PaidMoments(bought, budget)
 
 

@@ -163,7 +163,8 @@ def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRec
     message = f"primo_scale {__version__}: {name} (process {pid} on {host})"
     yield _record(logging.INFO, message, "start", start)
     for option, value in options_of(request):
-        if value is not None and value is not False and value != ():
+        is_empty = isinstance(value, tuple) and not value
+        if value is not None and value is not False and not is_empty:
             fields = {"name": option, "value": value}
             yield _record(logging.INFO, f"  --{option} {value}", "option", fields)
 

@@ -12,7 +12,7 @@ import xarray
 from bed_reader import open_bed
 from ingest_runs import bed_reader_dosages
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
 
@@ -60,6 +60,11 @@ def test_the_store_has_the_genotypes_that_bed_reader_reads(
     assert store.variants.allele1.tolist() == array.a0.values.tolist()
     assert store.variants.position.tolist() == array.pos.values.tolist()
     assert {path.name for path in tmp_path.iterdir()} == {"store"}
+
+
+def test_another_name_of_the_counted_allele_is_refused(array_of, tmp_path):
+    with pytest.raises(UsageError, match=r"counted: is no allele .got A0; limit a0 or a1"):
+        from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store", counted="A0")
 
 
 def test_chunks_that_pandas_plink_reads_wrongly_are_refused(array_of, tmp_path):

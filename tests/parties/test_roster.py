@@ -40,6 +40,10 @@ def test_parties_find_the_same_roster_from_different_files(tmp_path: Path, key: 
     assert files[0].stat().st_mode & 0o077 == 0
 
 
+def test_a_notebook_does_not_show_the_key(key: Path) -> None:
+    assert repr(make_roster(["a"], key)) == "Roster()"
+
+
 def test_another_key_shares_nobody(tmp_path: Path, key: Path) -> None:
     make_key_file(tmp_path / "other")
     write_roster(make_roster(["a", "b"], tmp_path / "other"), tmp_path / "roster")

@@ -35,6 +35,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import (
     MOMENTS_SHARE,
+    are_too_wide,
     continues_with_stored_key,
     moments_sigma,
     with_moments,
@@ -166,6 +167,17 @@ def test_exact_sums_give_the_means_and_standard_deviations() -> None:
     assert found.mean == pytest.approx(values.mean(), abs=1e-3)
     assert found.sd == pytest.approx(values.std(), rel=1e-3)
     assert (found.lower, found.upper, found.name) == (120, 220, "height")
+    assert not are_too_wide(found)
+
+
+def test_bounds_too_wide_for_the_sd_are_told() -> None:
+    """The sd of 10 is less than a thirtieth of the distance of 500 between mean and bound."""
+    half, people = 500, 1000
+    squares = int(UNIT * people * (10 / half) ** 2)
+    bounds = PhenotypeBounds("height", -half, half, 0, 10, "quantitative")
+    (found,) = with_moments([bounds], NoisyMoments(((0,), (squares,), (UNIT * people,)), 1.0, "c"))
+    assert found.sd > 15
+    assert are_too_wide(found)
 
 
 def test_any_noise_gives_a_phenotype_that_can_be_coded() -> None:

@@ -17,12 +17,14 @@ from primo_scale.cluster.certificates import (
     throw_away_certificates,
 )
 from primo_scale.cluster.connection_faults import no_connection, no_workers, without_frames
+from primo_scale.cluster.kubernetes import applied, refuse_missing_kubectl
 from primo_scale.cluster.local import local_cluster, workers_replaced
 from primo_scale.cluster.profile import (
     ClusterProfile,
     JobQueueProfile,
     KubernetesProfile,
     LocalProfile,
+    Profile,
     SchedulerProfile,
 )
 
@@ -61,6 +63,23 @@ def dask_client(
             yield client
 
 
+def check_reachable(profile: Profile, *, where: str) -> None:
+    """Refuse a cluster that cannot be used, as far as a moment shows; start nothing.
+
+    A running scheduler is connected to, and has to have a worker. The command that submits jobs or
+    pods has to be installed.
+    """
+    if isinstance(profile, SchedulerProfile):
+        with dask_client(profile, Path(), where=where):
+            return
+    if isinstance(profile, JobQueueProfile):
+        from primo_scale.cluster.job_queue import refuse_missing_submit_command
+
+        refuse_missing_submit_command(profile)
+    if isinstance(profile, KubernetesProfile):
+        refuse_missing_kubectl()
+
+
 def _job_queue_client(profile: JobQueueProfile, scratch: Path, started: ExitStack) -> Client:
     """Start a cluster with the profile's certificates, or with those of this run if it has none."""
     # Imported only here, because dask-jobqueue reads its configuration files on import.
@@ -75,8 +94,6 @@ def _job_queue_client(profile: JobQueueProfile, scratch: Path, started: ExitStac
 
 
 def _kubernetes_client(profile: KubernetesProfile, where: str, started: ExitStack) -> Client:
-    from primo_scale.cluster.kubernetes import applied
-
     security = None
     if isinstance(profile.tls, str):
         security = security_of(read_mounted_certificates(Path(profile.tls)).directory)

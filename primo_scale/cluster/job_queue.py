@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import pkgutil
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -129,11 +130,7 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
         cluster.sync(submit_jobs, cluster, max(1, profile.jobs.minimum))
     except FileNotFoundError as error:
         forget_unsubmitted(cluster)
-        raise InputError(
-            f"the submit command of {profile.kind.upper()} is not installed",
-            where="--cluster",
-            value=error.filename,
-        ) from error
+        raise _no_submit_command(profile, str(error.filename)) from error
     except RuntimeError as error:
         forget_unsubmitted(cluster)
         raise InputError(
@@ -142,6 +139,23 @@ def _submit_first_job(cluster: Any, profile: JobQueueProfile) -> None:
             value=last_line(error),
             remedy="Correct [jobs] of the profile",
         ) from error
+
+
+def refuse_missing_submit_command(profile: JobQueueProfile) -> None:
+    """Refuse to run where the submit command of the queue is not installed."""
+    job_class = pkgutil.resolve_name(profile.job_queue.cluster).job_cls
+    command = job_class.submit_command.split()[0]
+    if shutil.which(command) is None:
+        raise _no_submit_command(profile, command)
+
+
+def _no_submit_command(profile: JobQueueProfile, command: str) -> InputError:
+    return InputError(
+        f"the submit command of {profile.kind.upper()} is not installed",
+        where="--cluster",
+        value=command,
+        remedy="Run the command on a machine of the queue, or add its directory to PATH",
+    )
 
 
 def _job_options(profile: JobQueueProfile, logs: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ wait.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,6 +76,20 @@ def applied(profile: KubernetesProfile) -> Iterator[str]:
         yield profile.address or profile.service_address
     finally:
         _kubectl(profile, ["delete", _RESOURCE, profile.name, "--ignore-not-found", "--wait=false"])
+
+
+def refuse_missing_kubectl() -> None:
+    """Refuse to run where kubectl is not installed."""
+    if shutil.which("kubectl") is None:
+        raise _no_kubectl()
+
+
+def _no_kubectl() -> InputError:
+    return InputError(
+        "kubectl is not installed",
+        where="--cluster",
+        remedy="Run the command where it is, or add its directory to PATH",
+    )
 
 
 def _scheduler(profile: KubernetesProfile) -> dict[str, Any]:
@@ -187,7 +202,7 @@ def _kubectl(profile: KubernetesProfile, arguments: list[str], stdin: str = "") 
     try:
         subprocess.run(words, input=stdin, check=True, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise InputError("kubectl is not installed", where="--cluster") from error
+        raise _no_kubectl() from error
     except subprocess.CalledProcessError as error:
         lines = error.stderr.strip().splitlines() or ["it says nothing"]
         raise InputError(

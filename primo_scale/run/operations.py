@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.design import load_design
 from primo_scale.run.early_refusals import PlannedRun, check_before_work
+from primo_scale.run.execution import Execution
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
@@ -108,6 +110,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
             planned = check_before_work(
                 store, request, None, read_values=request.outcomes.pheno_moments
             )
+            _check_reachable(request.execution, planned)
             raw = _sum(store, request, planned)
     return Summed(request.work_dir, raw.sha256)
 
@@ -213,6 +216,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
     planned = check_before_work(genotypes, request.accumulation, request.finalization)
     del genotypes  # the tables of people and variants
+    _check_reachable(request.execution, planned)
     store = ingest_stage(request.genotypes, request.work_dir / GENOTYPES)
     bucket = request.execution.object_store
     if bucket is not None:
@@ -220,6 +224,16 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
         store = copy_stage(store, bucket / GENOTYPES)
     _sum(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
+
+
+def _check_reachable(execution: Execution, planned: PlannedRun) -> None:
+    """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
+    local = isinstance(execution.profile, (ThreadsProfile, LocalProfile))
+    if planned.summation is None or local:
+        return
+    from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
+
+    check_reachable(execution.profile, where=execution.cluster_option)
 
 
 def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:

@@ -1,0 +1,57 @@
+"""A cluster that cannot be used is refused before the ingest, and a dry run does not ask it."""
+
+from __future__ import annotations
+
+import pytest
+from distributed import LocalCluster
+from processes import free_ports
+from small_cohort import refused, succeeded
+
+from primo_scale.cluster import connect
+
+BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--accept-noise", "--cohort", "c"]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch) -> None:
+    monkeypatch.setattr(connect, "_CONNECT_TIMEOUT_SECONDS", 2)
+
+
+def refused_before_work(cohort, words, *options) -> None:
+    refused(cohort.release(*options, budget=BUDGET), 3, words)
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()
+
+
+def test_a_scheduler_is_asked_before_the_ingest(cohort) -> None:
+    (port,) = free_ports(1)
+    options = "--scheduler", f"tcp://127.0.0.1:{port}"
+    succeeded(cohort.release(*options, "--dry-run", budget=BUDGET))
+    refused_before_work(cohort, "--scheduler: nothing listens", *options)
+
+
+def test_a_scheduler_needs_a_worker_before_the_ingest(cohort) -> None:
+    with LocalCluster(n_workers=0, protocol="tcp://", dashboard_address=":0") as cluster:
+        profile = cohort.folder / "s.toml"
+        profile.write_text(f'kind = "scheduler"\naddress = "{cluster.scheduler_address}"')
+        words = f"--cluster {profile}: the scheduler answers, and has no workers"
+        refused_before_work(cohort, words, "--cluster", profile)
+
+
+@pytest.mark.parametrize(
+    ("profile", "words"),
+    [
+        ('kind = "slurm"', "the submit command of SLURM is not installed (got sbatch)"),
+        (
+            'kind = "kubernetes"\nname = "run"\ntls = false\n[pods]\nimage = "i"',
+            "kubectl is not installed",
+        ),
+    ],
+)
+def test_a_missing_command_is_refused_before_the_ingest(
+    profile, words, cohort, monkeypatch
+) -> None:
+    monkeypatch.setenv("PATH", str(cohort.folder))
+    path = cohort.folder / "c.toml"
+    path.write_text(profile)
+    refused_before_work(cohort, words, "--cluster", path)

@@ -90,7 +90,7 @@ class GenotypeStore:
         return tuple(FilterCount(**count) for count in counts)
 
     @property
-    def heritable(self) -> float:
+    def heritability_share(self) -> float:
         """Share of the heritability that the variants are assumed to explain.
 
         It is the share that ``--extract-by-prior`` left of a public score, or 1 without it. Public.

@@ -86,7 +86,7 @@ class _VariantSet:
 
     variants: VariantTable
     panels: PublicPanels
-    heritable: float
+    heritability_share: float
 
 
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
@@ -143,7 +143,7 @@ def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
 
 
 def _selected(
-    whole: PublicPanels, variants: VariantTable, rows: Index, heritable: float
+    whole: PublicPanels, variants: VariantTable, rows: Index, heritability_share: float
 ) -> _VariantSet:
     """Return the variants at `rows`; a row in a further copy is on a chromosome of its own."""
     frequencies, ld = whole.frequencies, whole.ld
@@ -158,7 +158,7 @@ def _selected(
         replace(frequencies, a1_frequency=frequencies.a1_frequency[rows]),
         replace(ld, rows=ld.rows[rows], swapped=ld.swapped[rows], chromosome=chromosome),
     )
-    return _VariantSet(variants.select(rows), panels, heritable)
+    return _VariantSet(variants.select(rows), panels, heritability_share)
 
 
 def _row(
@@ -177,8 +177,8 @@ def _row(
         outcomes=_standard_normal(phenotypes),
     )
     trait = Trait(
-        heritability=PRIOR_HERITABILITY * chosen.heritable,
-        public_r2=(request.prior_r2 or 0.0) * chosen.heritable,
+        heritability=PRIOR_HERITABILITY * chosen.heritability_share,
+        public_r2=(request.prior_r2 or 0.0) * chosen.heritability_share,
         public_people=request.prior_people,
     )
     mechanism = design.mechanism(budget, Recipe())

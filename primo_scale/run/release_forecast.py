@@ -153,7 +153,7 @@ def check_summed(design: Design, request: FinalizeRequest) -> None:
 
 def trait_of(store: GenotypeStore) -> Trait:
     """Return the trait of the prior heritability, of which the variants explain their share."""
-    return Trait(heritability=PRIOR_HERITABILITY * store.heritable)
+    return Trait(heritability=PRIOR_HERITABILITY * store.heritability_share)
 
 
 def check_accuracy(
@@ -173,7 +173,7 @@ def check_accuracy(
     trait, mechanism = trait_of(store), mechanism_of(design, budget, chosen)
     expected = forecast_release(design, store.variants, mechanism, trait)
     assumed = ""
-    if store.heritable < 1:
+    if store.heritability_share < 1:
         assumed = f", of which these variants are taken to have {trait.heritability:.2g},"
     LOGGER.info(
         "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "

@@ -222,15 +222,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     group = open_group(plan.growing_store, plan.packing.kind, complete=False)
     record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, record)
-    input_warnings = count_input_warnings(
-        plan.variants,
-        plan.samples,
-        record.counts,
-        negative_positions=int(np.sum(plan.source.variants.position < 0)),
-        odd_positions=plan.source.odd_positions,
-        uncalled_samples=int(np.unpackbits(record.never_called).sum()),
-        heterozygous_haploids=int(record.heterozygous_haploids),
-    )
     orientation = _check_orientation(plan, array_of(group, "genotypes"))
     sync_tree(plan.growing_store)
     mark_complete(
@@ -243,7 +234,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "identity_digest": plan.identity_digest,
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
-            "hazards": asdict(input_warnings),
+            "hazards": asdict(count_input_warnings(plan, record)),
             "remark": plan.source.remark,
             "orientation_self_test": orientation,
         },

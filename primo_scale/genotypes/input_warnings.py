@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.chromosomes import CHROMOSOME_X, canonical_chromosomes
 from primo_scale.genotypes.packings import PackedBytes, Packing
-from primo_scale.genotypes.tables import (
-    MALE,
-    UNPLACED,
-    SampleTable,
-    StringColumn,
-    VariantTable,
-    is_one_of,
-)
+from primo_scale.genotypes.tables import MALE, UNPLACED, StringColumn, VariantTable, is_one_of
 from primo_scale.kernels.packed import HETEROZYGOUS, HOMOZYGOUS_A1, HOMOZYGOUS_A2
+
+if TYPE_CHECKING:
+    from primo_scale.genotypes.ingest_plan import IngestPlan
+    from primo_scale.genotypes.partitions import PartitionRecord
 
 _NO_ALLELE = frozenset({"0", "."})
 _NO_IDENTIFIER = "."
@@ -71,14 +68,9 @@ class InputWarnings:
         return [f"{words}: {count}" for words, count in counts if count]
 
 
-def count_input_warnings(
-    variants: VariantTable, samples: SampleTable, counts: npt.NDArray[np.int64], **found: int
-) -> InputWarnings:
-    """Count the suspicious features of the selected variants and samples.
-
-    `counts` are those of `Packing.count`, shape (m, 4), and `found` the fields that do not follow
-    from them and the tables.
-    """
+def count_input_warnings(plan: IngestPlan, record: PartitionRecord) -> InputWarnings:
+    """Count the suspicious features of an ingest; `record` is that of all its partitions."""
+    variants, samples, counts = plan.variants, plan.samples, record.counts
     unnamed = variants.identifier == _NO_IDENTIFIER
     repeated = _in_repeated_rows(variants.identifier) & ~unnamed
     absent = is_one_of(variants.allele1, _NO_ALLELE) | is_one_of(variants.allele2, _NO_ALLELE)
@@ -93,7 +85,8 @@ def count_input_warnings(
         samples.family[same_individual], samples.individual[same_individual]
     )
     return InputWarnings(
-        **found,
+        negative_positions=int(np.sum(plan.source.variants.position < 0)),
+        odd_positions=plan.source.odd_positions,
         zero_positions=int(np.sum(variants.position == 0)),
         repeated_identifiers=int(repeated.sum()),
         absent_identifiers=int(unnamed.sum()),
@@ -103,6 +96,8 @@ def count_input_warnings(
         unplaced_variants=int(np.sum(chromosome == UNPLACED)),
         monomorphic_variants=int(one_allele.sum()),
         uncalled_variants=int(np.sum(called == 0)),
+        uncalled_samples=int(np.unpackbits(record.never_called).sum()),
+        heterozygous_haploids=int(record.heterozygous_haploids),
         repeated_samples=int(same_person.sum()),
         shared_individuals=int(np.sum(same_individual & ~same_person)),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -178,7 +178,9 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         LOGGER.info("%s: %s", file.path, matched.counts.in_words())
         variants[str(file.path)] = matched.counts
         scores = score_people(genotypes, matched)
-        results += _results(file, scores, people, request.prevalence, unmeasured)
+        measured, reasons = _measured(file, scores, people, request.prevalence)
+        results += measured
+        unmeasured += reasons
     if not results:
         raise InputError(
             f"no score has a result; {unmeasured[0]}",
@@ -299,17 +301,14 @@ def _refuse_quantitative(name: str, values: Floats) -> None:
         )
 
 
-def _results(
-    file: ScoringFile,
-    scores: Floats,
-    people: _People,
-    prevalence: Mapping[str, float],
-    unmeasured: list[str],
-) -> Iterator[ScoreResult]:
-    """Yield the accuracy of each score in each group; a score of no phenotype is tried with all.
+def _measured(
+    file: ScoringFile, scores: Floats, people: _People, prevalence: Mapping[str, float]
+) -> tuple[list[ScoreResult], list[str]]:
+    """Return the accuracy of each score in each group, and the reasons why some have none.
 
-    The reasons why others have no result are logged, and appended to `unmeasured`.
+    A score of no phenotype is tried with all. The reasons are logged.
     """
+    results, unmeasured = [], []
     for own, score in zip(file.phenotypes, scores.T, strict=True):
         for name in people.phenotypes if own is None else (own,):
             sample = people.sample(file, name, score)
@@ -319,7 +318,8 @@ def _results(
                 reason = why_unmeasured(selected)
                 if reason is None:
                     measures = measure(selected, prevalence.get(name))
-                    yield ScoreResult(str(file.path), name, group, measures)
+                    results.append(ScoreResult(str(file.path), name, group, measures))
                 else:
                     unmeasured.append(f"{name} in group {group}: {reason}")
                     LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])
+    return results, unmeasured

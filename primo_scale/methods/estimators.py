@@ -73,9 +73,9 @@ class Estimator:
     ----------
     name : str
         Name in ``--shrinkage`` and release.json.
-    rule : str
+    rule : str or None
         ``module:function`` that takes a `Spectrum` and `EstimatorInputs` and returns the
-        `Shrinkage` of one block.
+        `Shrinkage` of one block; None for an estimator that fits the effects.
     description : str
         Description of the rule.
     numbers : callable
@@ -87,9 +87,6 @@ class Estimator:
         Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
     fits_variances : bool
         Whether it estimates the variances of the effects of variants.
-    fits_effects : bool
-        Whether it estimates the variances and factors of the effects, for which it needs LD
-        components. Its `rule` takes their coordinates instead of a spectrum.
     samples_effects : bool
         Whether it also samples point-normal effects.
     needs_every_spectrum : bool
@@ -98,18 +95,22 @@ class Estimator:
     """
 
     name: str
-    rule: str
+    rule: str | None
     description: str
     numbers: Callable[[EstimatorInputs], dict[str, float]] = lambda inputs: {}
     floor: str = _FLOOR
     is_choice: bool = False
     fits_variances: bool = False
-    fits_effects: bool = False
     samples_effects: bool = False
     needs_every_spectrum: bool = False
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def fits_effects(self) -> bool:
+        """Whether it estimates the variances and factors of the effects of LD components."""
+        return self.rule is None
 
     def samples_effects_of(self, n_variants: int, n_phenotypes: int) -> bool:
         """Return whether point-normal effects are sampled of so many variants and phenotypes."""
@@ -117,6 +118,8 @@ class Estimator:
 
     def load_rule(self) -> Callable[[Spectrum, EstimatorInputs], Shrinkage]:
         """Import the function that returns the rule of one block."""
+        if self.rule is None:
+            raise ValueError(f"{self.name} has no rule for the spectrum of a block")
         rule: Callable[[Spectrum, EstimatorInputs], Shrinkage] = pkgutil.resolve_name(self.rule)
         return rule
 
@@ -142,22 +145,20 @@ _TABLE = (
     ),
     Estimator(
         "genetic-factors",
-        "primo_scale.methods.genetic_factors:fit_effects",
+        None,
         "posterior mean for known noise, with effect variances and genetic factors estimated from "
         "the noisy statistics",
         _fitted_effects,
         floor=_BLENDED,
         is_choice=True,
-        fits_effects=True,
     ),
     Estimator(
         "point-normal",
-        "primo_scale.methods.point_normal:sample_effects",
+        None,
         "as genetic-factors, and with many effects of zero where the noisy statistics show them",
         _fitted_effects,
         floor=_BLENDED,
         is_choice=True,
-        fits_effects=True,
         samples_effects=True,
     ),
     Estimator(

@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
@@ -25,7 +25,7 @@ from primo_scale.ledger.history import History, reservation_as_json
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.refusals import other_delta
-from primo_scale.ledger.reservation import Reservation, answer_request, random_charge_id
+from primo_scale.ledger.reservation import Reservation, check_request, random_charge_id
 from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
 
 _RESERVATION = (PaymentStep.RESERVATION_WRITTEN, PaymentStep.RESERVATION_COMMITTED)
@@ -180,13 +180,14 @@ class Ledger(LedgerReader):
         new_charge: Callable[[], str],
     ) -> Reservation:
         """Append the charge of a request, after the budget that the request opens, if any."""
-        answer = answer_request(self.path, history, request, further_cost, self._log.attachment)
-        if answer.opened_budget:
+        check_request(self.path, history, request, further_cost, self._log.attachment)
+        opens_budget = request.account not in history.budgets
+        if opens_budget:
             self._append_budget(request.account, request.epsilon, request.delta)
         roster = self._log.attach(request.roster) if request.roster else ""
         charge = Charge(new_charge(), request, roster=roster)
         self._log.append("reserved", reservation_as_json(charge))
-        return replace(answer, charge=charge)
+        return Reservation(charge, opens_budget, history.count_interrupted(request))
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses a budget that no release could spend

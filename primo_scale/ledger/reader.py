@@ -13,7 +13,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.history import History, replay
 from primo_scale.ledger.refusals import unknown_charge
-from primo_scale.ledger.reservation import Reservation, answer_request
+from primo_scale.ledger.reservation import check_request
 from primo_scale.ledger.rosters import make_roster
 from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, PayingCohort
 from primo_scale.storage.files import canonical_json
@@ -86,21 +86,19 @@ class LedgerReader:
             raise UsageError("the name matches several cohorts", where="--cohort", value=name)
         return Account(known.pop() if known else name, unit, adjacency)
 
-    def ask(
-        self, request: ChargeRequest, *, stored_noise: Collection[str] = ()
-    ) -> Reservation | None:
-        """Return the answer that `Ledger.reserve` would give to a new request; change nothing.
+    def check_request(self, request: ChargeRequest, *, stored_noise: Collection[str] = ()) -> None:
+        """Raise the error that `Ledger.reserve` would raise for a new request; change nothing.
 
-        The digest of the request is ignored, so the answer is available before the statistics. It
-        is None if one of the charges in `stored_noise`, those whose noise is in the work directory,
-        may be for this request and would then pay. Errors are those of `Ledger.reserve`.
+        The digest of the request is ignored, so the statistics need not exist yet. Nothing is
+        raised if one of the charges in `stored_noise`, those whose noise is in the work directory,
+        may be for this request and would then pay.
         """
         history = self._checked_history()
         for charge in history.charges.values():
             known = replace(charge.request, digest=request.digest, roster=request.roster)
             if known == request and charge.id in stored_noise:
-                return None
-        return answer_request(self.path, history, request, NO_COST, self._log.attachment)
+                return
+        check_request(self.path, history, request, NO_COST, self._log.attachment)
 
     def replayable_charge(
         self, request: ChargeRequest, *, stored_noise: Collection[str]

@@ -1,4 +1,4 @@
-"""The ledger's answer to a request that its budget allows."""
+"""Reservation of a charge, and the checks of the request before it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def random_charge_id() -> str:
     return secrets.token_hex(8)
 
 
-def answer_request(
+def check_request(
     path: Path,
     history: History,
     request: ChargeRequest,
     further_cost: Cost,
     read_roster: Callable[[str], bytes],
-) -> Reservation:
-    """Return a reservation whose charge has no identifier yet.
+) -> None:
+    """Refuse a request that may not be charged, or that the budget does not cover.
 
     `further_cost` is that of the release's other charges, which are not requested yet, and
     `read_roster` returns the roster with a given digest. Errors are those of `Ledger.reserve`.
@@ -53,15 +53,13 @@ def answer_request(
     refusal = name_refusal(path, history, request, shared)
     if refusal is not None:
         raise refusal
-    opened = account not in history.budgets
-    if opened:
-        balance = Balance(account, AccountBudget(request.epsilon, request.delta), ())
-    else:
+    if account in history.budgets:
         balance = history.balance(account)
+    else:  # the charge would open a budget
+        balance = Balance(account, AccountBudget(request.epsilon, request.delta), ())
     if balance.budget.delta != request.delta:
         raise other_delta(path, account, asked=request.delta, own=balance.budget.delta)
-    lost = history.count_interrupted(request)
     cost = request.cost + further_cost
     if not balance.affords(cost):
+        lost = history.count_interrupted(request)
         raise over_budget(path, balance, request=request, cost=cost, lost_charges=lost)
-    return Reservation(Charge("", request), opened, lost)

@@ -247,7 +247,7 @@ def _refuse_unaffordable(
         if unstored and moments_are_continued(store, request, promise, payer):
             cost = cost_beside_moments(promise)
         charge = cohort.request("", budget.epsilon, budget.delta, cost)
-        ledger.ask(charge, stored_noise=noise_store.charges())
+        ledger.check_request(charge, stored_noise=noise_store.charges())
 
 
 def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:

@@ -183,29 +183,30 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
     smaller by sqrt(2).
     """
     constant, ratio = scale.constant, scale.ratio
+    sum_kk, sum_uu, sum_rr, sum_ku, sum_kr, sum_ur = sums[:6]
     nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY
-    n = min(sums[0] / constant**2, scale.people)
+    n = min(sum_kk / constant**2, scale.people)
     if n < _LEAST_PEOPLE or not scale.fits:
         return nothing
-    mean_u, mean_r = sums[3] / constant / n, sums[4] / constant / n
-    uu, rr = sums[1] - n * mean_u**2, sums[2] - n * mean_r**2
+    mean_u, mean_r = sum_ku / constant / n, sum_kr / constant / n
+    uu, ur, rr = sum_uu - n * mean_u**2, sum_ur - n * mean_u * mean_r, sum_rr - n * mean_r**2
     if min(uu, rr) < _LEAST_SIGNIFICANCE * sigma or min(uu, rr) <= 0:
         return nothing
-    moments = _Moments(n, uu, sums[5] - n * mean_u * mean_r, rr, mean_u, mean_r, sigma, constant)
+    moments = _Moments(n, uu, ur, rr, mean_u, mean_r, sigma, constant)
     lower, upper = _correlation_interval(moments)
     ends = sorted((lower**2, upper**2))
     slopes = _slope_interval(moments, scale)
     accuracy = HeldOutAccuracy(
-        r2=min(moments.ur**2 / (uu * rr), 1.0),
+        r2=min(ur**2 / (uu * rr), 1.0),
         r2_lower=0.0 if lower < 0 < upper else ends[0],
         r2_upper=ends[1],
-        slope=ratio * moments.ur / uu,
+        slope=ratio * ur / uu,
         slope_lower=None if slopes is None else ratio * slopes[0],
         slope_upper=None if slopes is None else ratio * slopes[1],
     )
     if scale.prevalence is None:
         return accuracy
-    correlation = math.copysign(math.sqrt(accuracy.r2 or 0.0), moments.ur)
+    correlation = math.copysign(math.sqrt(accuracy.r2 or 0.0), ur)
     return _with_liability(
         accuracy, (correlation, lower, upper), rr / n * scale.unit**2, scale.prevalence
     )

@@ -14,14 +14,17 @@ predict. Scores with the effects b on codes have the effects ``T_i b / ||T_i||^2
 what they explain outside of the components stays in the weights. Source:
 docs/maths/ld-components.md, Theorem 3.
 
-An estimator that fits the effects first passes over all blocks to estimate the variances t, genetic
-factors that take the place of the phenotypes, and effects of zero (docs/maths/genetic-factors.md).
+There are up to three passes over the LD blocks, each of which computes them again and keeps none:
+`_score_sums` for the slopes of public scores; `_fitted` for an estimator that fits the variances t,
+genetic factors that take the place of the phenotypes, and effects of zero
+(docs/maths/genetic-factors.md); and the last one of `solve_components` for the weights.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -139,22 +142,20 @@ def solve_components(
         scores = fit_scores(sums, public, prior, layout.n_variants)
         prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
 
-    def part(number: int) -> _Block:
-        return _block(adjustment, panel, scores, number)
-
+    block_of = partial(_block, adjustment, panel, scores)
     fitted = _Fitted(EffectCovariance(np.ones(layout.n_phenotypes), None), prior, {})
     if estimator.fits_effects:
         covariance = _phenotype_covariance(adjustment, prior, panel.n_samples)
-        fitted = _fitted(part, layout.sizes, prior, covariance, panel.boundaries, estimator)
+        fitted = _fitted(block_of, layout.sizes, prior, covariance, panel.boundaries, estimator)
     weights = np.empty((panel.boundaries[-1], layout.n_phenotypes))
     start = np.zeros((layout.n_fixed, layout.n_phenotypes))
 
     def solve_block(number: int) -> Float64:
         """Set the weights of a block, and return what its components explain of C'Y."""
-        block, rows = part(number), slice(*panel.boundaries[number : number + 2])
-        found, effects = _effects(block, fitted, rows)
-        weights[rows] = block.outside + effects
-        return np.asarray(block.fixed_cross.T @ (block.mean + found))
+        block, rows = block_of(number), slice(*panel.boundaries[number : number + 2])
+        of_components, of_codes = _effects(block, fitted, rows)
+        weights[rows] = block.outside + of_codes
+        return np.asarray(block.fixed_cross.T @ (block.mean + of_components))
 
     explained = sum(map_blocks(solve_block, layout.sizes), start)
     n_factors, n_sampled = fitted.effects.n_factors, len(fitted.sampled)
@@ -166,14 +167,14 @@ def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Floa
     turned = fitted.effects
     sigma = np.sqrt(turned.variances(block.target_sigma**2))
     target = turned.rotated(block.target)
-    found = _posterior(block.gram, target, block.squared_norms, fitted.prior, sigma)
-    effects = block.real.T @ found
+    of_components = _posterior(block.gram, target, block.squared_norms, fitted.prior, sigma)
+    of_codes = block.real.T @ of_components
     if fitted.sampled:
         numbers = list(fitted.sampled)
         sampled = np.stack([each[rows] for each in fitted.sampled.values()], axis=1)
-        effects[:, numbers] = sampled
-        found[:, numbers] = _on_components(block.real, block.squared_norms, sampled)
-    return turned.back(found), turned.back(effects)
+        of_codes[:, numbers] = sampled
+        of_components[:, numbers] = _on_components(block.real, block.squared_norms, sampled)
+    return turned.back(of_components), turned.back(of_codes)
 
 
 def _block(
@@ -208,7 +209,7 @@ def _block(
 
 
 def _fitted(
-    part: Callable[[int], _Block],
+    block_of: Callable[[int], _Block],
     sizes: tuple[int, ...],
     prior: EffectPrior,
     covariance: Float64,
@@ -220,15 +221,15 @@ def _fitted(
     `covariance` is that of the phenotypes, relative to the mean of the prior's.
     """
     sampling = estimator.samples_effects_of(boundaries[-1], len(covariance))
-    found = map_blocks(lambda block: _coordinates(part(block), prior, mapped=sampling), sizes)
-    coordinates = [each for each, _ in found]
+    pairs = map_blocks(lambda block: _coordinates(block_of(block), prior, mapped=sampling), sizes)
+    coordinates = [each for each, _ in pairs]
     mean = float(prior.effect_variance.mean())
     effects = fit_effects(coordinates, covariance, prior.effect_variance / mean)
     variances = effects.variances(covariance) * prior.residual_variance.mean()
     fitted = _Fitted(effects, EffectPrior(effects.scales * mean, variances), {})
     if not sampling:
         return fitted
-    maps = [matrix for _, matrix in found if matrix is not None]
+    maps = [matrix for _, matrix in pairs if matrix is not None]
     return replace(fitted, sampled=sample_effects(coordinates, maps, effects, covariance, mean))
 
 

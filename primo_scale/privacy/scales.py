@@ -2,8 +2,8 @@
 
 Each private function is one case of the guarantee and names its theorem in docs/maths. In every
 case the mu^2 of all statistics together is what the promise allows. The counts, and the smallest
-eigenvalue if a method measures it, receive a share of it, and the Gram matrices receive the rest.
-Standard deviations are rounded up.
+eigenvalue if a method measures it, receive a share of it, and the Gram matrices receive the
+rest, ``rest_mu^2``. Standard deviations are rounded up.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def of_everybody(
 ) -> Mechanism:
     """Return the mechanism of statistics of all people, from the scales of Gram matrices."""
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
-    scales = scales_of(bounds, promise, mu * math.sqrt(gram_share(promise, recipe)), split)
+    rest_mu = mu * math.sqrt(gram_share(promise, recipe))
+    scales = scales_of(bounds, promise, rest_mu, split)
     scales = replace(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
@@ -109,44 +110,44 @@ def of_everybody(
     return Mechanism(promise, bounds, recipe, split, Cost(mu**2), scales)
 
 
-def stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
+def stacked(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one, from one Gram matrix of rows (x, k z).
 
     ``k^2 = t N_x / (2 N_z)``. Blocks whose bounds add up to at most N_x need less noise each.
     Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 1.
     """
-    dense = sensitivity.stacked(bounds.row_norm, split) / mu
+    dense = sensitivity.stacked(bounds.row_norm, split) / rest_mu
     stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
     if bounds.block_norms is None:
         gram = (dense,) * len(bounds.block_sizes)
     else:
         gram = tuple(
-            sensitivity.stacked_block(norm, bounds.row_norm, split) / mu
+            sensitivity.stacked_block(norm, bounds.row_norm, split) / rest_mu
             for norm in bounds.block_norms
         )
     return _jointly(gram, dense / (math.sqrt(2) * stacking), dense / stacking**2)
 
 
-def _by_block(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
+def _by_block(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for replace-one and rows clipped in every block and in total.
 
     Source: docs/maths/blocks.md, Theorem 2.
     """
     row, outcome, norms = bounds.row_norm, bounds.outcome_norm, bounds.block_norms or ()
     return _jointly(
-        tuple(sensitivity.block_gram_factor(norm, row, split=split) / mu for norm in norms),
-        sensitivity.cross_factor_by_block(row, outcome, split=split) / mu,
-        sensitivity.outcome_gram_factor_by_block(outcome, split=split) / mu,
+        tuple(sensitivity.block_gram_factor(norm, row, split=split) / rest_mu for norm in norms),
+        sensitivity.cross_factor_by_block(row, outcome, split=split) / rest_mu,
+        sensitivity.outcome_gram_factor_by_block(outcome, split=split) / rest_mu,
     )
 
 
-def _separate(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
+def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for add-remove, where the shares of the shift add up.
 
     Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
     """
     add = Adjacency.ADD_REMOVE
-    gram_mu = mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
+    gram_mu = rest_mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
     cross_mu = gram_mu * math.sqrt(split)
     if bounds.block_norms is None:
         gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
@@ -159,23 +160,23 @@ def _separate(bounds: PublicBounds, promise: Promise, mu: float, split: float) -
     return _jointly(
         gram,
         sensitivity.cross(bounds.row_norm, bounds.outcome_norm, add) / cross_mu,
-        sensitivity.gram(bounds.outcome_norm, add) / (mu * math.sqrt(OUTCOME_SHARE)),
+        sensitivity.gram(bounds.outcome_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
     )
 
 
-def _label(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
+def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
     """Return the scales for label privacy: noise on X'Y, C'Y and Y'Y only.
 
     Y'Y is free beside (X, C)'Y under replace-one, and needs a share of mu^2 under add-remove.
     Source: docs/maths/label.md.
     """
     if promise.adjacency is Adjacency.REPLACE_ONE:
-        cross_mu = mu
-        phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / mu
+        cross_mu = rest_mu
+        phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / rest_mu
     else:
-        cross_mu = mu * math.sqrt(1 - OUTCOME_SHARE)
+        cross_mu = rest_mu * math.sqrt(1 - OUTCOME_SHARE)
         phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
-        phenotypes /= mu * math.sqrt(OUTCOME_SHARE)
+        phenotypes /= rest_mu * math.sqrt(OUTCOME_SHARE)
     genotypes, fixed = (
         sensitivity.cross(norm, bounds.phenotype_norm, promise.adjacency)
         for norm in (bounds.row_norm, bounds.fixed_norm)
@@ -349,7 +350,7 @@ def rounded_up(sigma: float) -> float:
 
 
 Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
-"""Function of bounds, promise, mu and split that returns the scales of Gram matrices."""
+"""Function of bounds, promise, rest_mu and split that returns the scales of Gram matrices."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,8 @@ class Columns:
         heights = [length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
         self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
         self._memory = spread_rows(sum(heights), plan.rows_per_read)
-        self._maps: list[LinearMap] = []
+        # Map from the variants of each block to its components, or None if variants are columns.
+        self._maps: list[LinearMap | None] = [None] * len(tiles)
         if components is None:
             self._variants = [plan.variants(tile.block, tile.row_tile) for tile in tiles]
             return
@@ -89,12 +90,12 @@ class Columns:
     def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:
         """Return the columns of the people before clipping, shape (height, people)."""
         first = self._variants[0].start
-        for number, (variants, part) in enumerate(zip(self._variants, self.parts, strict=True)):
+        for variants, part, mapping in zip(self._variants, self.parts, self._maps, strict=True):
             here = packed[variants.start - first : variants.stop - first]
-            target, table = self._decoded if self._maps else self._memory[part], self._table
-            codes = self._packing.decode_into(target, here, table[variants])[:, :n_people]
-            if self._maps:
-                self._maps[number].apply_into(self._memory[part], codes, self._kernel)
+            target = self._memory[part] if mapping is None else self._decoded
+            codes = self._packing.decode_into(target, here, self._table[variants])[:, :n_people]
+            if mapping is not None:
+                mapping.apply_into(self._memory[part], codes, self._kernel)
         return self._memory[:, :n_people]
 
 

@@ -68,9 +68,9 @@ def bytes_read(work: Workload) -> int:
 
     A tile is read once for every tile that it is multiplied with.
     """
-    rows = sum(map(work.rows_read, _tasks_of_a_person(work.plan)))
+    variants = sum(map(work.variants_read, _tasks_of_a_person(work.plan)))
     people = whole_multiple(work.plan.n_samples, work.chunk_shape[1])
-    return rows * work.packing.width(people)
+    return variants * work.packing.width(people)
 
 
 def core_seconds(work: Workload, rates: Rates) -> float:

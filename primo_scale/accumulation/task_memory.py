@@ -60,23 +60,24 @@ def _row_task(work: Workload) -> int:
     Each step frees its arrays before the next. The outcomes of the next people are read meanwhile.
     """
     q, blocks = work.plan.layout.n_outcomes, work.plan.layout.n_blocks
-    outcomes = work.rows * q * _INT16
-    column = work.rows * _INT64
+    outcomes = work.people * q * _INT16
+    column = work.people * _INT64
     norms, multipliers = blocks * column, work.multiplier_columns * column
     reading = outcomes + min(outcomes + 2 * CHUNK_BYTES, _CHUNKS_READ_AT_ONCE * CHUNK_BYTES)
     if work.variants is None:
-        measuring = 2 * read_bytes(work, work.packing.chunk_shape[0]) + work.rows * _INT32
+        measuring = 2 * read_bytes(work, work.packing.chunk_shape[0]) + work.people * _INT32
     else:
-        measuring = read_bytes(work, work.height) + _codes(work, work.side) + work.rows * _INT32
+        measuring = read_bytes(work, work.tile_variants) + _codes(work, work.side)
+        measuring += work.people * _INT32
     # For every block: its norm, its multiplier before and after stacking, the remaining norm, and
     # the product with the record's multiplier before and after the shift.
     shrinking = 5 * (multipliers if work.multiplier_columns > 1 else column)
     # Transposed rows, then the low bytes during conversion to int8, and the high bytes: 10 bytes
     # per entry. Clipping takes less.
     splitting = 4 * outcomes + multipliers
-    committing = 3 * outcomes + multipliers + 3 * work.rows * MULTIPLIER_COLUMNS * _INT32
+    committing = 3 * outcomes + multipliers + 3 * work.people * MULTIPLIER_COLUMNS * _INT32
     n_planes = work.plan.n_planes
-    planes = n_planes * row_stride(work.rows)
+    planes = n_planes * row_stride(work.people)
     products = _temporary_bytes(work, n_planes, n_planes, largest=LARGEST_BYTE, same=True)
     multiplying = outcomes + multipliers + planes + products
     measuring = measuring if work.may_clip else 0
@@ -110,26 +111,26 @@ def read_bytes(work: Workload, variants: int) -> int:
     height, width = work.chunk_shape
     variants = min(variants, work.n_variants)
     down = min(-(-variants // height) + 1, -(-work.n_variants // height))
-    across = -(-work.rows // width) + (1 if work.plan.rows_per_read % width else 0)
+    across = -(-work.people // width) + (1 if work.plan.rows_per_read % width else 0)
     chunks = min(down * across, _CHUNKS_READ_AT_ONCE)
-    return variants * work.packing.width(work.rows) + chunks * height * work.packing.width(width)
+    return variants * work.packing.width(work.people) + chunks * height * work.packing.width(width)
 
 
 def _temporary_bytes(work: Workload, left: int, right: int, *, largest: int, same: bool) -> int:
     """Return what the kernel needs to add the products of one read; `largest` bounds its codes."""
     kernel = kernel_named(work.kernel, largest)
-    return kernel.temporary_bytes(left, right, work.rows, same=same)
+    return kernel.temporary_bytes(left, right, work.people, same=same)
 
 
 def _diagonal_task(work: Workload) -> int:
     """Return the peak memory of a tile task on the diagonal, in bytes."""
     q, n_planes = work.plan.layout.n_outcomes, work.plan.n_planes
-    planes = n_planes * row_stride(work.rows)
+    planes = n_planes * row_stride(work.people)
     fits = work.plan.fits_int32(work.largest_code * LARGEST_BYTE)
-    cross = work.width * n_planes * (_INT32 if fits else _INT32 + _INT64)
+    cross = work.task_columns * n_planes * (_INT32 if fits else _INT32 + _INT64)
     # Planes in use, with the ones; planes being read: as stored, as read, and with the ones.
     people = _in_use(work, 1) + planes + _reading(work, 1) + 3 * planes
-    oblong = _temporary_bytes(work, n_planes, work.width, largest=LARGEST_BYTE, same=False)
+    oblong = _temporary_bytes(work, n_planes, work.task_columns, largest=LARGEST_BYTE, same=False)
     square = _temporary_bytes(work, work.side, work.side, largest=work.largest_code, same=True)
     steps = (
         people + max(oblong, square),
@@ -138,7 +139,7 @@ def _diagonal_task(work: Workload) -> int:
         2 * work.side * q * _INT64,
         committed_bytes(work),
     )
-    return _codes(work, work.width) + _grams(work, work.squares) + cross + max(steps)
+    return _codes(work, work.task_columns) + _grams(work, work.task_entries) + cross + max(steps)
 
 
 def _task_beside_the_diagonal(work: Workload) -> int:
@@ -156,12 +157,13 @@ def _codes(work: Workload, columns: int) -> int:
     """
     columns *= 2 if work.subsampled else 1
     if work.variants is None:
-        return columns * row_stride(work.rows)
-    people, kernel = min(work.rows, PEOPLE_MAPPED), kernel_named(work.kernel, LARGEST_BYTE)
-    mapping = people * row_stride(work.height) + work.side * (people * _INT32 + work.height)
-    mapping += kernel.temporary_bytes(work.side, people, work.height, same=False)
-    maps = work.width * work.height  # of the components of all blocks
-    return (columns + work.height) * row_stride(work.rows) + mapping + maps
+        return columns * row_stride(work.people)
+    people, kernel = min(work.people, PEOPLE_MAPPED), kernel_named(work.kernel, LARGEST_BYTE)
+    variants = work.tile_variants
+    mapping = people * row_stride(variants) + work.side * (people * _INT32 + variants)
+    mapping += kernel.temporary_bytes(work.side, people, variants, same=False)
+    maps = work.task_columns * variants  # of the components of all blocks
+    return (columns + variants) * row_stride(work.people) + mapping + maps
 
 
 def _grams(work: Workload, entries: int) -> int:
@@ -172,24 +174,24 @@ def _grams(work: Workload, entries: int) -> int:
 
 def _in_use(work: Workload, tiles: int) -> int:
     """Return the bytes of packed genotypes, of their subsample, and of the row multipliers."""
-    again = work.width * work.packing.width(work.rows) if work.subsampled else 0
+    again = work.task_columns * work.packing.width(work.people) if work.subsampled else 0
     return tiles * _held(work) + again + _multipliers(work)
 
 
 def _held(work: Workload) -> int:
     """Return the bytes of a tile's packed genotypes; a view keeps its whole chunk in memory."""
     height, width = work.chunk_shape
-    variants = work.read_height
-    return max(variants * work.packing.width(work.rows), height * work.packing.width(width))
+    variants = work.task_variants
+    return max(variants * work.packing.width(work.people), height * work.packing.width(width))
 
 
 def _multipliers(work: Workload) -> int:
     """Return the bytes of the multipliers of a read for every block of a task, and of copies."""
-    return (3 + max(map(len, work.shared_blocks))) * work.rows * _INT64
+    return (3 + max(map(len, work.shared_blocks))) * work.people * _INT64
 
 
 def _reading(work: Workload, tiles: int) -> int:
     """Return the bytes of the packed genotypes of the next people, and of their multipliers."""
     chunk = min(work.multiplier_columns, MULTIPLIER_COLUMNS) * _INT32
-    packed = (tiles - 1) * _held(work) + read_bytes(work, work.read_height)
-    return packed + work.rows * chunk + _multipliers(work)
+    packed = (tiles - 1) * _held(work) + read_bytes(work, work.task_variants)
+    return packed + work.people * chunk + _multipliers(work)

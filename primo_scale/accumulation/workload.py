@@ -87,24 +87,24 @@ class Workload:
         return self.plan.layout.n_variants if self.variants is None else sum(self.variants)
 
     @property
-    def height(self) -> int:
+    def tile_variants(self) -> int:
         """Number of variants that the largest tile is computed from."""
         return self.side if self.variants is None else max(self.variants)
 
     @property
-    def read_height(self) -> int:
+    def task_variants(self) -> int:
         """Number of variants that the largest task on the diagonal reads together."""
         if self.variants is None:
-            return self.width
+            return self.task_columns
         return max(sum(self.variants[block] for block in blocks) for blocks in self.shared_blocks)
 
     @property
-    def width(self) -> int:
+    def task_columns(self) -> int:
         """Number of columns of X of the largest task on the diagonal, in all its blocks."""
         return max(sum(map(self._side_of, blocks)) for blocks in self.shared_blocks)
 
     @property
-    def squares(self) -> int:
+    def task_entries(self) -> int:
         """Largest number of entries of the tiles of X'X of a task on the diagonal."""
         return max(
             sum(self._side_of(block) ** 2 for block in blocks) for blocks in self.shared_blocks
@@ -119,7 +119,7 @@ class Workload:
         return min(self.plan.tile, self.plan.layout.size(block))
 
     @property
-    def rows(self) -> int:
+    def people(self) -> int:
         """Number of people in a read."""
         return min(self.plan.rows_per_read, self.plan.n_samples)
 
@@ -139,7 +139,7 @@ class Workload:
 
     def weight(self, task: Task) -> int:
         """Return the weight of a task."""
-        read = self.rows_read(task) * self.packing.width(4) / 4
+        read = self.variants_read(task) * self.packing.width(4) / 4
         a_person = self.of_a_person(task, _TYPICAL) + _READING * read
         return length(self.plan.people(task)) * round(a_person)
 
@@ -172,7 +172,7 @@ class Workload:
             return 0
         return self.variants[block] * (self.plan.layout.size(block) * rates.beside + rates.decoding)
 
-    def rows_read(self, task: Task) -> int:
+    def variants_read(self, task: Task) -> int:
         """Return the number of variants in the chunks that a task reads."""
         if isinstance(task, RowTask) and not self.may_clip:
             return 0

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from distributed.comm import CommClosedError
+
 from primo_scale.errors import InputError
 
 _ADDRESS = re.compile(r"((tls|tcp)://)?(\[[0-9a-fA-F:]+\]|[^:/\s]+):[0-9]+")
@@ -43,7 +45,10 @@ _NO_ANSWER = _Fault(
     "Start `dask scheduler` there, correct host and port, or open the port in the firewall",
     waits=True,
 )
-_NOT_DASK = _Fault("no Dask scheduler listens at this address", "Correct host and port")
+_NOT_DASK = _Fault(
+    "what listens at this address is no Dask scheduler, or one with TLS",
+    "Correct host and port, or write tls:// and give --tls DIR (in a profile tls)",
+)
 _OTHER_AUTHORITY = _Fault(
     "the certificates of the scheduler and of this command are not of one authority",
     "Give both and the workers the same certificates (--tls DIR, in a profile tls), and start the "
@@ -53,9 +58,9 @@ _PLAIN_TEXT = _Fault(
     "the scheduler does not use TLS", "Start it with --protocol tls and the certificates of --tls"
 )
 _CLOSED_TLS = _Fault(
-    "the other end closed the TLS connection, so it refuses this certificate or is no scheduler",
-    "Give the scheduler and this command the same certificates (--tls DIR, in a profile tls), or "
-    "correct host and port",
+    "the other end closed the TLS connection: it refuses this certificate, or does not use TLS",
+    "Start the scheduler with --protocol tls and the certificates of this command (--tls DIR, in a "
+    "profile tls), or correct host and port",
 )
 _CLOSED = _Fault(
     "the other end closed the connection without TLS",
@@ -122,6 +127,8 @@ def _fault(error: Exception, address: str) -> _Fault:
             return _NOTHING_LISTENS
         if isinstance(cause, ConnectionError):  # reset, or a broken pipe
             return _CLOSED_TLS if encrypted else _CLOSED
+    if isinstance(error, CommClosedError):  # after the connection was made
+        return _CLOSED_TLS if encrypted else _CLOSED
     if isinstance(error, ValueError):  # "IOStream is not idle": closed before the handshake
         return _CLOSED_TLS if encrypted else _NOT_DASK
     return _NOT_DASK if isinstance(error, MemoryError) else _NO_ANSWER

@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
-    from primo_scale.errors import PrimoError
+    from primo_scale.errors import (
+        BudgetRefused,
+        InputError,
+        InterruptedRun,
+        PrimoError,
+        ResourceError,
+        UsageError,
+    )
     from primo_scale.evaluation.results import Evaluation
     from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.genotypes.pandas_plink import from_pandas_plink
@@ -45,7 +52,14 @@ if TYPE_CHECKING:
     from primo_scale.run.request_parts import Fit, Model, OutcomeTables, Privacy
 
 _NAMES = {
-    "errors": ("PrimoError",),
+    "errors": (
+        "BudgetRefused",
+        "InputError",
+        "InterruptedRun",
+        "PrimoError",
+        "ResourceError",
+        "UsageError",
+    ),
     "evaluation.results": ("Evaluation",),
     "genotypes.dosage": ("open_genotypes",),
     "genotypes.pandas_plink": ("from_pandas_plink",),
@@ -71,6 +85,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "AccumulateRequest",
+    "BudgetRefused",
     "Evaluation",
     "EvaluationRequest",
     "Execution",
@@ -79,6 +94,8 @@ __all__ = [
     "ForecastRequest",
     "ForecastRow",
     "GenotypeFiles",
+    "InputError",
+    "InterruptedRun",
     "Model",
     "OutcomeTables",
     "PartyFitRequest",
@@ -89,6 +106,8 @@ __all__ = [
     "Privacy",
     "Release",
     "ReleaseRequest",
+    "ResourceError",
+    "UsageError",
     "Verification",
     "__version__",
     "accumulate",

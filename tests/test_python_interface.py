@@ -16,7 +16,6 @@ import threadpoolctl  # noqa: F401  # its import sets an environment variable
 from documented_code import blocks
 
 import primo_scale as ps
-from primo_scale.errors import InputError, UsageError
 from primo_scale.run.request import options_of
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
@@ -140,22 +139,22 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
 
 
 def test_errors_are_exceptions_with_one_line(in_folder) -> None:
-    with pytest.raises(UsageError, match=r"^--pheno-bounds: public bounds are needed"):
+    with pytest.raises(ps.UsageError, match=r"^--pheno-bounds: public bounds are needed"):
         ps.OutcomeTables("demo-run/train.pheno.tsv")
-    with pytest.raises(UsageError, match=r"^--privacy: not a valid choice"):
+    with pytest.raises(ps.UsageError, match=r"^--privacy: not a valid choice"):
         ps.Privacy(unit="half")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="go together"):
+    with pytest.raises(ps.UsageError, match="go together"):
         ps.Privacy(epsilon=1)
     for number in (100.5, True):
-        with pytest.raises(UsageError, match=r"^--subsample: is not a whole number \(got "):
+        with pytest.raises(ps.UsageError, match=r"^--subsample: is not a whole number \(got "):
             ps.Privacy(subsample=number)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"^--nominal-n: is not a whole number"):
+    with pytest.raises(ps.UsageError, match=r"^--nominal-n: is not a whole number"):
         ps.Privacy(nominal_n=1000.5)  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"^--ridge: is out of range"):
+    with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
-    with pytest.raises(InputError, match=r"none\.bed: No such file|none.*no such file"):
+    with pytest.raises(ps.InputError, match=r"none\.bed: No such file|none.*no such file"):
         ps.ingest(ps.GenotypeFiles("none"), "n.zarr")
-    assert issubclass(InputError, ps.PrimoError)
+    assert issubclass(ps.InputError, ps.PrimoError)
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b", "a\x85", "a\u2028b", "a\u202eb"])
@@ -171,7 +170,7 @@ def test_a_name_that_a_release_repeats_is_one_line(name: str) -> None:
             privacy=privacy, out="r", cohort=name,
         ),
     ):  # fmt: skip
-        with pytest.raises(UsageError, match="repeats this"):
+        with pytest.raises(ps.UsageError, match="repeats this"):
             make()
     assert ps.Model(ref_freq="Häufigkeit 身長.afreq").ref_freq == Path("Häufigkeit 身長.afreq")
 

@@ -1,4 +1,4 @@
-"""``primo-scale evaluate``: the accuracy of scores in people whom one may look at."""
+"""``primo-scale evaluate``: the accuracy of scores in people whose data may be used so."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from primo_scale.cli.options import column_options, out_option, request_from
 )
 @out_option("Directory to create.")
 def main(**options: Any) -> None:
-    """Measure how well scores predict phenotypes in people whom one may look at.
+    """Measure how well scores predict phenotypes, without noise.
 
     The people must have consented, be public, or be simulated: the results are NOT PRIVATE. Never
     evaluate a release in the cohort that it was made from. Its accuracy there is too high, and the

@@ -18,7 +18,7 @@ COMMANDS = {
     "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
     "finalize": "Pay, add noise once, solve every phenotype, and publish the weights.",
     "verify": "Check a release and recompute its guarantee.",
-    "evaluate": "Measure the accuracy of scores in people whom one may look at.",
+    "evaluate": "Measure the accuracy of scores in people who consented, or in public data.",
     "ledger": "Show, verify and set the privacy budgets of cohorts.",
     "status": "Show how far a run is.",
     "party-roster": "Write the keyed list of people whom several parties share.",

@@ -1,4 +1,4 @@
-"""Evaluation of scores in people whom one may look at, from a request to a directory of results."""
+"""Evaluation of scores in people who consented, from a request to a directory of results."""
 
 from __future__ import annotations
 

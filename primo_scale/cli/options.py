@@ -28,7 +28,7 @@ from primo_scale.cli.option_types import (
     Number,
 )
 from primo_scale.kernels import AUTOMATIC, NAMES
-from primo_scale.methods.estimators import SHRINKAGES
+from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES
 
 Part = TypeVar("Part", bound=AttrsInstance)
 
@@ -244,6 +244,7 @@ _method_options = under(
     click.option(
         "--shrinkage",
         type=click.Choice(SHRINKAGES),
+        metavar=f"[{'|'.join(name for name in SHRINKAGES if not ESTIMATORS[name].is_deprecated)}]",
         help="Shrinkage of noisy weights, where the method allows a choice (default: "
         "effect-variances, or point-normal with LD components).",
     ),

@@ -85,6 +85,8 @@ class Estimator:
         Description of the treatment of small and negative eigenvalues.
     is_choice : bool
         Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
+    is_deprecated : bool
+        Whether a later version removes it; known-noise is at least as accurate.
     fits_variances : bool
         Whether it estimates the variances of the effects of variants.
     samples_effects : bool
@@ -100,6 +102,7 @@ class Estimator:
     numbers: Callable[[EstimatorInputs], dict[str, float]] = lambda inputs: {}
     floor: str = _FLOOR
     is_choice: bool = False
+    is_deprecated: bool = False
     fits_variances: bool = False
     samples_effects: bool = False
     needs_every_spectrum: bool = False
@@ -167,6 +170,7 @@ _TABLE = (
         "ridge at the norm of the noise in X'X or the prior's penalty, whichever is larger",
         _prior_penalty,
         is_choice=True,
+        is_deprecated=True,
     ),
     Estimator(
         "sure",
@@ -175,6 +179,7 @@ _TABLE = (
         "the noise in X'X and the prior's penalty",
         _prior_penalty,
         is_choice=True,
+        is_deprecated=True,
     ),
     Estimator(
         "james-stein",
@@ -184,6 +189,7 @@ _TABLE = (
         _prior_penalty,
         floor="eigenvalues raised to the noise norm in X'X and for the covariates",
         is_choice=True,
+        is_deprecated=True,
     ),
     Estimator("ridge", "primo_scale.methods.rules:ridge", "ridge"),
     Estimator(

@@ -79,6 +79,11 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
         publish(planned, solve(planned, privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
+        if chosen.estimator.is_deprecated:
+            LOGGER.warning(
+                "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
+                "least as accurate", chosen.estimator,
+            )  # fmt: skip
         mechanism = mechanism_of(design, budget, chosen)
         _release_privately(raw, planned, _with_hold_out(planned, mechanism))
 

@@ -107,7 +107,9 @@ def check_number(option: str, value: float | None, *, least: float, above: bool 
 def check_count(option: str, value: int | None, *, least: int) -> None:
     """Refuse a value that is not a whole number, or below a bound; True is no number."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError("is not a whole number", where=option, value=repr(value))
+        raise UsageError(
+            "is not a whole number", where=option, value=repr(value), remedy="Give an int"
+        )
     check_number(option, value, least=least)
 
 

@@ -1,4 +1,4 @@
-"""``primo-scale evaluate``: the accuracy of scores in people whose data may be used so."""
+"""``primo-scale evaluate``: the accuracy of scores in people who consented, or in public data."""
 
 from __future__ import annotations
 

@@ -5,14 +5,14 @@ t on every code is, on component i, an effect of variance ``L_i = t / ||T_i||^2`
 of T are orthogonal. For residual variance v and noise of variance s^2 in X'Y, the posterior mean
 is ::
 
-    W = L S (S L S + v S + s^2 I)^-1 G,    weights of the codes T'W
+    W = L S (S L S + Delta + v S + s^2 I)^-1 G,    weights of the codes T'W
 
 S is the noisy X'X blended with what a panel expects, entry by entry, by their precisions:
-components are uncorrelated in the panel's population, with known variances. The eigenvalues of S
-are then raised as in `primo_scale.methods.shrinkage.KnownNoise`, but not for what public scores
-predict. Scores with the effects b on codes have the effects ``T_i b / ||T_i||^2`` on components;
-what they explain outside of the components stays in the weights. Source:
-docs/maths/ld-components.md, Theorem 3.
+components are uncorrelated in the panel's population, with known variances. The diagonal matrix
+Delta has the variances that errors of S add to G. The eigenvalues of S are then raised as in
+`primo_scale.methods.shrinkage.KnownNoise`, but not for what public scores predict. Scores with the
+effects b on codes have the effects ``T_i b / ||T_i||^2`` on components; what they explain outside
+of the components stays in the weights. Source: docs/maths/ld-components.md, Theorem 3.
 
 There are up to three passes over the LD blocks, each of which computes them again and keeps none:
 `_score_sums` for the slopes of public scores; `_fitted` for an estimator that fits the variances t,
@@ -89,11 +89,13 @@ class Blend:
         squares = effects**2
         return np.asarray(self.sigma**2 * (squares * (self.kept @ squares)).sum(axis=0))
 
-    def mean_variance_of(self, effects: Float64) -> Float64:
-        """Return the mean variance of the entries of ``S b`` for each column b, shape (k,)."""
-        squares = effects**2
+    def product_variances(self, squares: Float64) -> Float64:
+        """Return the variances of the entries of ``S b``, shape (m, k).
+
+        `squares` are those of the effects b in columns, or their means if b is random.
+        """
         shares = self.kept @ squares + self.kept.diagonal()[:, None] * squares
-        return np.asarray(self.sigma**2 / 2 * shares.mean(axis=0))
+        return np.asarray(self.sigma**2 / 2 * shares)
 
     def raised(self) -> Float64:
         """Return X'X with its eigenvalues raised to the floor, shape (m, m)."""
@@ -112,6 +114,8 @@ class _Block:
     gram: Float64  # the same with eigenvalues above the floor, shape (m, m)
     target: Float64  # adjusted X'Y, without what the prior mean explains, shape (m, l)
     target_sigma: Float64  # standard deviation of its noise, shape (l,)
+    # Variances that errors of X'X add to the target, for an effect variance of 1, shape (m,).
+    gram_errors: Float64
     fixed_cross: Float64  # denoised X'C, shape (m, f)
     mean: Float64  # prior mean of the effects of components, shape (m, l)
     outside: Float64  # prior mean of the effects of codes, shape (d_b, l)
@@ -167,7 +171,7 @@ def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Floa
     turned = fitted.effects
     sigma = np.sqrt(turned.variances(block.target_sigma**2))
     target = turned.rotated(block.target)
-    of_components = _posterior(block.gram, target, block.squared_norms, fitted.prior, sigma)
+    of_components = _posterior(block, target, fitted.prior, sigma)
     of_codes = block.real.T @ of_components
     if fitted.sampled:
         numbers = list(fitted.sampled)
@@ -194,7 +198,7 @@ def _block(
         outside = scores.mean(rows)
         mean = _on_components(real, squared_norms, outside)
         target = target - blend.gram @ mean
-        sigma = np.sqrt(sigma**2 + blend.mean_variance_of(mean))
+        sigma = np.sqrt(sigma**2 + blend.product_variances(mean**2).mean(axis=0))
     return _Block(
         real=real,
         squared_norms=squared_norms,
@@ -202,6 +206,7 @@ def _block(
         gram=blend.raised(),
         target=target,
         target_sigma=sigma,
+        gram_errors=blend.product_variances(1 / squared_norms[:, None])[:, 0],
         fixed_cross=adjusted.fixed_cross,
         mean=mean,
         outside=outside,
@@ -244,7 +249,7 @@ def _coordinates(
     residual, release = prior.residual_variance.mean(), (block.target_sigma**2).mean()
     variances = prior.effect_variance.mean() / block.squared_norms
     noise = residual * block.gram
-    noise[np.diag_indices_from(noise)] += release
+    noise[np.diag_indices_from(noise)] += release + prior.effect_variance.mean() * block.gram_errors
     root = np.linalg.inv(np.linalg.cholesky(noise))
     signal = (block.gram * variances) @ block.gram
     exposures, vectors = np.linalg.eigh(root @ signal @ root.T)
@@ -332,24 +337,21 @@ def blended(noisy: Float64, sigma: float, expected: Float64, n_panel: int) -> Bl
     return Blend(gram, kept, expected, sigma)
 
 
-def _posterior(
-    gram: Float64,
-    target: Float64,
-    squared_norms: Float64,
-    prior: EffectPrior,
-    target_sigma: Float64,
-) -> Float64:
-    """Return the posterior mean W of every phenotype, shape (m, l).
+def _posterior(block: _Block, target: Float64, prior: EffectPrior, sigma: Float64) -> Float64:
+    """Return the posterior mean W of every phenotype or factor, shape (m, l).
 
+    `sigma` is the standard deviation of the noise of the release in the target, shape (l,).
     Phenotypes of equal variances share a decomposition.
     """
-    numbers = np.stack([prior.effect_variance, prior.residual_variance, target_sigma])
+    numbers = np.stack([prior.effect_variance, prior.residual_variance, sigma])
     distinct, kind = np.unique(numbers, axis=1, return_inverse=True)
+    gram, squared_norms = block.gram, block.squared_norms
     weights, signal = np.empty_like(target), (gram / squared_norms) @ gram
-    for index, (effect, residual, sigma) in enumerate(distinct.T):
+    signal[np.diag_indices_from(signal)] += block.gram_errors
+    for index, (effect, residual, noise) in enumerate(distinct.T):
         here: npt.NDArray[np.bool_] = kind.ravel() == index
         covariance = effect * signal + residual * gram
-        covariance[np.diag_indices_from(covariance)] += sigma**2
+        covariance[np.diag_indices_from(covariance)] += noise**2
         solved = np.linalg.solve(covariance, target[:, here])
         weights[:, here] = (effect / squared_norms)[:, None] * (gram @ solved)
     return weights

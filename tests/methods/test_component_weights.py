@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import inputs_for, integer_cohort, solved, statistics_of, with_noise
+from methods_examples import (
+    inputs_for,
+    integer_cohort,
+    solved,
+    statistics_of,
+    symmetric_noise,
+    with_noise,
+)
 
 from primo_scale.methods import component_weights
 from primo_scale.methods.adjustment import adjust
@@ -171,21 +178,54 @@ def test_the_blended_gram_has_no_negative_eigenvalue(sigma):
 def test_the_variance_of_the_blend_is_that_of_the_posterior():
     """Random X'X about the panel's expectation, in the directions of two vectors."""
     rng, sigma, n_panel = np.random.default_rng(7), 200.0, 30
-    expected, effects = np.array([4000.0, 1000.0, 300.0]), rng.standard_normal((3, 2))
-    spread = np.sqrt(np.outer(expected, expected) / n_panel)
+    diagonal, effects = np.array([4000.0, 1000.0, 300.0]), rng.standard_normal((3, 2))
+    spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)
     errors, quadratic = [], []
     for _ in range(4000):
         draws = rng.standard_normal((2, 3, 3))
         deviation, noise = (np.triu(z) + np.triu(z, 1).T for z in draws)
-        true = np.diag(expected) + spread * deviation
+        true = np.diag(diagonal) + spread * deviation
         noise *= np.where(np.eye(3) > 0, sigma, sigma / np.sqrt(2))
-        blend = blended(true + noise, sigma, expected, n_panel)
+        blend = blended(true + noise, sigma, diagonal, n_panel)
         errors.append((blend.gram - true) @ effects)
         quadratic.append(np.diag(effects.T @ (blend.gram - true) @ effects))
     measured = np.mean(np.square(errors), axis=(0, 1))
-    np.testing.assert_allclose(measured, blend.mean_variance_of(effects), rtol=0.06)
+    expected = blend.product_variances(effects**2).mean(axis=0)
+    np.testing.assert_allclose(measured, expected, rtol=0.06)
     measured = np.mean(np.square(quadratic), axis=0)
     np.testing.assert_allclose(measured, blend.variance_of(effects), rtol=0.06)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "precision"), [("known-noise", 0.03), ("genetic-factors", 0.06)]
+)
+def test_weights_are_not_too_large_if_the_gram_is_known_badly(monkeypatch, estimator, precision):
+    """A posterior mean w of effects b has ``E[b w] = E[w^2]``, whatever it is conditioned on."""
+    monkeypatch.setattr(component_weights, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
+    rng, norms, n_panel, n, sigma = np.random.default_rng(8), np.repeat([1, 4], 6), 30, 1000, 1500.0
+    diagonal, effect = n * np.linspace(1, 5, 12), 50.0
+    spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)
+    fixed, outcomes = np.zeros((n, 1), dtype=int), np.zeros((n, 20), dtype=int)
+    empty = statistics_of(np.zeros((n, 12), dtype=int), fixed, outcomes)
+    components = PanelComponents(
+        lambda block: np.diag(np.sqrt(norms)), diagonal / n, norms, n_panel, n, (0, 12)
+    )
+    scales = scales_for(empty, sigma, 2000.0)
+    given = {"n": n, "sigma": 2000.0, "effect": effect, "residual": 1.0}
+    inputs = inputs_on(empty, scales=scales, components=components, **given)
+    sums = np.zeros(2)
+    for _ in range(100):
+        true = np.diag(diagonal) + spread * symmetric_noise(12, np.sqrt(2), rng)
+        effects = rng.standard_normal((12, 20)) * np.sqrt(effect)
+        target = true @ (effects / np.sqrt(norms)[:, None])
+        exact = replace(
+            empty,
+            grams=((np.rint(true).astype(int),),),
+            crosses=(np.hstack([np.zeros((12, 1)), target]).astype(int),),
+        )
+        weights = solved(with_noise(exact, scales, rng), inputs, estimator=estimator).weights
+        sums += (weights.genotypes * effects).sum(), (weights.genotypes**2).sum()
+    assert sums[0] / sums[1] == pytest.approx(1, abs=precision)
 
 
 @pytest.mark.slow

@@ -179,7 +179,7 @@ def expected_r2(
     eigenvalues: Floats,
     *,
     clip: float,
-    cross_sigma: float,
+    cross_sigma: float | Floats,
     components: Components | None = None,
     trait: Trait = _TRAIT,
 ) -> float:
@@ -188,10 +188,10 @@ def expected_r2(
     `components` take the place of the variants, and `sizes` are then theirs. `eigenvalues` are the
     expected ones of the genotypes' correlation matrix: any number of values of mean 1. `clip` is
     the bound b of `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard
-    deviation of the noise on X'Y, in lattice units.
+    deviation of the noise on X'Y, in lattice units, for all columns or of shape (m,).
     """
     slope, residual = clipped_phenotype(clip, sizes.n_phenotypes)
-    cross_sigma /= _kept_of_rows(sizes, eigenvalues, components)
+    cross_sigma = cross_sigma / _kept_of_rows(sizes, eigenvalues, components)
     if components is None:
         n_variants, shares = sizes.n_variants, eigenvalues / sizes.n_variants
         weights = eigenvalues / len(eigenvalues)

@@ -21,6 +21,7 @@ from primo_scale.methods.catalogue import (
     estimator_for,
     method_named,
 )
+from primo_scale.methods.component_weights import blended
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
 from primo_scale.methods.shrinkage import Float64
@@ -211,7 +212,7 @@ def forecast_release(
         design.sizes,
         eigenvalues,
         clip=design.clip,
-        cross_sigma=mechanism.scales.phenotype_cross,
+        cross_sigma=_cross_sigma(design, mechanism, trait),
         components=component_shares(design),
         trait=trait,
     )
@@ -220,6 +221,27 @@ def forecast_release(
             share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
     return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
+
+
+def _cross_sigma(design: Design, mechanism: Mechanism, trait: Trait) -> float | Float64:
+    """Return the standard deviation of the noise in X'Y.
+
+    That of LD components has the shape (m,), and includes what errors of X'X add.
+    """
+    sigma, columns = mechanism.scales.phenotype_cross, design.components
+    if columns is None or design.panel is None:
+        return sigma
+    slope, _ = clipped_phenotype(design.clip, design.sizes.n_phenotypes)
+    attenuated = (slope * design.sizes.phenotype_scale) ** 2
+    effect_variance = trait.heritability * attenuated / design.genotypes.variance
+    added = []
+    for block, gram_sigma in enumerate(mechanism.scales.gram):
+        here = design.layout.variants(block)
+        expected = design.public_n * columns.variances[here]
+        blend = blended(np.diag(expected), gram_sigma, expected, design.panel.n_people)
+        of_components = effect_variance / columns.squared_norms[here]
+        added.append(blend.product_variances(of_components[:, None])[:, 0])
+    return np.sqrt(sigma**2 + np.concatenate(added))
 
 
 def _share_with_noisy_gram(

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ from documented_code import blocks
 import primo_scale as ps
 from primo_scale.run.request import options_of
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
+from primo_scale.storage.encryption import encrypted_with
+from primo_scale.storage.files import files_private
 
 ROOT = Path(__file__).resolve().parents[1]
 PANEL = "demo/1000g_eur343_chr22"
@@ -86,6 +90,20 @@ def test_the_example_of_the_readme_releases_and_leaves_the_process_alone(in_fold
     assert again.document["ledger"] == release.document["ledger"]
     log = (request.work_dir / "run.log").read_text()
     assert "--epsilon 5.0" in log and log.splitlines()[-1].endswith("done")
+
+
+@pytest.mark.parametrize("block", [files_private, partial(encrypted_with, None)])
+def test_a_run_in_another_thread_waits_for_the_umask_and_the_environment(block) -> None:
+    def run() -> None:
+        with block():
+            pass
+
+    with ThreadPoolExecutor(1) as threads:
+        with files_private():
+            other = threads.submit(run)
+            with pytest.raises(TimeoutError):
+                other.result(timeout=0.2)
+        other.result(timeout=60)
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Operations of the public interface: ingest, accumulate, finalize, release and plan.
 
 Each takes a request and does what the command of the same name does. It installs no signal
-handlers, and leaves loggers, environment variables and the umask as they were.
+handlers, and leaves loggers, environment variables and the umask as they were. In several threads
+of one process, one begins after the other.
 """
 
 from __future__ import annotations

@@ -35,7 +35,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from primo_scale.errors import InputError
 from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import canonical_json, disk_errors_explained
+from primo_scale.storage.files import (
+    canonical_json,
+    disk_errors_explained,
+    one_thread_at_a_time,
+)
 
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
@@ -131,18 +135,19 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
 
     None stands for the key file that `KEY_VARIABLE` names, or for no encryption if it is not set.
     """
-    before = os.environ.get(KEY_VARIABLE)
-    chosen = str(path) if path is not None else before
-    try:
-        if chosen:
-            os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
-            key_in_effect()
-        yield
-    finally:
-        if before is not None:
-            os.environ[KEY_VARIABLE] = before
-        else:
-            os.environ.pop(KEY_VARIABLE, None)
+    with one_thread_at_a_time():
+        before = os.environ.get(KEY_VARIABLE)
+        chosen = str(path) if path is not None else before
+        try:
+            if chosen:
+                os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
+                key_in_effect()
+            yield
+        finally:
+            if before is not None:
+                os.environ[KEY_VARIABLE] = before
+            else:
+                os.environ.pop(KEY_VARIABLE, None)
 
 
 def key_in_effect() -> EncryptionKey | None:

@@ -7,12 +7,14 @@ import fcntl
 import hashlib
 import io
 import json
+import logging
 import os
 import re
 import secrets
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +26,10 @@ from primo_scale.errors import InputError, ResourceError, file_too_large
 from primo_scale.interruption import check
 from primo_scale.storage.locations import Location
 
+LOGGER = logging.getLogger("primo_scale")
 PRIVATE_DIRECTORY_MODE = 0o700
 _PRIVATE_UMASK = 0o077
+_whole_process = threading.RLock()
 _LOCK_TRIES, _BETWEEN_LOCK_TRIES_SECONDS = 20, 0.01
 _HASH_BUFFER_BYTES = 1 << 22
 # Larger writes need larger blocks of page cache, which a virtual machine may have returned to its
@@ -198,16 +202,29 @@ def _lock_of(staging: Path) -> Path:
 
 
 @contextmanager
+def one_thread_at_a_time() -> Iterator[None]:
+    """Let runs in other threads wait: umask, environment and loggers belong to the process."""
+    if not _whole_process.acquire(blocking=False):
+        LOGGER.info("waiting for the end of another run of this process")
+        _whole_process.acquire()
+    try:
+        yield
+    finally:
+        _whole_process.release()
+
+
+@contextmanager
 def files_private() -> Iterator[None]:
     """Restrict new files to mode 0600 and new directories to 0700, also in child processes.
 
     Zarr, SQLite, logging and Dask create files by the umask, which may allow other users access.
     """
-    before = os.umask(_PRIVATE_UMASK)
-    try:
-        yield
-    finally:
-        os.umask(before)
+    with one_thread_at_a_time():
+        before = os.umask(_PRIVATE_UMASK)
+        try:
+            yield
+        finally:
+            os.umask(before)
 
 
 def keep_files_private() -> None:

@@ -9,8 +9,7 @@ and numbers alone.
 
 Most of these functions take a request, a frozen object with every option. Anticipated errors are
 subclasses of `PrimoError`; their messages call an option by its name on the command line, such as
-``--ref-freq`` for `ref_freq`. Requests also raise TypeError and ValueError for values of a wrong
-type.
+``--ref-freq`` for `ref_freq`. A value of the wrong type is refused by the name of the field.
 """
 
 from __future__ import annotations

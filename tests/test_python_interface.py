@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -163,11 +164,6 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.Privacy(unit="half")  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match="go together"):
         ps.Privacy(epsilon=1)
-    for number in (100.5, True):
-        with pytest.raises(ps.UsageError, match=r"^--subsample: is not a whole number \(got "):
-            ps.Privacy(subsample=number)  # type: ignore[arg-type]
-    with pytest.raises(ps.UsageError, match=r"^--nominal-n: is not a whole number"):
-        ps.Privacy(nominal_n=1000.5)  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
     with pytest.raises(ps.InputError, match=r"none\.bed: No such file|none.*no such file"):
@@ -199,6 +195,43 @@ def test_numbers_and_texts_of_equal_value_make_equal_requests() -> None:
     assert repr(one) == repr(other) and one == other
     files = ps.GenotypeFiles(Path("a"), chromosomes="1-3")
     assert files == ps.GenotypeFiles(["a"], chromosomes=("1", "2", "3"))
+
+
+WRONG_TYPES = {
+    "subsample: is of the wrong type (found 100.5,": lambda: ps.Privacy(subsample=100.5),
+    "subsample: is of the wrong type (found True,": lambda: ps.Privacy(subsample=True),
+    "non_private: is of the wrong type (found 'no',": lambda: ps.Privacy(non_private="no"),
+    "(found 'five', expected float or None)": lambda: ps.Privacy(epsilon="five"),
+    "(found list of int, str, expected one or several str or": lambda: ps.OutcomeTables(
+        "p", "b", pheno_name=["QT1", 2]
+    ),
+    "pheno: is of the wrong type (found DataFrame,": lambda: ps.OutcomeTables(pd.DataFrame()),
+    "genotypes: is of the wrong type (found 'x.bed', expected GenotypeFiles)": lambda: (
+        ps.ReleaseRequest(
+            genotypes="x.bed", outcomes=ps.OutcomeTables("p", "b"), privacy=ps.Privacy(), out="r"
+        )
+    ),
+    "(found GenotypeFiles, expected path or URL)": lambda: ps.AccumulateRequest(
+        genotypes=ps.GenotypeFiles("a"), outcomes=ps.OutcomeTables("p", "b"),
+        privacy=ps.Privacy(), work_dir="w",
+    ),
+    "(found Privacy, expected ReleaseRequest)": lambda: ps.release(ps.Privacy()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG_TYPES)
+def test_a_value_of_the_wrong_type_is_refused_where_it_is_given(line: str) -> None:
+    with pytest.raises(ps.UsageError, match=re.escape(line)):
+        WRONG_TYPES[line]()
+
+
+def test_numbers_of_numpy_and_one_name_alone_are_taken() -> None:
+    privacy = ps.Privacy(epsilon=np.float32(5), delta=1e-9, subsample=np.int64(7))
+    assert repr(privacy) == repr(ps.Privacy(epsilon=5, delta=1e-9, subsample=7))
+    assert ps.OutcomeTables("p", "b", pheno_name="QT1").pheno_name == ("QT1",)
+    for chromosomes in (("1", "2", "X"), [np.int64(1), 2, "X"], "1-2,X", ["1-2", "chrX"]):
+        assert ps.GenotypeFiles("a", chromosomes=chromosomes).chromosomes == ("1", "2", "X")
+    assert ps.GenotypeFiles("a", chromosomes=22).chromosomes == ("22",)
 
 
 def test_every_option_of_a_request_has_a_name_of_its_own() -> None:

@@ -51,7 +51,7 @@ def parse_chromosomes(text: str) -> tuple[str, ...]:
             raise UsageError(
                 "not a human chromosome, or a range of numbers",
                 where="--chr",
-                value=name,
+                value=name or "nothing",
                 expected="0-22, X, XY, PAR1, PAR2",
                 remedy="Write for example --chr 1-4,22,X",
             )

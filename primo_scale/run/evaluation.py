@@ -41,6 +41,7 @@ from primo_scale.publication.wording import NOT_PRIVATE
 from primo_scale.run.genotype_files import GenotypeInputs
 from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
+from primo_scale.run.typed_fields import check_request, typed
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.storage.locations import Location, parse_location
 
@@ -65,7 +66,7 @@ def _name_and_number(text: str) -> tuple[str, float]:
         ) from error
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class EvaluationRequest(GenotypeInputs):
     """Evaluation of scores in people who consented, are public, or are simulated.
 
@@ -165,6 +166,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     UsageError
         A prevalence is given for an unknown or a quantitative phenotype.
     """
+    check_request(request, EvaluationRequest)
     refuse_existing(request.out)
     genotypes, stamp = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)

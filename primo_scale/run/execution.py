@@ -22,6 +22,7 @@ from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS
 from primo_scale.run.request_parts import check_choice, check_number, regular_file
+from primo_scale.run.typed_fields import typed
 from primo_scale.storage.locations import ObjectUrl, parse_location
 
 
@@ -35,7 +36,7 @@ def _bucket(value: str | ObjectUrl | None) -> ObjectUrl | None:
     return found
 
 
-@frozen(slots=False)
+@frozen(slots=False, field_transformer=typed)
 class Execution:
     """Machines that compute, and how. No result depends on it.
 

@@ -30,6 +30,7 @@ from primo_scale.run.prior_scores import importance_by
 from primo_scale.run.release_forecast import forecast_release
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.run.run_log import LOGGER
+from primo_scale.run.typed_fields import check_request
 from primo_scale.storage.files import directory_published_at_end
 
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
@@ -99,6 +100,7 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
     """
+    check_request(request, ForecastRequest)
     rows = []
     for chosen in _variant_sets(request):
         sizes = itertools.product(request.people, request.phenotypes, request.epsilon)

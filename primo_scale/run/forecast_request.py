@@ -14,6 +14,7 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.run.request_parts import check_number, regular_file
+from primo_scale.run.typed_fields import typed
 
 
 def _numbers(value: float | Iterable[float]) -> tuple[float, ...]:
@@ -52,7 +53,7 @@ def read_target(value: str | float | Target) -> Target:
     return target
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class ForecastRequest:
     """Releases to forecast: every combination of people, phenotypes, epsilons and variants.
 

@@ -26,6 +26,7 @@ from primo_scale.run.request_parts import (
     paths_of,
     regular_file,
 )
+from primo_scale.run.typed_fields import typed
 
 _RANGE = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _AUTOSOMES = "{1..22}"
@@ -62,11 +63,12 @@ def _lines(path: Path) -> list[str]:
     return [line.strip() for line in lines if line.strip()]
 
 
-def _chromosomes(value: str | tuple[str, ...] | None) -> tuple[str, ...] | None:
-    return parse_chromosomes(value) if isinstance(value, str) else value
+def _chromosomes(value: int | str | Iterable[int | str]) -> tuple[str, ...]:
+    several = (value,) if isinstance(value, int | str) else value
+    return parse_chromosomes(",".join(map(str, several)))
 
 
-@frozen
+@frozen(field_transformer=typed)
 class GenotypeInputs:
     """Genotype files of the same people, of one format.
 
@@ -128,7 +130,7 @@ class GenotypeInputs:
         return files
 
 
-@frozen
+@frozen(field_transformer=typed)
 class GenotypeFiles(GenotypeInputs):
     """Genotype files of one format, with filters of their people and variants.
 
@@ -151,8 +153,8 @@ class GenotypeFiles(GenotypeInputs):
     extract, exclude : Path or None
         Lists of variants to extract and to exclude.
     chromosomes : tuple of str or None
-        Chromosomes that take part, such as ``"1-4,22,X"``; None stands for all that can be scored.
-        Option ``--chr``.
+        Chromosomes that take part, such as ``"1-4,22,X"`` or ``[21, 22, "X"]``; None stands for all
+        that can be scored. Option ``--chr``.
     ref_maf : float or None
         Least frequency of the minor allele in the public panel `ref_freq` (``plink2 --freq``).
         Variants that are rarer or absent there are left out.
@@ -172,7 +174,7 @@ class GenotypeFiles(GenotypeInputs):
     remove: Path | None = field(default=None, converter=optional(regular_file))
     extract: Path | None = field(default=None, converter=optional(regular_file))
     exclude: Path | None = field(default=None, converter=optional(regular_file))
-    chromosomes: tuple[str, ...] | None = field(default=None, converter=_chromosomes)
+    chromosomes: tuple[str, ...] | None = field(default=None, converter=optional(_chromosomes))
     ref_maf: float | None = field(default=None, converter=optional(float))
     ref_freq: Path | None = field(default=None, converter=optional(regular_file))
     extract_by_prior: Path | None = field(default=None, converter=optional(regular_file))

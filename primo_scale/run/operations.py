@@ -38,6 +38,7 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged
+from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import (
@@ -85,6 +86,7 @@ def ingest(
     ResourceError
         The disk has too little space.
     """
+    check_request(genotypes, GenotypeFiles)
     with files_private():
         return ingest_stage(genotypes, Path(out), chunk_shape=chunk_shape)
 
@@ -103,6 +105,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
     InterruptedRun
         The run stopped; the same request continues it.
     """
+    check_request(request, AccumulateRequest)
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
@@ -137,6 +140,7 @@ def finalize(request: FinalizeRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
+    check_request(request, FinalizeRequest)
     _check_places(request)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
@@ -174,6 +178,7 @@ def release(request: ReleaseRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
+    check_request(request, ReleaseRequest)
     _check_places(request)
     with _at_work(request):
         if not is_done_and_purged(request):
@@ -196,6 +201,7 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     InputError, UsageError, BudgetRefused, ResourceError
         `accumulate` or `release` would refuse the request.
     """
+    check_request(request, AccumulateRequest, ReleaseRequest)
     if request.work_dir.exists():
         make_private_directory(request.work_dir)  # refuses one that is open to others
     else:

@@ -19,6 +19,7 @@ from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run.party_requests import PartyFitRequest
+from primo_scale.run.typed_fields import check_request
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _PEOPLE_AT_A_TIME = 1 << 14
@@ -74,6 +75,7 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
         A column is unknown, ambiguous or the outcome itself, the method does not fit the releases,
         or the predictors are linearly dependent.
     """
+    check_request(request, PartyFitRequest)
     parties = [open_party_release(path) for path in request.releases]
     _check_joint(parties, request.method)
     columns = _named(parties)

@@ -52,6 +52,7 @@ from primo_scale.run.payments import log_payment
 from primo_scale.run.publishing import check_out, check_private_places
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import LOGGER, run_logged
+from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage.files import files_private, sha256_of_file
 from primo_scale.storage.locations import Location, parse_location
@@ -102,6 +103,7 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     InterruptedRun
         The run stopped; the same request continues it.
     """
+    check_request(request, PartyReleaseRequest)
     work_dir = request.work_dir
     ledger = request.ledger or default_ledger_path()
     check_private_places(request.out, {"--work-dir": work_dir, "--ledger": ledger})

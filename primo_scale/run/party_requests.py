@@ -16,13 +16,13 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.request_parts import (
     BESIDE_THE_RELEASE,
     OutcomeTables,
-    check_count,
     check_number,
     one_line,
     paths_of,
     regular_file,
     release_directory,
 )
+from primo_scale.run.typed_fields import typed
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -38,7 +38,7 @@ def _seed(value: str) -> str:
     return value.lower()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class PartyReleaseRequest:
     """Release of the columns that one party holds of the people of all parties.
 
@@ -104,8 +104,8 @@ class PartyReleaseRequest:
                 value=repr(self.party),
                 remedy="Give printable text on one line",
             )
-        check_count("--mixtures", self.mixtures, least=1)
-        check_count("--person-columns", self.person_columns, least=1)
+        check_number("--mixtures", self.mixtures, least=1)
+        check_number("--person-columns", self.person_columns, least=1)
         release_mu(self.epsilon, self.delta)
         if (self.tables is None) == (self.genotypes is None):
             raise UsageError("a release has the columns of --pheno or of --genotypes, not of both")
@@ -132,7 +132,7 @@ class PartyReleaseRequest:
         return RandomSigns(self.seed, self.mixtures)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class PartyFitRequest:
     """Linear model from the releases of several parties. It costs no privacy.
 

@@ -32,13 +32,14 @@ from primo_scale.run.request_parts import (
     release_directory,
     to_build_name,
 )
+from primo_scale.run.typed_fields import typed
 from primo_scale.run.work_directory import GENOTYPES
 from primo_scale.storage.locations import Location, parse_location
 
 _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class RunRequest:
     """Choices of every run.
 
@@ -68,7 +69,7 @@ class RunRequest:
         return self.ledger or default_ledger_path()
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class PublishingRequest(RunRequest):
     """Choices of every run that publishes a release.
 
@@ -96,7 +97,7 @@ class PublishingRequest(RunRequest):
     calibrate: bool = False
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class AccumulateRequest(RunRequest):
     """Exact statistics of a cohort, in a work directory.
 
@@ -144,7 +145,7 @@ class AccumulateRequest(RunRequest):
             _check_that_nobody_counts_tasks(self.execution.profile)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class FinalizeRequest(PublishingRequest):
     """A release of the finished statistics in a work directory.
 
@@ -200,7 +201,7 @@ class FinalizeRequest(PublishingRequest):
         return budget_from(self.epsilon, self.delta, non_private=self.non_private)
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, field_transformer=typed)
 class ReleaseRequest(PublishingRequest):
     """A release from genotype files: ingest, accumulation and finalization in one.
 

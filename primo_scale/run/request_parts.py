@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.publication.schema_types import ONE_LINE
 from primo_scale.run.design import Budget
+from primo_scale.run.typed_fields import typed
 from primo_scale.storage.files import refuse_special_file
 
 StrPath = str | Path
@@ -85,6 +87,10 @@ def _no_choice(option: str, value: str, choices: Iterable[str]) -> UsageError:
     return UsageError("not a valid choice", where=option, value=value, limit=", ".join(choices))
 
 
+def _ld_blocks(value: StrPath) -> str:
+    return one_line(os.fspath(value))
+
+
 def _unit(value: str) -> PrivacyUnit:
     check_choice("--privacy", value, list(PrivacyUnit))
     return PrivacyUnit(value)
@@ -104,16 +110,7 @@ def check_number(option: str, value: float | None, *, least: float, above: bool 
         raise UsageError("is out of range", where=option, value=value, limit=limit)
 
 
-def check_count(option: str, value: int | None, *, least: int) -> None:
-    """Refuse a value that is not a whole number, or below a bound; True is no number."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(
-            "is not a whole number", where=option, value=repr(value), remedy="Give an int"
-        )
-    check_number(option, value, least=least)
-
-
-@frozen
+@frozen(field_transformer=typed)
 class PriorFile:
     """Scoring file that is a prior of one phenotype, or of all if `phenotype` is None."""
 
@@ -141,7 +138,7 @@ _LARGEST_HOLD_OUT = 0.5
 # ---- Parts ---------------------------------------------------------------------------------------
 
 
-@frozen
+@frozen(field_transformer=typed)
 class OutcomeTables:
     """Tables of phenotypes and covariates, with the public bounds of their columns.
 
@@ -152,8 +149,8 @@ class OutcomeTables:
     pheno_bounds, covar_bounds : Path
         Tables of name, lower and upper for each column; required for each table that is given.
     pheno_name, covar_name : tuple of str or None
-        Phenotypes and covariates that take part, where ``*`` and ``?`` may stand for characters;
-        None stands for every column.
+        Phenotypes and covariates that take part, one or several; ``*`` and ``?`` may stand for
+        characters. None stands for every column.
     pheno_moments : bool
         Whether the release pays for noisy means and sds of the phenotypes.
     pc_loadings : Path or None
@@ -194,7 +191,7 @@ class OutcomeTables:
             )
 
 
-@frozen
+@frozen(field_transformer=typed)
 class Model:
     """Public choices that shape the statistics.
 
@@ -218,7 +215,7 @@ class Model:
     """
 
     ref_freq: Path | None = field(default=None, converter=optional(published_path))
-    ld_blocks: str | None = field(default=None, converter=optional(one_line))
+    ld_blocks: str | None = field(default=None, converter=optional(_ld_blocks))
     ld_panel: Path | None = field(default=None, converter=optional(published_path))
     ld_components: bool = True
     genetic_factors: int | None = None
@@ -226,7 +223,7 @@ class Model:
 
     def __attrs_post_init__(self) -> None:
         check_number("--row-norm", self.row_norm, least=0, above=True)
-        check_count("--genetic-factors", self.genetic_factors, least=1)
+        check_number("--genetic-factors", self.genetic_factors, least=1)
         if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
             raise UsageError(
                 "chooses LD components, and this request has none",
@@ -258,7 +255,7 @@ def budget_from(epsilon: float | None, delta: float | None, *, non_private: bool
     return Budget(epsilon, delta)
 
 
-@frozen
+@frozen(field_transformer=typed)
 class Privacy:
     """Guarantee that a release gives, or that statistics are prepared for.
 
@@ -296,8 +293,8 @@ class Privacy:
     non_private: bool = False
 
     def __attrs_post_init__(self) -> None:
-        check_count("--nominal-n", self.nominal_n, least=1)
-        check_count("--subsample", self.subsample, least=1)
+        check_number("--nominal-n", self.nominal_n, least=1)
+        check_number("--subsample", self.subsample, least=1)
         self.budget  # noqa: B018  # checked here
         hides_n = self.hides_n
         if hides_n != (self.nominal_n is not None):
@@ -339,7 +336,7 @@ def _check_hold_out(privacy: Privacy, share: float) -> None:
         )
 
 
-@frozen
+@frozen(field_transformer=typed)
 class Fit:
     """Method and shrinkage that turn private statistics into weights.
 

@@ -54,12 +54,12 @@ Location: TypeAlias = Path | ObjectUrl
 def parse_location(text: str | Location) -> Location:
     """Return the location that a user or a file names: a URL with one of `SCHEMES`, or a path.
 
-    A location is returned unchanged. A URL of another scheme is refused, and so are one with a
+    A URL object is returned unchanged. A URL of another scheme is refused, and so are one with a
     user, a password or a query (the message does not repeat it), and one without a prefix in the
     bucket, or with one that not every service keeps unchanged.
     """
     if not isinstance(text, str):
-        return text
+        return text if isinstance(text, ObjectUrl) else Path(text)
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Path(text)

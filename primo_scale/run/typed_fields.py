@@ -1,0 +1,113 @@
+"""Types of the fields of requests, which their annotations state and every new request checks."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import wraps
+from numbers import Integral, Number, Real
+from os import PathLike
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
+
+import numpy as np
+from attrs import Attribute
+
+from primo_scale.errors import UsageError
+from primo_scale.storage.locations import ObjectUrl
+
+_NAMES = {NoneType: "None", Path: "path", ObjectUrl: "URL"}
+
+
+def typed(cls: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
+    """Return fields that refuse a value of another type than their annotation, for attrs.
+
+    NumPy's numbers become Python's, and a field for several values takes one alone. A field's own
+    converter comes first, so that a path may be a string.
+    """
+    kinds = get_type_hints(cls)
+    return [
+        each.evolve(converter=_checked(each.name, kinds[each.name], each.converter))
+        if each.name in cls.__annotations__  # others are checked by the class that they are of
+        else each
+        for each in fields
+    ]
+
+
+def check_request(request: object, *kinds: type) -> None:
+    """Refuse an argument that is no request of one of the kinds."""
+    if not isinstance(request, kinds):
+        raise _wrong_type("argument", request, " or ".join(map(_words, kinds)))
+
+
+def _wrong_type(name: str, value: object, expected: str) -> UsageError:
+    return UsageError("is of the wrong type", where=name, value=_found(value), expected=expected)
+
+
+def _checked(
+    name: str, kind: Any, convert: Callable[[Any], object] | None
+) -> Callable[[Any], object]:
+    takes_several = any(get_origin(one) in (tuple, Mapping) for one in (kind, *get_args(kind)))
+
+    def checked(value: Any) -> object:
+        try:
+            if isinstance(value, bool | np.bool_) and kind is not bool:
+                raise TypeError
+            given = value
+            if takes_several and isinstance(value, str | PathLike | Number):
+                given = (value,)
+            return _as(kind, given if convert is None else convert(given))
+        except (TypeError, ValueError, OverflowError, AttributeError) as error:
+            raise _wrong_type(name, value, _words(kind)) from error
+
+    if convert is not None:
+        return wraps(convert, updated=())(checked)
+    checked.__annotations__ = {"value": kind}  # for the signature of the class
+    return checked
+
+
+def _as(kind: Any, value: Any) -> object:
+    """Return a value of the annotated type, or raise TypeError."""
+    of = get_args(kind)
+    if get_origin(kind) is UnionType:
+        kind = next((one for one in of if _fits(one, value)), of[0])
+        return _as(kind, value)
+    if get_origin(kind) is tuple and isinstance(value, tuple):
+        return tuple(_as(of[0], part) for part in value)
+    if get_origin(kind) is Mapping and isinstance(value, Mapping):
+        return {_as(of[0], key): _as(of[1], part) for key, part in value.items()}
+    if not _fits(kind, value):
+        raise TypeError
+    return kind(value) if kind in (bool, int, float, str) else value
+
+
+def _fits(kind: Any, value: object) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return kind is bool
+    wide = {int: Integral, float: Real}.get(kind, get_origin(kind) or kind)
+    return isinstance(value, wide)
+
+
+def _found(value: object) -> str:
+    """Return a text or a number, and only the type of anything else."""
+    if value is None or isinstance(value, str | Number):
+        return reprlib.repr(value)
+    kind = type(value).__name__
+    if isinstance(value, list | tuple):
+        return f"{kind} of {', '.join(sorted({type(part).__name__ for part in value}))}"
+    return kind
+
+
+def _words(kind: Any) -> str:
+    """Return a type in words."""
+    if get_origin(kind) is UnionType:
+        return " or ".join(map(_words, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"one or several {_words(get_args(kind)[0])}"
+    if get_origin(kind) is Mapping:
+        return "mapping of {} to {}".format(*map(_words, get_args(kind)))
+    if issubclass(kind, Enum):
+        return " or ".join(str(one.value) for one in kind)
+    return str(_NAMES.get(kind, kind.__name__))

@@ -86,6 +86,7 @@ def test_the_example_of_the_readme_releases_and_leaves_the_process_alone(in_fold
 
     verdict = ps.verify(request.out)
     assert verdict.ok and verdict.private and not verdict.problems
+    assert repr(verdict).startswith("Verification(ok=True, private=True, checks=")
     again = ps.release(request)  # a retry replays: one charge, one release
     pd.testing.assert_frame_equal(again.weights, release.weights)
     assert again.document["ledger"] == release.document["ledger"]
@@ -130,6 +131,7 @@ def test_the_stages_make_the_release_of_the_whole(in_folder) -> None:
     privacy, files = ps.Privacy(non_private=True), ps.GenotypeFiles("demo-run/train")
     store = ps.ingest(files, "g.zarr")
     assert ps.open_genotypes("g.zarr").shape == (store.n_variants, store.n_samples) == (100, 2000)
+    assert repr(store).endswith("n_samples=2000, n_variants=100, chunk_shape=(100, 2000))")
     summed = ps.accumulate(
         ps.AccumulateRequest(genotypes="g.zarr", outcomes=tables, privacy=privacy, work_dir="w")
     )
@@ -153,7 +155,11 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
     assert sorted(in_folder.rglob("*")) == before
     assert planned.design.layout.n_variants == 100 and planned.design.n_samples == 2000
     assert 0 < planned.accuracy.r_squared < planned.accuracy.without_noise < 0.3
-    assert len(repr(planned)) < 2_000  # without IDs and arrays
+    assert re.fullmatch(
+        r"PlannedRun\(2000 people, 100 variants, 2 phenotypes; reuse-cov-gauss with [a-z-]+; "
+        r"R\^2 0\.\d+, without noise 0\.\d+; \d+ s, \d+ KiB of disk\)",
+        repr(planned),
+    )
     assert planned.summation.needs.tasks == 2 and planned.summation.seconds > 0
 
 

@@ -12,7 +12,7 @@ filters, the orientation self-test and the checksums of all other chunks. All of
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from primo_scale.genotypes.filters import FilterCount
@@ -44,11 +44,11 @@ class GenotypeStore:
     chunk_shape: tuple[int, int]
     # SHA-256 digest of the source files' contents and the selected samples and variants. It does
     # not depend on the chunks. Private.
-    identity_digest: str
+    identity_digest: str = field(repr=False)
     # SHA-256 digest of all people in the .fam files, before filters and in any order. Private; the
     # ledger uses it only with its secret key.
-    cohort_digest: str
-    packing: Packing  # of the genotypes
+    cohort_digest: str = field(repr=False)
+    packing: Packing = field(repr=False)  # of the genotypes
 
     @cached_property
     def samples(self) -> SampleTable:

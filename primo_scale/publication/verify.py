@@ -54,6 +54,10 @@ class Verification:
     findings: tuple[Finding, ...]
     private: bool
 
+    def __repr__(self) -> str:
+        checks, failed = len(self.findings), [finding.check for finding in self.problems]
+        return f"Verification(ok={self.ok}, private={self.private}, {checks=}, {failed=})"
+
     @property
     def ok(self) -> bool:
         """Whether every check holds."""

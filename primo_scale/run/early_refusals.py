@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from primo_scale.accumulation.statistics import finished_plan_digest
@@ -23,7 +23,7 @@ from primo_scale.genotypes.frequencies import (
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.humanize import examples
+from primo_scale.humanize import bytes_in_words, duration_in_words, examples
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.bounds import phenotypes_without_sd
@@ -71,18 +71,33 @@ from primo_scale.run.work_directory import (
 from primo_scale.storage.groups import is_complete
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class PlannedRun:
     """Design and forecasts of a run. PRIVATE: they reveal the number of people."""
 
-    # Before phenotype moments are bought.
-    design: Design = field(repr=False)
-    panels: PublicPanels = field(repr=False)  # and the choices made from them
+    design: Design  # before phenotype moments are bought
+    panels: PublicPanels  # and the choices made from them
     chosen: ChosenMethod | None  # method of the release; None if no release is planned yet
     accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
     summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
     checked: bool  # whether all values of the outcomes were read, with warnings
+
+    def __repr__(self) -> str:
+        design, chosen, accuracy = self.design, self.chosen, self.accuracy
+        words = [
+            f"{design.n_samples} people, {design.n_variants} variants, "
+            f"{design.layout.n_phenotypes} phenotypes"
+        ]
+        if chosen is not None:
+            words.append(f"{chosen.method.name} with {chosen.estimator.name}")
+        if accuracy is not None:
+            best = accuracy.without_noise
+            words.append(f"R^2 {accuracy.r_squared:.3g}, without noise {best:.3g}")
+        if self.summation is not None:
+            disk = bytes_in_words(self.summation.needs.disk_bytes)
+            words.append(f"{duration_in_words(self.summation.seconds)}, {disk} of disk")
+        return f"PlannedRun({'; '.join(words)})"
 
 
 def check_before_work(

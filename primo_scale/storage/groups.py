@@ -23,7 +23,7 @@ from zarr.core.array_spec import ArrayConfigParams
 from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.storage.encoding_stores import (
     EncryptedStore,
     KeyedChecksumStore,
@@ -39,6 +39,13 @@ from primo_scale.storage.encryption import (
 from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import HEADER, BaseStore, DiskStore, damaged_store, store_at
+
+if not __debug__:  # Zarr reads metadata in an assert statement
+    raise UsageError(
+        "Zarr does not work in an optimized Python",
+        where="python -O",
+        remedy="Leave out -O and unset PYTHONOPTIMIZE",
+    )
 
 KIND_ATTRIBUTE = "primo_scale_kind"
 VERSION_ATTRIBUTE = "primo_scale_format_version"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -38,6 +40,15 @@ def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
     words = Cohort(cohort).publication()
     first = words.index(option)
     refused(command(release.main, *words[:first], *words[first + 2 :]), 2, option)
+
+
+def test_an_optimized_python_is_refused() -> None:
+    """Zarr has side effects in assert statements."""
+    words = [sys.executable, "-O", "-m", "primo_scale", "ingest", "--bfile", "a", "--out", "b"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: python -O: Zarr does not work")
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:

@@ -14,7 +14,7 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.scoring import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
-from primo_scale.publication.wording import accuracy_in_words
+from primo_scale.publication.wording import accuracies_in_words
 
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
@@ -101,10 +101,9 @@ def _accuracy(document: Document) -> str:
     hold_out = document.get("hold_out")
     if hold_out is None:
         return ""
-    phenotypes = hold_out["phenotypes"]
-    lines = [f"  {accuracy_in_words(phenotype)}" for phenotype in phenotypes[:_MOST_LINES]]
-    if len(phenotypes) > _MOST_LINES:
-        lines.append(f"  and {len(phenotypes) - _MOST_LINES} more in {RELEASE_FILE}")
+    lines = [f"  {line}" for line in accuracies_in_words(document)]
+    if len(lines) > _MOST_LINES:
+        lines[_MOST_LINES:] = [f"  and {len(lines) - _MOST_LINES} more in {RELEASE_FILE}"]
     return _ACCURACY.format(people=hold_out["people"], lines="\n".join(lines))
 
 

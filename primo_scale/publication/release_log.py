@@ -7,7 +7,7 @@ from pathlib import PurePath
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.publication.document import Document, people_in_words, statement_digest
-from primo_scale.publication.wording import accuracy_in_words
+from primo_scale.publication.wording import accuracies_in_words
 
 OPTIONS = (
     "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "gamma", "genome-build",
@@ -50,8 +50,7 @@ def render_log(document: Document, options: Mapping[str, str]) -> str:
         )
     size = document["accuracy"]["effective_sample_size"]
     lines.append(f"effective sample size, a forecast from public numbers: {size:.6g}")
-    hold_out = document.get("hold_out") or {"phenotypes": ()}
-    lines += [f"held out: {accuracy_in_words(each)}" for each in hold_out["phenotypes"]]
+    lines += [f"held out: {line}" for line in accuracies_in_words(document)]
     lines.append(f"statement sha256: {statement_digest(document)}")
     return "\n".join(lines) + "\n"
 

@@ -6,10 +6,11 @@ sentence with the sentence that its numbers imply.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from primo_scale.privacy.held_out_accuracy import MOST_BEYOND
+from primo_scale.privacy.held_out_accuracy import fits_its_range
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -95,10 +96,18 @@ def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> s
     return definition + ("; public scores are not counted" if on_scores else "")
 
 
-def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
-    """Return the accuracy of one phenotype's weights in the people held out, on one line."""
+def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
+    """Return the accuracy of each phenotype's weights in the people held out, on a line each."""
+    if document.get("hold_out") is None:
+        return []
+    sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
+    noise = sigma["held_out_counts"]
+    return [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
+
+
+def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:
     if phenotype["r2"] is None:
-        return f"{phenotype['name']}: R^2 0 to 1, {_why_hidden(phenotype)}"
+        return f"{phenotype['name']}: R^2 0 to 1, {_why_hidden(phenotype['counts'], noise)}"
     found = [f"{phenotype['name']}: R^2 {_with_interval(phenotype, 'r2')}"]
     if phenotype["slope_lower"] is not None:
         found.append(f"slope {_with_interval(phenotype, 'slope')}")
@@ -110,14 +119,16 @@ def accuracy_in_words(phenotype: Mapping[str, Any]) -> str:
     return ", ".join(found)
 
 
-def _why_hidden(phenotype: Mapping[str, Any]) -> str:
-    """Return why the accuracy of one phenotype's weights is not stated."""
-    share = min(phenotype["counts"][-1] / max(sum(phenotype["counts"]), 1), 1.0)
-    if share < MOST_BEYOND:
+def _why_hidden(counts: Sequence[int], noise: float) -> str:
+    """Return why an accuracy is not stated, as far as noisy counts of people tell."""
+    total = sum(counts)
+    if total < 3 * noise * math.sqrt(len(counts)):
+        return "because few of the people held out have a value, or the noise hides it"
+    if fits_its_range(counts, noise):
         return "because the noise hides it"
     return (
-        f"because about {share:.0%} of the people held out are beyond three public standard "
-        "deviations, or the noise hides it"
+        f"because about {min(counts[-1] / total, 1.0):.0%} of the people held out are beyond three "
+        "public standard deviations, or the noise hides it"
     )
 
 

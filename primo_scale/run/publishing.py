@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
@@ -20,8 +19,7 @@ from primo_scale.publication.releasable import check_names
 from primo_scale.publication.scoring import scoring_command
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.signed_document import read_document
-from primo_scale.publication.statement import Statement
-from primo_scale.publication.wording import accuracy_in_words
+from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
@@ -231,21 +229,20 @@ def publish(
             signer=signer,
         )
     LOGGER.info("%s", statement.stamp)
-    _log_accuracy(statement)
     document = json.loads((request.out / "release.json").read_bytes())
+    _log_accuracy(document)
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
 
 
-def _log_accuracy(statement: Statement) -> None:
-    if statement.hold_out is None:
-        size = statement.accuracy.effective_sample_size
+def _log_accuracy(document: Document) -> None:
+    if document["hold_out"] is None:
+        size = document["accuracy"]["effective_sample_size"]
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
-        return
-    for phenotype in statement.hold_out.phenotypes:
-        LOGGER.info("held out: %s", accuracy_in_words(asdict(phenotype)))
+    for line in accuracies_in_words(document):
+        LOGGER.info("held out: %s", line)
 
 
 def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:

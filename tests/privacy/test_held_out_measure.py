@@ -33,6 +33,7 @@ from primo_scale.privacy.held_out_sums import (
     residual_bounds,
     residual_limits,
 )
+from primo_scale.publication.wording import accuracies_in_words
 
 
 def svec_distance(one, other):
@@ -276,6 +277,23 @@ def test_accuracy_of_clipped_phenotypes_is_not_stated(residuals):
     """A public sd or mean that is wrong, or a long tail, changes R^2 and the slope."""
     noise = hold_out_noise(1, 5000, 0.6, "fit")
     assert measured(residuals, noise) == HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        # The noise on counts of nobody is no share of people.
+        ([0] * 33 + [80], "few of the people held out have a value, or the noise hides it"),
+        ([300] * 33 + [80], "the noise hides it"),
+        ([300] * 33 + [2475], "about 20% of the people held out are beyond three public"),
+    ],
+)
+def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(counts, reason):
+    query = {"name": "held_out_counts", "sigma": [20.0]}
+    stated = {"name": "QT", "r2": None, "counts": counts}
+    document = {"hold_out": {"phenotypes": [stated]}, "mechanism": {"queries": [query]}}
+    (line,) = accuracies_in_words(document)
+    assert line.startswith(f"QT: R^2 0 to 1, because {reason}")
 
 
 def test_noise_alone_rarely_hides_an_accuracy():

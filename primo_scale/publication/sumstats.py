@@ -81,10 +81,7 @@ def sumstats_header(document: Document) -> str:
 
 
 def log10_p_values(beta: Float64, standard_error: Float64) -> Float64:
-    """Return log10 of the two-sided p-values of normal effects; 0 where the error is 0.
-
-    Only a release without noise can have an error of 0: that of a phenotype without variance.
-    """
+    """Return log10 of the two-sided p-values of normal effects; 0 where the error is 0."""
     z = np.divide(beta, standard_error, out=np.zeros_like(beta), where=standard_error > 0)
     return np.asarray(np.minimum((math.log(2) + log_ndtr(-np.abs(z))) / math.log(10), 0.0))
 
@@ -97,16 +94,21 @@ def effective_people(standard_error: Float64, frequency: Float64, sd: float) -> 
 
 
 def write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
-    """Write ``DIRECTORY/<phenotype>.tsv.gz`` for every phenotype."""
+    """Write ``DIRECTORY/<phenotype>.tsv.gz`` for every phenotype with a variance.
+
+    Without noise, the effects of a phenotype without variance would have standard errors of 0.
+    """
     summary = weights.summary
     if summary is None:
         raise ValueError("the release states summary statistics that were not computed")
-    directory.mkdir()
     texts = list(map(fixed_text, variant_rows(weights.variants)))
     kept = [j for j, text in enumerate(texts) if text is not None]
     fixed = [text for text in texts if text is not None]
     phenotypes = document["public_inputs"]["phenotypes"]
     for k, stem in enumerate(pgs_file_stems(weights.phenotypes)):
+        if not summary.standard_error[:, k].any():
+            continue
+        directory.mkdir(exist_ok=True)
         numbers = _number_columns(summary, kept, k, phenotypes[k]["sd"])
         rows = (
             f"{text.before}{first}{text.after}{people}\t.\n".encode()

@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.component_weights import PanelComponents
@@ -135,20 +136,6 @@ def _scoring_weights(
     variants: VariantTable,
 ) -> ScoringWeights:
     raw_scale = to_dosage_scale(solution.weights, design.genotypes, design.outcomes, response)
-    summary = None
-    if marginal is not None:
-        from primo_scale.publication.sumstats import count_left_out  # loads SciPy
-
-        left_out = count_left_out(variants)
-        if left_out:
-            LOGGER.warning(
-                "--sumstats: %d of %d variants are left out, because they have no position on an "
-                "autosome or alleles other than A, C, G and T", left_out, len(variants),
-            )  # fmt: skip
-        effects = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
-        summary = SummaryStatistics(
-            effects.effect, effects.standard_error, design.genotypes.frequency
-        )
     return ScoringWeights(
         variants=variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
@@ -157,5 +144,27 @@ def _scoring_weights(
         covariates=tuple(c.name for c in design.outcomes.covariates),
         covariate_weights=raw_scale.covariates,
         centre_dosage=design.genotypes.centre_dosage,
-        summary=summary,
+        summary=None if marginal is None else _summary(design, marginal, response, variants),
     )
+
+
+def _summary(
+    design: Design, marginal: MarginalEffects, response: ClipResponse, variants: VariantTable
+) -> SummaryStatistics:
+    """Return the effects of single variants, after warnings of what has none."""
+    from primo_scale.publication.sumstats import count_left_out  # loads SciPy
+
+    left_out = count_left_out(variants)
+    if left_out:
+        LOGGER.warning(
+            "--sumstats: %d of %d variants are left out, because they have no position on an "
+            "autosome or alleles other than A, C, G and T", left_out, len(variants),
+        )  # fmt: skip
+    found = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
+    columns = zip(design.outcomes.phenotypes, found.standard_error.T, strict=True)
+    names = [phenotype.name for phenotype, errors in columns if not errors.any()]
+    if names:  # only without noise
+        LOGGER.warning(
+            "--sumstats: no file of %s: nobody has a value, or all have the same", examples(names)
+        )
+    return SummaryStatistics(found.effect, found.standard_error, design.genotypes.frequency)

@@ -21,7 +21,7 @@ from release_examples import (
 from scipy import stats
 
 from primo_scale.publication.sumstats import fixed_text, power_of_ten
-from primo_scale.publication.weights import SummaryStatistics, VariantRow
+from primo_scale.publication.weights import VariantRow
 
 FILES = ("sumstats/height.tsv.gz", "sumstats/LDL.tsv.gz")
 
@@ -110,16 +110,25 @@ def test_a_missing_row_and_an_unstated_file_are_found(release):
     assert any("2 files in sumstats/, not 0" in problem for problem in problems(release))
 
 
-def test_a_phenotype_without_variance_is_published(tmp_path):
+@pytest.mark.parametrize(("flat", "names"), [([0], ["LDL.tsv.gz"]), ([0, 1], [])])
+def test_a_phenotype_without_variance_has_no_file_without_noise(flat, names, tmp_path):
+    """A standard error of 0 would be certainty; validators refuse missing values."""
     weights = example_weights()
     statement = replace(example_statement(weights, private=False), summary_statistics=True)
-    none = np.zeros(weights.per_allele.shape)
-    summary = SummaryStatistics(none, none, weights.centre_dosage / 2)
+    summary = example_summary(weights)
+    summary.standard_error[:, flat] = 0
     weights = replace(weights, summary=summary)
-    table = pd.read_csv(publish(tmp_path / "out", weights, statement) / FILES[0], sep="\t")
-    assert table[["beta", "standard_error", "p_value", "n_eff"]].to_numpy().tolist() == (
-        [[0, 0, 1, 0]] * 7
-    )
+    out = publish(tmp_path / "out", weights, statement)
+    assert [path.name for path in out.glob("sumstats/*")] == names
+    assert problems(out) == []
+
+
+def test_a_private_release_has_a_file_of_every_phenotype(release):
+    document = read_document(release)
+    (release / FILES[0]).unlink()
+    document["files"] = [each for each in document["files"] if each["name"] != FILES[0]]
+    restate(release, document)
+    assert any("1 files in sumstats/, not 2" in problem for problem in problems(release))
 
 
 def test_a_statement_from_before_there_were_summary_statistics_verifies(pristine, tmp_path):

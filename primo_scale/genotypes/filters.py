@@ -128,8 +128,9 @@ def _select_top(
     best, share = most_important(importance, ranking.top)
     chosen[:] = False
     chosen[rows[best]] = True
-    found = int(np.count_nonzero(importance))
-    return FilterCount(ranking.option, "variants", ranking.top, found, len(best), share=share)
+    weighted, left, others = np.count_nonzero(importance), len(best), len(rows) - len(best)
+    reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
+    return FilterCount(ranking.option, "variants", others, others, left, reason, share)
 
 
 def most_important(importance: npt.NDArray[np.float64], top: int) -> tuple[Index, float]:

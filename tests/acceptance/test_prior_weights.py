@@ -245,7 +245,7 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
     store = tmp_path / "top.zarr"
     options = ("--extract-by-prior", score, "--top", 40, "--ref-freq", frequencies)
     result = succeeded(command(ingest.main, "--bfile", folder / "small", "--out", store, *options))
-    assert "--extract-by-prior: 40 named, 300 found, 40 variants left" in result.stderr
+    assert "(not among the 40 most important of 300 that have a weight), 40 left" in result.stderr
     table = pd.read_csv(score, sep="\t", comment="#").set_index("rsID")
     p = pd.read_csv(frequencies, sep="\t").set_index("ID")["ALT_FREQS"]
     importance = (table["effect_weight"] ** 2 * 2 * p * (1 - p)).dropna()

@@ -196,5 +196,6 @@ def test_the_most_important_variants_are_chosen_after_the_other_filters(top, exp
     rows, counts = select_variants(variants, Selection(ranking=ranking))
     assert rows.tolist() == expected
     assert str(counts[-1]) == (
-        f"--extract-by-prior: {top} named, 4 found, {len(expected)} variants left"
+        f"--extract-by-prior: {5 - len(expected)} variants left out (not among the {top} most "
+        f"important of 4 that have a weight), {len(expected)} left"
     )

@@ -129,7 +129,7 @@ def test_the_stages_make_the_release_of_the_whole(in_folder) -> None:
     """Without noise the weights of both ways are the same bytes."""
     tables = ps.OutcomeTables("demo-run/train.pheno.tsv", "demo-run/train.pheno-bounds.tsv")
     privacy, files = ps.Privacy(non_private=True), ps.GenotypeFiles("demo-run/train")
-    store = ps.ingest(files, "g.zarr")
+    store = ps.ingest(files, "g.zarr", chunk_shape=np.array([100, 2000]))
     assert ps.open_genotypes("g.zarr").shape == (store.n_variants, store.n_samples) == (100, 2000)
     assert repr(store).endswith("n_samples=2000, n_variants=100, chunk_shape=(100, 2000))")
     summed = ps.accumulate(
@@ -170,6 +170,10 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.Privacy(unit="half")  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match="go together"):
         ps.Privacy(epsilon=1)
+    with pytest.raises(ps.UsageError, match=r"^--pheno-name: names no phenotype"):
+        ps.OutcomeTables("p", "b", pheno_name=[])
+    with pytest.raises(ps.InputError, match=r"is no DataArray .* \(found dimensions none"):
+        ps.from_pandas_plink(pd.DataFrame(), "n.zarr")  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
     with pytest.raises(ps.InputError, match=r"none\.bed: No such file|none.*no such file"):

@@ -89,11 +89,12 @@ def from_pandas_plink(
 
 
 def _check_form(genotypes: xarray.DataArray) -> None:
-    if genotypes.dims != _DIMENSIONS or not set(_COORDINATES) <= set(genotypes.coords):
+    dimensions = getattr(genotypes, "dims", ())
+    if dimensions != _DIMENSIONS or not set(_COORDINATES) <= set(genotypes.coords):
         raise InputError(
             "is no DataArray of read_plink1_bin",
             where="genotypes",
-            value=f"dimensions {', '.join(map(str, genotypes.dims))}",
+            value=f"dimensions {', '.join(map(str, dimensions)) or 'none'}",
             expected=f"dimensions sample, variant, and {', '.join(_COORDINATES)}",
             remedy="Give the result of pandas_plink.read_plink1_bin",
         )

@@ -11,6 +11,7 @@ import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -87,6 +88,9 @@ def ingest(
         The disk has too little space.
     """
     check_request(genotypes, GenotypeFiles)
+    if chunk_shape is not None:
+        variants, people = map(index, chunk_shape)
+        chunk_shape = variants, people
     with files_private():
         return ingest_stage(genotypes, Path(out), chunk_shape=chunk_shape)
 

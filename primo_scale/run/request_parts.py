@@ -180,6 +180,9 @@ class OutcomeTables:
                     where=f"--{option}-bounds",
                     remedy="Give a table of name, lower and upper for every column",
                 )
+        if self.pheno_name == ():
+            remedy = "Leave it out for every phenotype"
+            raise UsageError("names no phenotype", where="--pheno-name", remedy=remedy)
         if self.covar_name is not None and self.covar is None:
             raise UsageError("names columns of --covar", where="--covar-name")
         if self.covar_bounds is not None and self.covar is None and self.pc_loadings is None:

@@ -22,7 +22,7 @@ class Number(click.FloatRange):
         """Return the number."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
-            self.fail(f"{value!r} is not a finite number", param, ctx)
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
 
 
@@ -36,7 +36,7 @@ class AutoNumber(click.ParamType):  # type: ignore[type-arg]  # generic since cl
         try:
             return None if value == "auto" else float(value)
         except ValueError:
-            self.fail(f"{value!r} is neither auto nor a number", param, ctx)
+            self.fail(f"{value!r} is neither auto nor a number.", param, ctx)
 
 
 class RegularFile(click.Path):
@@ -60,7 +60,7 @@ class LocalPath(click.Path):
         if "://" in str(value):
             self.fail(
                 f"{value} is a URL, and this is written to a disk (docs/object_storage.md lists "
-                "what object stores can hold)", param, ctx,
+                "what object stores can hold).", param, ctx,
             )  # fmt: skip
         return super().convert(value, param, ctx)
 
@@ -79,8 +79,8 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
             return value
         parts = tuple(part.strip() for part in str(value).split(","))
         if not all(parts):
-            self.fail(f"{value!r} has an empty part", param, ctx)
+            self.fail(f"{value!r} has an empty part.", param, ctx)
         try:
             return tuple(map(self._kind, parts))
         except ValueError:
-            self.fail(f"{value!r} has a part that is not a number", param, ctx)
+            self.fail(f"{value!r} has a part that is not a number.", param, ctx)

@@ -148,8 +148,8 @@ class PartyRelease:
     """
 
     directory: Path
-    values: npt.NDArray[np.int64]
-    document: Mapping[str, Any]
+    values: npt.NDArray[np.int64] = field(repr=False)
+    document: Mapping[str, Any] = field(repr=False)
 
     @property
     def scale(self) -> float:

@@ -50,7 +50,7 @@ from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.run.payments import log_payment
 from primo_scale.run.publishing import check_out, check_private_places
-from primo_scale.run.request_parts import StrPath
+from primo_scale.run.request_parts import StrPath, paths_of
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import NOISE, locked
@@ -62,7 +62,7 @@ _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
 
 def party_roster(
-    people: StrPath, party_key: StrPath, out: StrPath, *, others: Iterable[StrPath] = ()
+    people: StrPath, party_key: StrPath, out: StrPath, *, others: StrPath | Iterable[StrPath] = ()
 ) -> Roster:
     """Write the roster of a party's people, or of the people whom all parties have.
 
@@ -75,7 +75,7 @@ def party_roster(
     out
         Roster to write. PRIVATE: only the other parties may see it.
     others
-        Rosters of the other parties.
+        Rosters of the other parties, one or several.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def party_roster(
     """
     with files_private():
         individuals = _individuals(parse_location(people))
-        roster = make_roster(individuals, Path(party_key), list(map(Path, others)))
+        roster = make_roster(individuals, Path(party_key), list(paths_of(others)))
         write_roster(roster, Path(out))
     return roster
 

@@ -183,9 +183,11 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
     people = write_table(
         tmp_path / "few.tsv", [f"P{i:04d}" for i in range(500)], {"q": np.zeros(500)}
     )
-    party_roster(people, directory / "key", tmp_path / "roster")
+    shared = str(directory / "roster")  # one path alone
+    party_roster(people, directory / "key", tmp_path / "roster", others=shared)
     changes = {"roster": tmp_path / "roster", "out": tmp_path / "r", "ledger": tmp_path / "l"}
     other = party_release(request_of(parties[2], directory, **changes))
+    assert repr(other) == f"PartyRelease(directory={tmp_path / 'r'!r})"
     with pytest.raises(InputError, match="do not belong together"):
         fit_of([releases[0].directory, other.directory], tmp_path / "m", "dgm")
 

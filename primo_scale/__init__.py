@@ -9,7 +9,8 @@ and numbers alone.
 
 Most of these functions take a request, a frozen object with every option. Anticipated errors are
 subclasses of `PrimoError`; their messages call an option by its name on the command line, such as
-``--ref-freq`` for `ref_freq`. A value of the wrong type is refused by the name of the field.
+``--ref-freq`` for `ref_freq`. A value of the wrong type is refused by the name of the field. Runs
+in several threads of one process take turns.
 """
 
 from __future__ import annotations

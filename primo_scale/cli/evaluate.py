@@ -57,11 +57,5 @@ def main(**options: Any) -> None:
     from primo_scale.run.evaluation import EvaluationRequest, evaluate
 
     evaluation = evaluate(request_from(EvaluationRequest, options))
-    click.echo(evaluation.stamp)
-    for result in evaluation.results:
-        r2 = result.measures.r2
-        click.echo(
-            f"{result.weights}: {result.phenotype}, {result.group}, n = {result.measures.n}: "
-            f"R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
-        )
+    click.echo(evaluation)
     click.echo(f"results: {options['out'] / TABLE_FILE}")

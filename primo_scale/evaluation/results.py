@@ -34,8 +34,15 @@ class ScoreResult:
     group: str  # ``all`` for everybody
     measures: Measures  # numbers with their intervals
 
+    def __str__(self) -> str:
+        r2 = self.measures.r2
+        return (
+            f"{self.weights}: {self.phenotype}, {self.group}, n = {self.measures.n}: "
+            f"R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """Accuracy of several scores in the same people. It is not private.
 
@@ -52,6 +59,9 @@ class Evaluation:
     stamp: str
     variants: Mapping[str, MatchCounts]
     results: tuple[ScoreResult, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join((self.stamp, *map(str, self.results)))
 
 
 def write_results(directory: Path, evaluation: Evaluation) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 import shutil
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -84,6 +85,9 @@ def evaluated(folder):
     options += ["--covar", folder / "fresh.covar.tsv", "--groups", folder / "groups.tsv"]
     result = succeeded(run(folder, out, *people(folder), *options, "--prevalence", "CASE=0.3"))
     assert "200 of 200 variants matched (0 swapped, 0 flipped" in result.stderr
+    assert re.search(
+        r"^\S+/release: QT1, all, n = \d+: R\^2 0\.\d+ \(", result.stdout, re.MULTILINE
+    )
     return out
 
 

@@ -176,6 +176,11 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.from_pandas_plink(pd.DataFrame(), "n.zarr")  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
+    people = {"bfile": "demo-run/train", "pheno": "demo-run/train.pheno.tsv"}
+    with pytest.raises(ps.InputError, match=r"^none: no such file"):
+        ps.evaluate(ps.EvaluationRequest(weights="none", out="evaluation", **people))
+    with pytest.raises(ps.InputError, match=r"^none\.toml: no such file"):
+        ps.Execution(cluster="none.toml")
     with pytest.raises(ps.InputError, match=r"none\.bed: No such file|none.*no such file"):
         ps.ingest(ps.GenotypeFiles("none"), "n.zarr")
     assert issubclass(ps.InputError, ps.PrimoError)

@@ -15,6 +15,7 @@ from msgspec.inspect import is_struct_type
 from primo_scale.cluster.profile import PROFILES, TEXTS, Profile
 from primo_scale.errors import InputError
 from primo_scale.storage.documents import converted
+from primo_scale.storage.files import refuse_missing_file
 
 # Words of msgspec, and the words for the user of a TOML file.
 _WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for text in TEXTS} | {
@@ -27,6 +28,7 @@ _WORDS = {f"`str` matching regex {text.pattern!r}": str(text.description) for te
 
 def read_profile(file: Path) -> Profile:
     """Read and check a profile, whose directories are relative to the directory of the file."""
+    refuse_missing_file(file)
     table = _load_toml(file)
     kind = table.get("kind")
     if kind not in list(PROFILES):

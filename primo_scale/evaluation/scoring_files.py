@@ -21,6 +21,7 @@ from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_re
 from primo_scale.publication.verify import verify
 from primo_scale.publication.weights import NAMED_COLUMNS, WEIGHTS_HEADER
 from primo_scale.publication.wording import NOT_PRIVATE, NOT_PRIVATE_COLUMN, stamp_column
+from primo_scale.storage.files import refuse_missing_file
 
 _ALLELES = ["effect_allele", "other_allele"]
 _PLACE = ("chr_name", "chr_position")
@@ -66,6 +67,7 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
     """
     if path.is_dir():
         return _read_release(path, wanted)
+    refuse_missing_file(path)
     try:
         comments = _comments(path)
         names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)

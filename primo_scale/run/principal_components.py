@@ -30,7 +30,7 @@ from primo_scale.publication.stated_files import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
-from primo_scale.storage.files import sha256_of_file, sha256_of_json
+from primo_scale.storage.files import refuse_missing_file, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
@@ -93,6 +93,7 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
 
     if not path.name.endswith(SUFFIX):
         raise InputError("is no file of loadings", where=path, expected=f"PREFIX{SUFFIX}")
+    refuse_missing_file(path)
     table = _read_table(path, _TEXT, lambda name: name not in _UNUSED)
     names = tuple(name for name in table.columns if name not in _TEXT)
     # The loading of REF is minus that of ALT.

@@ -228,6 +228,8 @@ def test_a_file_that_is_not_of_loadings_is_named(tmp_path, panel):
     path = panel[2].rename(tmp_path / "loadings.txt")
     with pytest.raises(InputError, match=r"loadings\.txt: .*PREFIX\.eigenvec\.allele"):
         read_loadings(path, None, None)
+    with pytest.raises(InputError, match=r"panel\.eigenvec\.allele: no such file"):
+        read_loadings(panel[2], None, None)
 
 
 def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):

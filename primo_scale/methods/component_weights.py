@@ -31,6 +31,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.methods.adjustment import Adjustment
+from primo_scale.methods.blended_gram import Blend, blended
 from primo_scale.methods.effect_variances import moments_of, within_factor
 from primo_scale.methods.estimators import EffectPrior, Estimator
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, fit_effects
@@ -43,7 +44,7 @@ from primo_scale.methods.public_scores import (
     fit_scores,
     kept_share,
 )
-from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, noise_norm
+from primo_scale.methods.shrinkage import Float64
 
 # Smallest eigenvalue of the phenotypes' covariance, of which noise would leave negative ones.
 _LEAST_EIGENVALUE = 0.1
@@ -73,35 +74,6 @@ class ComponentSolution:
     prior: EffectPrior  # variances that were used, of phenotypes or of genetic factors
     n_factors: float  # effective number of genetic factors; 0 without factors
     n_sampled: int  # number of phenotypes or factors with point-normal effects
-
-
-@dataclass(frozen=True, eq=False)
-class Blend:
-    """Posterior mean of X'X of one LD block, given the noisy one and a panel."""
-
-    gram: Float64  # shape (m, m)
-    kept: Float64  # weights of the noisy entries, whose noise has this share left, shape (m, m)
-    expected: Float64  # expected diagonal, shape (m,)
-    sigma: float  # standard deviation of the noise on the diagonal of the noisy X'X
-
-    def variance_of(self, effects: Float64) -> Float64:
-        """Return the variance of ``b'S b`` for each column b, shape (k,)."""
-        squares = effects**2
-        return np.asarray(self.sigma**2 * (squares * (self.kept @ squares)).sum(axis=0))
-
-    def product_variances(self, squares: Float64) -> Float64:
-        """Return the variances of the entries of ``S b``, shape (m, k).
-
-        `squares` are those of the effects b in columns, or their means if b is random.
-        """
-        shares = self.kept @ squares + self.kept.diagonal()[:, None] * squares
-        return np.asarray(self.sigma**2 / 2 * shares)
-
-    def raised(self) -> Float64:
-        """Return X'X with its eigenvalues raised to the floor, shape (m, m)."""
-        noise = noise_norm(self.sigma, len(self.gram)) * float(self.kept.mean())
-        values, vectors = np.linalg.eigh(self.gram)
-        return np.asarray((vectors * np.maximum(values, FLOOR_SHARE * noise)) @ vectors.T)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,22 +291,6 @@ def _score_sums(
         )
 
     return map_blocks(sums, layout.sizes)
-
-
-def blended(noisy: Float64, sigma: float, expected: Float64, n_panel: int) -> Blend:
-    """Return X'X of one block, blended with its expectation.
-
-    `sigma` is the standard deviation of the noise on the diagonal, whose expectation is `expected`,
-    shape (m,). An entry (i, j) that a panel of `n_panel` people measures has the variance
-    ``expected[i] expected[j] / n_panel``.
-    """
-    noise = np.full_like(noisy, sigma**2 / 2)
-    np.fill_diagonal(noise, sigma**2)
-    kept = np.outer(expected, expected) / n_panel
-    kept /= kept + noise
-    gram = kept * noisy
-    gram[np.diag_indices_from(gram)] += (1 - kept.diagonal()) * expected
-    return Blend(gram, kept, expected, sigma)
 
 
 def _posterior(block: _Block, target: Float64, prior: EffectPrior, sigma: Float64) -> Float64:

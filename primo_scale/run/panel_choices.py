@@ -23,8 +23,9 @@ from primo_scale.genotypes.ld_panel import LdPanel, fixation_index
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
+from primo_scale.methods.blended_gram import blended
 from primo_scale.privacy.accuracy import Components
-from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.mechanism import Mechanism, Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, clipped_phenotype
 from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
@@ -114,21 +115,26 @@ def design_panel(
         if found.request == request:
             return found
     measured = _variances(panel, design.genotypes, design.boundaries)
-    return PanelDesign(
+    found = PanelDesign(
         file=panel.prefix.name,
         sha256=panel.sha256,
         request=request,
         n_people=panel.n_people,
         boundaries=design.boundaries,
         eigenvalues=_summary(np.concatenate([part for block in measured for part in block])),
-        components=(
-            _component_design(
-                [variances for variances, _ in measured], design, _base(design, budget, n_factors)
-            )
-            if use_components
-            else None
-        ),
+        components=None,
     )
+    if not use_components:
+        return found
+    blocks, base = [variances for variances, _ in measured], _base(design, budget, n_factors)
+    found = replace(found, components=_component_design(blocks, design, base))
+    # Errors of X'X are noise as well: those of a first choice stand for those of the second.
+    first = with_panel(design, found)
+    mechanism = first.mechanism(budget, Recipe())
+    errors = errors_of_gram(first, mechanism, PRIOR_HERITABILITY)
+    added = float(np.mean(errors)) / mechanism.scales.phenotype_cross**2
+    base = replace(base, noise=base.noise * (1 + added))
+    return replace(found, components=_component_design(blocks, design, base))
 
 
 def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
@@ -157,6 +163,27 @@ def component_shares(design: Design) -> Components | None:
     shares = columns.variances / (columns.squared_norms * design.genotypes.variance)
     shares /= max(1.0, float(shares.sum()))
     return Components(shares, columns.variances, design.n_variants)
+
+
+def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
+    """Return the variances that errors of X'X add to the noise on X'Y, shape (m,), or (1,) of 0.
+
+    Those of variants are not noise on X'Y: `primo_scale.methods.gram_noise`.
+    Source: docs/maths/ld-components.md, Theorem 3.
+    """
+    columns = design.components
+    if columns is None or design.panel is None:
+        return np.zeros(1)
+    slope, _ = clipped_phenotype(design.clip, design.layout.n_phenotypes)
+    effect_variance = heritability * (slope * design.outcomes.unit) ** 2 / design.genotypes.variance
+    variances = []
+    for block, sigma in enumerate(mechanism.scales.gram):
+        here = design.layout.variants(block)
+        expected = design.public_n * columns.variances[here]
+        blend = blended(np.diag(expected), sigma, expected, design.panel.n_people)
+        squares = effect_variance / columns.squared_norms[here, None]
+        variances.append(blend.product_variances(squares)[:, 0])
+    return np.concatenate(variances)
 
 
 @lru_cache(maxsize=1)

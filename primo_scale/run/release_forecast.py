@@ -21,7 +21,6 @@ from primo_scale.methods.catalogue import (
     estimator_for,
     method_named,
 )
-from primo_scale.methods.component_weights import blended
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
 from primo_scale.methods.shrinkage import Float64
@@ -38,7 +37,7 @@ from primo_scale.privacy.accuracy import (
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.run.design import Budget, Design
-from primo_scale.run.panel_choices import component_shares
+from primo_scale.run.panel_choices import component_shares, errors_of_gram
 from primo_scale.run.payments import announce_opening
 from primo_scale.run.prior_scores import PriorScores
 from primo_scale.run.request import FinalizeRequest
@@ -208,11 +207,12 @@ def forecast_release(
         eigenvalues = spectrum_shape(total, design.n_variants)
     else:
         eigenvalues = design.panel.eigenvalues
+    cross_sigma = mechanism.scales.phenotype_cross
     explained = expected_r2(
         design.sizes,
         eigenvalues,
         clip=design.clip,
-        cross_sigma=_cross_sigma(design, mechanism, trait),
+        cross_sigma=np.sqrt(cross_sigma**2 + errors_of_gram(design, mechanism, trait.heritability)),
         components=component_shares(design),
         trait=trait,
     )
@@ -221,27 +221,6 @@ def forecast_release(
             share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
     return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
-
-
-def _cross_sigma(design: Design, mechanism: Mechanism, trait: Trait) -> float | Float64:
-    """Return the standard deviation of the noise in X'Y.
-
-    That of LD components has the shape (m,), and includes what errors of X'X add.
-    """
-    sigma, columns = mechanism.scales.phenotype_cross, design.components
-    if columns is None or design.panel is None:
-        return sigma
-    slope, _ = clipped_phenotype(design.clip, design.sizes.n_phenotypes)
-    attenuated = (slope * design.sizes.phenotype_scale) ** 2
-    effect_variance = trait.heritability * attenuated / design.genotypes.variance
-    added = []
-    for block, gram_sigma in enumerate(mechanism.scales.gram):
-        here = design.layout.variants(block)
-        expected = design.public_n * columns.variances[here]
-        blend = blended(np.diag(expected), gram_sigma, expected, design.panel.n_people)
-        of_components = effect_variance / columns.squared_norms[here]
-        added.append(blend.product_variances(of_components[:, None])[:, 0])
-    return np.sqrt(sigma**2 + np.concatenate(added))
 
 
 def _share_with_noisy_gram(

@@ -13,9 +13,10 @@ from methods_examples import (
     with_noise,
 )
 
-from primo_scale.methods import component_weights
+from primo_scale.methods import blended_gram, component_weights
 from primo_scale.methods.adjustment import adjust
-from primo_scale.methods.component_weights import PanelComponents, blended
+from primo_scale.methods.blended_gram import blended
+from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.genetic_factors import EffectCovariance
 from primo_scale.methods.public_scores import PublicScores
@@ -201,7 +202,7 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
 )
 def test_weights_are_not_too_large_if_the_gram_is_known_badly(monkeypatch, estimator, precision):
     """A posterior mean w of effects b has ``E[b w] = E[w^2]``, whatever it is conditioned on."""
-    monkeypatch.setattr(component_weights, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
+    monkeypatch.setattr(blended_gram, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
     rng, norms, n_panel, n, sigma = np.random.default_rng(8), np.repeat([1, 4], 6), 30, 1000, 1500.0
     diagonal, effect = n * np.linspace(1, 5, 12), 50.0
     spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)

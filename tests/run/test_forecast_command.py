@@ -156,7 +156,7 @@ def test_the_command_prints_what_reaches_a_target(few):
 
 @pytest.mark.slow
 def test_a_target_is_reached_at_the_stated_sizes_and_hardly_below(few):
-    sizes = {"people": 4_000, "phenotypes": 10, "epsilon": 0.5}
+    sizes = {"people": 8_000, "phenotypes": 20, "epsilon": 0.5}
     (row,) = ps.forecast(request(few, **sizes, target="80%"))
     assert row.r2 < 0.8 * row.r2_without_noise
     for size, better, worse in (

@@ -21,6 +21,10 @@ import scipy
 
 from primo_scale.methods.shrinkage import Float64
 
+# LAPACK's ``dormqr`` keeps the factors of a block of reflections in so many numbers. The length of
+# work that ``dormtr`` asks for leaves them out, and with a few columns every reflection is then
+# applied alone, which takes several times as long.
+_BLOCK_FACTORS = 65 * 64
 _Argument = bytes | int | float | Float64 | npt.NDArray[np.intc]
 
 
@@ -103,7 +107,7 @@ def _call_with_work(name: str, *arguments: _Argument) -> None:
     """
     work = np.empty(1)
     failure = _call(name, *arguments, work, -1)
-    work = np.empty(max(1, int(work[0])))
+    work = np.empty(int(work[0]) + _BLOCK_FACTORS)
     failure = failure or _call(name, *arguments, work, len(work))
     if failure:
         raise np.linalg.LinAlgError(f"{name} failed with {failure}")

@@ -54,27 +54,18 @@ class History:
         """Return whether a cohort was ever charged, in any unit and adjacency."""
         return any(c.request.account.cohort == cohort for c in self.charges.values())
 
+    def charges_for(self, request: ChargeRequest) -> tuple[Charge, ...]:
+        """Return the charges for the same request, oldest first."""
+        return tuple(charge for charge in self.charges.values() if charge.request == request)
+
     def count_interrupted(self, request: ChargeRequest) -> int:
         """Return the number of charges for the same request whose noise was never recorded."""
-        return sum(
-            charge.request == request and charge.state is ChargeState.RESERVED
-            for charge in self.charges.values()
-        )
+        return sum(c.state is ChargeState.RESERVED for c in self.charges_for(request))
 
-    def replayable_charge(
-        self, request: ChargeRequest, stored_noise: Collection[str]
-    ) -> Charge | None:
-        """Return a charge for the same request whose noise exists and may be used again, or None.
-
-        A charge in `stored_noise` is preferred, whether it was recorded as drawn or not. Otherwise
-        it is the last charge that was recorded as drawn.
-        """
-        same = [charge for charge in self.charges.values() if charge.request == request]
-        for charge in same:
-            if charge.id in stored_noise:
-                return charge
-        drawn = [charge for charge in same if charge.state is not ChargeState.RESERVED]
-        return drawn[-1] if drawn else None
+    def stored_charge(self, request: ChargeRequest, stored_noise: Collection[str]) -> Charge | None:
+        """Return the charge in `stored_noise` that paid for the same request, or None."""
+        stored = (charge for charge in self.charges_for(request) if charge.id in stored_noise)
+        return next(stored, None)
 
 
 def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:

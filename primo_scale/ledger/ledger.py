@@ -2,9 +2,9 @@
 
 One SQLite file holds an append-only chain of events, the secret key of its digests, and the private
 key that signs releases. The states of a charge are reserved, drawn and published, in this order. A
-retry of a request whose noise was recorded, or whose key is stored, gets the same charge back. A
-request whose noise and key are lost pays again, because its noise may have been seen. Therefore no
-charge ever has two noises.
+retry of a request whose noise, or its key, is stored gets the same charge back. A request whose
+noise and key are lost pays again, because its noise may have been seen. Therefore no charge ever
+has two noises.
 
 The ledger cannot detect that the file was replaced by an older copy, which forgets later charges,
 or that somebody with the keys of the file rewrote the chain. Keep one ledger on a local disk, and
@@ -25,7 +25,7 @@ from primo_scale.ledger.history import History, reservation_as_json
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
 from primo_scale.ledger.refusals import other_delta
-from primo_scale.ledger.reservation import Reservation, check_request, random_charge_id
+from primo_scale.ledger.reservation import Receipt, check_request, random_charge_id
 from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
 
 _RESERVATION = (PaymentStep.RESERVATION_WRITTEN, PaymentStep.RESERVATION_COMMITTED)
@@ -61,11 +61,10 @@ class Ledger(LedgerReader):
         stored_noise: Collection[str] = (),
         further_cost: Cost = NO_COST,
         new_charge: Callable[[], str] = random_charge_id,
-    ) -> Reservation:
-        """Pay for a release, or return the charge that paid for the same release before.
+    ) -> Receipt:
+        """Pay for a release, unless it was paid for before and its noise is stored.
 
-        The charge is durable when this returns. A request that was reserved and never recorded as
-        drawn is charged again, unless its noise is stored.
+        The charge is durable when this returns.
 
         Parameters
         ----------
@@ -94,23 +93,9 @@ class Ledger(LedgerReader):
             The cost is not positive, or it exceeds the request's epsilon and delta.
         """
         with self._transaction(_RESERVATION) as history:
-            paid = history.replayable_charge(request, stored_noise)
+            paid = history.stored_charge(request, stored_noise)
             if paid is not None:
-                return Reservation(paid, opened_budget=False)
-            return self._charge(history, request, further_cost, new_charge)
-
-    def reserve_again(
-        self,
-        request: ChargeRequest,
-        *,
-        further_cost: Cost = NO_COST,
-        new_charge: Callable[[], str] = random_charge_id,
-    ) -> Reservation:
-        """Pay for a release whose earlier noise is lost, as if it had never been drawn.
-
-        Parameters and errors are those of `reserve`.
-        """
-        with self._transaction(_RESERVATION) as history:
+                return Receipt(paid, is_new=False)
             return self._charge(history, request, further_cost, new_charge)
 
     def mark_drawn(self, charge: Charge, statistics_digest: str) -> None:
@@ -178,7 +163,7 @@ class Ledger(LedgerReader):
         request: ChargeRequest,
         further_cost: Cost,
         new_charge: Callable[[], str],
-    ) -> Reservation:
+    ) -> Receipt:
         """Append the charge of a request, after the budget that the request opens, if any."""
         check_request(self.path, history, request, further_cost, self._log.attachment)
         opens_budget = request.account not in history.budgets
@@ -187,7 +172,7 @@ class Ledger(LedgerReader):
         roster = self._log.attach(request.roster) if request.roster else ""
         charge = Charge(new_charge(), request, roster=roster)
         self._log.append("reserved", reservation_as_json(charge))
-        return Reservation(charge, opens_budget, history.count_interrupted(request))
+        return Receipt(charge, True, opens_budget, history.charges_for(request))
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses a budget that no release could spend

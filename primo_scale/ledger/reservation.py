@@ -1,4 +1,4 @@
-"""Reservation of a charge, and the checks of the request before it."""
+"""Receipt of a payment, and the checks of the request before it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,39 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.history import History
 from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
 from primo_scale.ledger.rosters import Overlap, find_overlap
-from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRequest
+from primo_scale.ledger.spending import (
+    AccountBudget,
+    Balance,
+    Charge,
+    ChargeRequest,
+    ChargeState,
+)
 
 
 @dataclass(frozen=True)
-class Reservation:
-    """Charge for a request that the budget covers."""
+class Receipt:
+    """Charge that pays for a request."""
 
-    # Charge that pays. If its state is `reserved`, its noise must be drawn once, unless the noise
-    # is already stored. In any other state its noise exists, and no other may be drawn for it.
-    charge: Charge
+    charge: Charge  # Its noise, or the key from which to draw it once, is stored.
+    is_new: bool  # whether the charge was made now
     # Whether the account had no budget and received one of this release's (epsilon, delta). The
     # caller tells the user.
-    opened_budget: bool
-    # Number of earlier charges for the same request whose noise was never recorded.
-    lost_charges: int = 0
+    opened_budget: bool = False
+    # Earlier charges for the same request, whose noise and key are lost.
+    lost: tuple[Charge, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The payment in words, for the user."""
+        charge = self.charge.id
+        if not self.is_new:
+            return f"paid for before, with charge {charge}: its noise is used, nothing is spent"
+        if any(lost.state is not ChargeState.RESERVED for lost in self.lost):
+            return f"the noise that was paid for is lost: paid again, with charge {charge}"
+        if self.lost:
+            interrupted = f"{len(self.lost)} interrupted draws were charged too"
+            return f"paid again, with charge {charge}: {interrupted}"
+        return f"paid with charge {charge}"
 
 
 def random_charge_id() -> str:

@@ -13,13 +13,14 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import lattice_noise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Charge
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
+from primo_scale.privacy.payment import Payer, record_drawn, settle
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
 _VALUE = np.dtype("<i8")
@@ -61,15 +62,15 @@ def pay_for_values(
     noise, noise_store = values.noise, payer.noise_store
     parameters = {"query": "party release", "sigma": noise.sigma, **values.public}
     request = payer.request(values.survey.digest, parameters, promise, noise.cost)
-    replayed = payer.replayable_charge(request)
-    if published is not None and (replayed is None or replayed.id != published):
+    paid = payer.stored_charge(request)
+    if published is not None and (paid is None or paid.id != published):
         raise InputError(
             "another release is published already",
             value=f"charge {published}",
             remedy="Choose another --out; a release is never overwritten",
         )
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
-    noise_store.refuse_full_disk(None if replayed is None else replayed.id, 2 * size)
+    noise_store.refuse_full_disk(paid, 2 * size)
     receipt = settle(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):

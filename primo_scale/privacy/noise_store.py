@@ -30,6 +30,7 @@ from pathlib import Path
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.ledger.reservation import random_charge_id
+from primo_scale.ledger.spending import Charge, ChargeState
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import read_fields
@@ -67,10 +68,15 @@ class NoiseStore:
         return self.directory.with_name("statistics.charge")
 
     def charges(self) -> frozenset[str]:
-        """Return the charges whose noise, or whose noise key, is stored."""
+        """Return the charges whose noise, or whose noise key, is stored.
+
+        Damaged phenotype moments raise an InputError.
+        """
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
+        moments = self.read_moments()
+        drawn |= set() if moments is None else {moments.charge}
         return frozenset(drawn.union(self._files("npy", "key", "unused")))
 
     def unused_charges(self) -> frozenset[str]:
@@ -176,15 +182,15 @@ class NoiseStore:
         with remedy_extended(spending, where=self.directory):
             yield
 
-    def refuse_full_disk(self, replayed: str | None, needed: int) -> None:
+    def refuse_full_disk(self, paid: Charge | None, needed: int) -> None:
         """Refuse to pay for private statistics of `needed` bytes that do not fit on the disk.
 
-        The statistics of `replayed`, a charge that is not paid again, may already be stored, or a
-        part of them. A ResourceError is raised if the rest does not fit.
+        The statistics of `paid`, a charge that is not paid again, may already be stored, or a part
+        of them. A ResourceError is raised if the rest does not fit.
         """
-        if replayed is not None:
-            store = self.statistics_path(replayed)
-            if is_drawn(store) or self.values_path(replayed).is_file():
+        if paid is not None:
+            store = self.statistics_path(paid.id)
+            if is_drawn(store) or self.values_path(paid.id).is_file():
                 return
             needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
         refuse_full_disk(
@@ -194,23 +200,25 @@ class NoiseStore:
             remedy="Free space, then run the same command again",
         )
 
-    def refuse_second_use(self, replayed: str | None) -> None:
+    def refuse_second_use(self, paid: Charge | None, earlier: Collection[Charge]) -> None:
         """Refuse a second release from a subsample; allow the release that it serves to continue.
 
         Amplification is proved for one fresh subsample per charge: two noisy X'X of the same
         subsample reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
-        `replayed` is the charge that the ledger would replay for the request, or None. An
-        InputError is raised if the subsample has served another release, or if the noise of its
-        release is lost.
+        `paid` is the charge of a stored noise that serves the request, or None, and `earlier` are
+        all charges for the request. An InputError is raised if the subsample has served another
+        release, or if the noise of its release is lost.
         """
-        charges, used = self.charges(), self.used_charges()
-        served = {charge for charge, path in used.items() if path != self.moments_path}
-        continued = {replayed} if replayed in charges else set()
-        if served - continued or (replayed is not None and not continued):
+        files = self.used_charges().items()
+        served = {charge for charge, path in files if path != self.moments_path}
+        served |= {charge.id for charge in earlier if charge.state is not ChargeState.RESERVED}
+        if paid is not None:
+            served.discard(paid.id)
+        if served:
             raise InputError(
                 "the subsample has served a release already",
                 where=self.directory.parent,
-                value=", ".join(sorted(served)) or replayed,
+                value=", ".join(sorted(served)),
                 remedy="Draw a fresh subsample: run with another --work-dir",
             )
 

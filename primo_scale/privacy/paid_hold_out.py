@@ -17,8 +17,8 @@ from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
+from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.receipt import Payer
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, write_atomically
 

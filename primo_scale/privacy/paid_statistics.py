@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import Payer, record_drawn, settle
 from primo_scale.privacy.private_statistics import (
     Draw,
     PrivateStatistics,
@@ -18,7 +20,6 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
-from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
 from primo_scale.storage.block_matrices import stored_bytes
 
 
@@ -52,12 +53,11 @@ def pay_and_draw(
     if the stored noise is not the one that the ledger recorded.
     """
     noise_store, request = payer.noise_store, _request(raw, mechanism, payer)
-    found = payer.replayable_charge(request)
-    replayed = None if found is None else found.id
+    paid = payer.stored_charge(request)
     if mechanism.recipe.subsample is not None:
-        noise_store.refuse_second_use(replayed)
+        noise_store.refuse_second_use(paid, payer.ledger.charges_for(request))
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
-    noise_store.refuse_full_disk(replayed, size)
+    noise_store.refuse_full_disk(paid, size)
     receipt = settle(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
@@ -76,11 +76,9 @@ def record_statistics(
     record_drawn(payer, charge, "private statistics", content, stored=stored)
 
 
-def charge_with_stored_noise(
-    raw: RawStatistics, mechanism: Mechanism, payer: Payer
-) -> Charge | None:
+def stored_charge(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> Charge | None:
     """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None."""
-    return payer.charge_with_stored_noise(_request(raw, mechanism, payer))
+    return payer.stored_charge(_request(raw, mechanism, payer))
 
 
 def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRequest:

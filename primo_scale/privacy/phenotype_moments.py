@@ -20,13 +20,14 @@ from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, LARGEST_VALUE, SMALLEST_UNIT
 from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyMoments
-from primo_scale.privacy.receipt import Payer, Receipt, record_drawn, settle
+from primo_scale.privacy.payment import Payer, record_drawn, settle
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -60,16 +61,13 @@ def pay_for_moments(
     sigma = moments_sigma(raw.sums.shape[1], promise)
     request = _request(raw, promise, sigma, payer)
     found = noise_store.read_moments()
-    stored = () if found is None else (found.charge,)
-    if found is not None:
-        replayed = payer.ledger.replayable_charge(request, stored_noise=stored)
-        if replayed is None or replayed.id != found.charge:
-            raise InputError(
-                "the work directory holds phenotype moments of another request",
-                where=noise_store.moments_path,
-                remedy="Use another --work-dir, or remove this file to pay for new ones",
-            )
-    receipt = settle(payer, request, further_cost=cost_beside_moments(promise), stored=stored)
+    if found is not None and payer.ledger.stored_charge(request, [found.charge]) is None:
+        raise InputError(
+            "the work directory holds phenotype moments of another request",
+            where=noise_store.moments_path,
+            remedy="Use another --work-dir, or remove this file to pay for new ones",
+        )
+    receipt = settle(payer, request, further_cost=cost_beside_moments(promise))
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
             found = _draw(raw, sigma, receipt.charge, noise_store)
@@ -84,10 +82,10 @@ def cost_beside_moments(promise: Promise) -> Cost:
     return Cost((1 - MOMENTS_SHARE) * release_mu(promise.epsilon, promise.delta) ** 2)
 
 
-def continues_with_stored_key(raw: RawMoments, promise: Promise, payer: Payer) -> bool:
-    """Return whether `pay_for_moments` would use the stored key of an earlier charge at no cost."""
+def are_paid(raw: RawMoments, promise: Promise, payer: Payer) -> bool:
+    """Return whether `pay_for_moments` would use stored moments, or their key, at no cost."""
     request = _request(raw, promise, moments_sigma(raw.sums.shape[1], promise), payer)
-    return payer.charge_with_stored_noise(request) is not None
+    return payer.stored_charge(request) is not None
 
 
 def with_moments(

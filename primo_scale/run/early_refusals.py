@@ -34,8 +34,8 @@ from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.phenotype_moments import cost_beside_moments
-from primo_scale.privacy.receipt import Payer
 from primo_scale.run.design import Design, PaidMoments, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population

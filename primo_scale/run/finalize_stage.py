@@ -16,9 +16,9 @@ from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
-from primo_scale.privacy.paid_statistics import charge_with_stored_noise, pay_and_draw
+from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
+from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.privacy.receipt import Payer
 from primo_scale.publication.signature import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.describe_hold_out import calibrated, state_hold_out
@@ -118,7 +118,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         ledger = payer.ledger
         moments = _moments_charges(design, payer)
         if request.out.exists():
-            known = charge_with_stored_noise(raw, mechanism, payer)
+            known = stored_charge(raw, mechanism, payer)
             if known is None or known.id != charge_of(request.out):
                 raise exists_already(request.out)
         with deferred():

@@ -14,17 +14,18 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
 from primo_scale.ledger.refusals import opening_command
+from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Account, Balance, PayingCohort
 from primo_scale.outcomes.moments import RawMoments, sum_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import Payer, open_payer
 from primo_scale.privacy.phenotype_moments import (
+    are_paid,
     are_too_wide,
-    continues_with_stored_key,
     pay_for_moments,
     with_moments,
 )
-from primo_scale.privacy.receipt import Payer, Receipt, open_payer
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.request import AccumulateRequest, RunRequest
@@ -140,7 +141,7 @@ def moments_are_continued(
     """
     if not payer.noise_store.charges():
         return False
-    return continues_with_stored_key(_raw_moments(store, request), promise, payer)
+    return are_paid(_raw_moments(store, request), promise, payer)
 
 
 def _raw_moments(store: GenotypeStore, request: AccumulateRequest) -> RawMoments:

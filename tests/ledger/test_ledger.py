@@ -115,13 +115,13 @@ def test_invalid_budgets_are_usage_errors_and_record_no_event(ledger, epsilon, d
 def test_a_drawn_charge_is_replayed_and_never_charged_again(ledger):
     charge = ledger.reserve(request()).charge
     ledger.mark_drawn(charge, "noised")
-    drawn = ledger.reserve(request())
+    drawn = ledger.reserve(request(), stored_noise=[charge.id])
     assert (drawn.charge.id, drawn.charge.state) == (charge.id, ChargeState.DRAWN)
     assert drawn.charge.statistics_digest == "noised"
     assert not drawn.opened_budget
     ledger.mark_published(charge, "release one")
     ledger.mark_published(charge, "release two")
-    published = ledger.reserve(request()).charge
+    published = ledger.reserve(request(), stored_noise=[charge.id]).charge
     assert published.state is ChargeState.PUBLISHED
     assert published.release_digests == ("release one", "release two")
     assert len(ledger.balance(ACCOUNT).charges) == 1
@@ -134,32 +134,24 @@ def test_only_the_same_request_is_replayed(ledger, changed):
     ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
     charge = ledger.reserve(request()).charge
     ledger.mark_drawn(charge, "noised")
-    assert ledger.reserve(changed).charge.id != charge.id
+    assert ledger.reserve(changed, stored_noise=[charge.id]).charge.id != charge.id
 
 
-def test_noise_that_was_not_recorded_is_paid_for_again_unless_it_is_stored(ledger):
-    ledger.set_budget(ACCOUNT, epsilon=20.0, delta=DELTA)
-    first = ledger.reserve(request()).charge
-    second = ledger.reserve(request()).charge
-    assert second.id != first.id
-    replayed = ledger.reserve(request(), stored_noise=first.id).charge
-    assert replayed.id == first.id
-    unrelated = ledger.reserve(request("other"), stored_noise=first.id).charge
-    assert unrelated.id not in (first.id, second.id)
-    assert len(ledger.balance(ACCOUNT).charges) == 3
-
-
-def test_lost_statistics_are_paid_for_again_on_demand(ledger):
+@pytest.mark.parametrize("is_drawn", [False, True])
+def test_noise_that_is_not_stored_is_paid_for_again(ledger, is_drawn):
     ledger.set_budget(ACCOUNT, epsilon=7.5, delta=DELTA)
     first = ledger.reserve(request()).charge
-    ledger.mark_drawn(first, "noised")
-    second = ledger.reserve_again(request()).charge
-    assert second.id != first.id
-    ledger.mark_drawn(second, "noised anew")
-    assert ledger.reserve(request()).charge.id == second.id
-    assert ledger.reserve(request(), stored_noise=first.id).charge.id == first.id
+    if is_drawn:
+        ledger.mark_drawn(first, "noised")
+    second = ledger.reserve(request())
+    assert [lost.id for lost in second.lost] == [first.id]
+    assert ("is lost: paid again" in second.summary) == is_drawn
+    assert ("1 interrupted draws" in second.summary) != is_drawn
+    for paid in (first, second.charge):
+        assert ledger.reserve(request(), stored_noise=[paid.id]).charge.id == paid.id
     with pytest.raises(BudgetRefused, match="does not cover this release"):
-        ledger.reserve_again(request())
+        ledger.reserve(request())
+    assert len(ledger.balance(ACCOUNT).charges) == 2
 
 
 def test_a_refusal_states_the_charges_of_interrupted_runs(ledger):

@@ -33,14 +33,14 @@ from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy import phenotype_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoisyMoments
+from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.phenotype_moments import (
     MOMENTS_SHARE,
+    are_paid,
     are_too_wide,
-    continues_with_stored_key,
     moments_sigma,
     with_moments,
 )
-from primo_scale.privacy.receipt import Payer
 
 OTHER = RawMoments(np.ones((3, 5), dtype=np.int64))
 
@@ -102,20 +102,22 @@ def test_the_receipt_states_draws_that_were_interrupted(tmp_path) -> None:
     assert "1 interrupted draws were charged too" in pay_moments(tmp_path)[1].summary
 
 
-def test_a_charge_is_continued_only_for_its_request_and_with_its_key(tmp_path) -> None:
+def test_a_charge_is_continued_only_for_its_request_and_with_its_noise(tmp_path) -> None:
     open_budget(tmp_path, 9.0)
     assert killed_at("draw started", pay, tmp_path) == KILLED
-    assert continues(tmp_path)
-    assert not continues(tmp_path, moments=OTHER)
-    assert not continues(tmp_path, promise=Promise(0.5, 1e-6))
+    assert paid(tmp_path)
+    assert not paid(tmp_path, moments=OTHER)
+    assert not paid(tmp_path, promise=Promise(0.5, 1e-6))
     pay(tmp_path)
-    assert not continues(tmp_path), "its key was removed"
+    assert paid(tmp_path)
+    noise_store(tmp_path).moments_path.unlink()
+    assert not paid(tmp_path), "its key was removed"
 
 
-def continues(folder, moments=NO_MOMENTS, promise=PROMISE):
+def paid(folder, moments=NO_MOMENTS, promise=PROMISE):
     with Ledger(folder / "ledger.sqlite", read_only=True) as ledger:
         payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
-        return continues_with_stored_key(moments, promise, payer)
+        return are_paid(moments, promise, payer)
 
 
 def test_moments_are_refused_if_the_rest_of_the_release_is_not_covered(tmp_path) -> None:

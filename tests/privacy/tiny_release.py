@@ -8,8 +8,8 @@ from primo_scale.outcomes.moments import RawMoments
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
+from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.phenotype_moments import pay_for_moments
-from primo_scale.privacy.receipt import Payer
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 

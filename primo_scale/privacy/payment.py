@@ -1,8 +1,8 @@
-"""Payment for one noise: who pays, and the receipt for the custodian."""
+"""Payment for one noise: who pays, and what a retry pays."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,8 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import NO_COST, Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Balance, Charge, ChargeRequest, ChargeState, PayingCohort
+from primo_scale.ledger.reservation import Receipt
+from primo_scale.ledger.spending import Balance, Charge, ChargeRequest, PayingCohort
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 
@@ -38,14 +39,9 @@ class Payer:
         digest = self.ledger.request_digest(exact_digest, parameters)
         return self.cohort.request(digest, promise.epsilon, promise.delta, cost)
 
-    def replayable_charge(self, request: ChargeRequest) -> Charge | None:
-        """Return the charge that `Ledger.reserve` would return at no cost, or None."""
-        return self.ledger.replayable_charge(request, stored_noise=self.noise_store.charges())
-
-    def charge_with_stored_noise(self, request: ChargeRequest) -> Charge | None:
+    def stored_charge(self, request: ChargeRequest) -> Charge | None:
         """Return the charge whose noise, or noise key, is stored and serves a request, or None."""
-        found, stored = self.replayable_charge(request), self.noise_store.charges()
-        return found if found is not None and found.id in stored else None
+        return self.ledger.stored_charge(request, self.noise_store.charges())
 
     def balance(self) -> Balance:
         """Return the balance of the paying account, which has a budget."""
@@ -61,31 +57,26 @@ def open_payer(
         yield Payer(opened, find_cohort(opened), noise_store)
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """Receipt of a payment."""
+def settle(payer: Payer, request: ChargeRequest, *, further_cost: Cost = NO_COST) -> Receipt:
+    """Pay for a request, unless it was paid for and its noise, or the key of its noise, is stored.
 
-    # Charge in the ledger. Its noise is stored, or must be drawn once.
-    charge: Charge
-    opened_budget: bool  # as in `Reservation`
-    summary: str  # for the user
+    The state of the ledger and of the noise store decides, whatever ended an earlier run:
 
+    ==================  =========================  ============================================
+    noise store         charge in the ledger       what `settle` does
+    ==================  =========================  ============================================
+    nothing             none                       stores a key, then pays
+    unused key          none                       removes the key, stores another, then pays
+    key                 reserved                   pays nothing: the key draws the same noise
+    noise               in any state               pays nothing: the noise is used
+    nothing             in any state               pays again: the lost noise may have been seen
+    used key or noise   none                       is not reached: `Payer` refuses the ledger
+    ==================  =========================  ============================================
 
-def settle(
-    payer: Payer,
-    request: ChargeRequest,
-    *,
-    further_cost: Cost = NO_COST,
-    stored: Collection[str] = (),
-) -> Receipt:
-    """Pay for a request, unless it was paid for and its noise is stored.
-
-    The noise store receives the key of a new charge. `further_cost` is the cost of the release's
-    other charges, and `stored` further charges whose results are in the work directory. Errors are
-    those of `Ledger.reserve` and `NoiseStore.create_key`.
+    `further_cost` is the cost of the release's other charges. Errors are those of `Ledger.reserve`
+    and `NoiseStore.create_key`.
     """
     ledger, noise_store = payer.ledger, payer.noise_store
-    charges = noise_store.charges().union(stored)
     unpaid = ledger.unknown_charges(noise_store.unused_charges())
 
     def new_charge() -> str:
@@ -93,24 +84,12 @@ def settle(
         announce_step(PaymentStep.KEY_STORED)
         return charge
 
-    reservation = ledger.reserve(
-        request, stored_noise=charges, further_cost=further_cost, new_charge=new_charge
+    return ledger.reserve(
+        request,
+        stored_noise=noise_store.charges(),
+        further_cost=further_cost,
+        new_charge=new_charge,
     )
-    charge = reservation.charge
-    if charge.id in charges:
-        summary = f"paid for before, with charge {charge.id}: its noise is used, nothing is spent"
-    elif charge.state is not ChargeState.RESERVED:
-        reservation = ledger.reserve_again(
-            request, further_cost=further_cost, new_charge=new_charge
-        )
-        charge = reservation.charge
-        summary = f"the noise that was paid for is lost: paid again, with charge {charge.id}"
-    elif reservation.lost_charges:
-        lost = reservation.lost_charges
-        summary = f"paid again, with charge {charge.id}: {lost} interrupted draws were charged too"
-    else:
-        summary = f"paid with charge {charge.id}"
-    return Receipt(charge, reservation.opened_budget, summary)
 
 
 def record_drawn(payer: Payer, charge: Charge, what: str, content: bytes, *, stored: Path) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -47,8 +48,6 @@ from primo_scale.storage.locations import Location
 KIND = "outcomes"
 HELD_OUT = "held_out"
 CHUNK_BYTES = 1 << 22
-
-Digest = Any  # the type of hashlib's objects has no public name
 
 logger = logging.getLogger("primo_scale")
 
@@ -139,20 +138,22 @@ class _ScratchRows:
             self.file.seek(int(positions[start]) * self.n_columns * rows.itemsize)
             self.file.write(rows[start:stop].tobytes())
 
-    def read(self, start: int, stop: int) -> Int16:
-        """Return rows ``start`` to ``stop``, int16 (stop - start, k)."""
+    def read(self, people: slice) -> Int16:
+        """Return the rows of consecutive people, int16 (r, k)."""
         row_bytes = self.n_columns * np.dtype(np.int16).itemsize
-        self.file.seek(start * row_bytes)
-        content = self.file.read((stop - start) * row_bytes)
-        return np.frombuffer(content, dtype=np.int16).reshape(stop - start, self.n_columns)
+        self.file.seek(people.start * row_bytes)
+        content = self.file.read((people.stop - people.start) * row_bytes)
+        return np.frombuffer(content, np.int16).reshape(people.stop - people.start, self.n_columns)
 
 
 @contextmanager
 def _scratch_rows(directory: Path, n_rows: int, n_columns: int) -> Iterator[_ScratchRows]:
     """Create a table in a directory; it has no name, so that nothing remains after a kill."""
-    with disk_errors_explained(directory), tempfile.TemporaryFile(dir=directory) as file:
-        file.truncate(n_rows * n_columns * np.dtype(np.int16).itemsize)
-        yield _ScratchRows(file, n_columns)
+    with disk_errors_explained(directory):
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=directory) as file:
+            file.truncate(n_rows * n_columns * np.dtype(np.int16).itemsize)
+            yield _ScratchRows(file, n_columns)
 
 
 def align_outcomes(
@@ -172,20 +173,16 @@ def align_outcomes(
     people and coding is reused; another outcome store is replaced. `scratch` is a private directory
     with free space for all rows.
     """
-    components = files.components
-    n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
-    if n_covariates and files.covariates is None:
-        raise ValueError("the coding has covariates, but there is no covariate file")
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
-    found = attributes_of(open_group(path, KIND)) if is_complete(path, KIND) else {}
+    n, components = len(samples), files.components
+    n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
         request = beside.submit(_request_digest, samples, tables, coding, held_out, components)
-        if found and found.get("request_digest") == request.result():
-            return open_outcome_store(path)
-        with disk_errors_explained(scratch):
-            scratch.mkdir(parents=True, exist_ok=True)
-        n = len(samples)
+        if is_complete(path, KIND):
+            finished = attributes_of(open_group(path, KIND))
+            if finished.get("request_digest") == request.result():
+                return open_outcome_store(path)
         with (
             _scratch_rows(scratch, n, n_covariates) as covariates,
             _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
@@ -195,34 +192,47 @@ def align_outcomes(
             if n_covariates:
                 _spool_covariates(covariates, tables[1], samples, counts)
             counts.warn(logging.DEBUG if files.checked else logging.WARNING)
-            aligned = _Aligned(n, covariates, phenotypes, components, counts.observed, held_out)
+            rows_of = partial(_coded_rows, coding, covariates, components, phenotypes)
             header = {"request_digest": request.result(), "coding_digest": coding.digest}
-            _write_store(path, header, coding, aligned)
+            layout = rows_layout(n, coding.n_columns)
+            _write_store(path, header, layout, rows_of, counts.observed, held_out)
     return open_outcome_store(path)
 
 
-@dataclass(frozen=True)
-class _Aligned:
-    """Coded values of people in the order of their genotypes."""
-
-    n_people: int
-    covariates: _ScratchRows  # of the covariate file
-    phenotypes: _ScratchRows
-    components: ComponentRows | None
-    observed: Int64  # number of people with each phenotype, shape (l,)
-    held_out: Bool | None  # shape (n,)
+def _coded_rows(
+    coding: OutcomeCoding,
+    covariates: _ScratchRows,
+    components: ComponentRows | None,
+    phenotypes: _ScratchRows,
+    people: slice,
+) -> Int16:
+    """Return the rows of consecutive people, int16 (r, q)."""
+    constant = np.full((people.stop - people.start, 1), coding.constant, dtype=np.int16)
+    parts = [constant, covariates.read(people)]
+    if components is not None:
+        values = read_block(components.array, (people, slice(None)))
+        parts.append(coding.code_covariates(values, slice(covariates.n_columns, None)))
+    return np.hstack([*parts, phenotypes.read(people)])
 
 
 def _write_store(
-    path: Location, header: Mapping[str, object], coding: OutcomeCoding, aligned: _Aligned
+    path: Location,
+    header: Mapping[str, object],
+    layout: ArrayLayout,
+    rows_of: Callable[[slice], Int16],
+    observed: Int64,
+    held_out: Bool | None,
 ) -> None:
-    """Write a complete outcome store."""
-    n, observed, held_out = aligned.n_people, aligned.observed, aligned.held_out
-    if held_out is not None:
-        header = {**header, "has_held_out": True}
-    group = create_group(path, KIND, header)
-    rows = create_array(group, "rows", rows_layout(n, coding.n_columns))
-    content = _write_rows(rows, coding, aligned)
+    """Write a complete outcome store; `rows_of` returns the rows of consecutive people."""
+    n, height = layout.shape[0], layout.chunks[0]
+    group = create_group(path, KIND, {**header, "has_held_out": held_out is not None})
+    array = create_array(group, "rows", layout)
+    content = hashlib.sha256(f"{layout.shape} ".encode())
+    for start in range(0, n, height):
+        people = slice(start, min(start + height, n))
+        rows = rows_of(people)
+        write_block(array, (people, slice(None)), rows)
+        content.update(rows.astype("<i2", copy=False).tobytes())
     write_array(group, "observed", observed, observed.shape)
     content.update(observed.astype("<i8").tobytes())
     if held_out is not None:
@@ -230,25 +240,6 @@ def _write_store(
         content.update(held_out.tobytes())
     flush(group)
     mark_complete(group, {"content_digest": content.hexdigest()})
-
-
-def _write_rows(array: Array, coding: OutcomeCoding, aligned: _Aligned) -> Digest:
-    """Write the rows chunk by chunk, and return their digest."""
-    covariates, components = aligned.covariates, aligned.components
-    projected = slice(covariates.n_columns, None)
-    n, height = array.shape[0], array.chunks[0]
-    digest = hashlib.sha256(f"{array.shape} ".encode())
-    for start in range(0, n, height):
-        stop = min(start + height, n)
-        parts = [np.full((stop - start, 1), coding.constant, dtype=np.int16)]
-        parts.append(covariates.read(start, stop))
-        if components is not None:
-            values = read_block(components.array, (slice(start, stop), slice(None)))
-            parts.append(coding.code_covariates(values, projected))
-        rows = np.hstack([*parts, aligned.phenotypes.read(start, stop)])
-        write_block(array, (slice(start, stop), slice(None)), rows)
-        digest.update(rows.astype("<i2", copy=False).tobytes())
-    return digest
 
 
 def _spool_covariates(

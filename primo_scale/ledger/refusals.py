@@ -76,41 +76,33 @@ def name_refusal(
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to its account, or None.
 
-    `shared` are the people of the request, identified by their IIDs, for whom other cohorts were
-    charged. The balance of the account does not matter here. Two rules prevent that a refused
-    release is paid under another cohort name, unit or adjacency without a decision of the
-    custodian:
+    `shared` are the people of the request, identified by the IID alone, for whom other cohorts were
+    charged and this one was not; a sample list is identified by all its FIDs and IIDs. The balance
+    of the account does not matter here.
 
-    1. A person, or a whole sample list, for which another cohort was charged and this cohort was
-       not, is charged to this cohort only if its budget was set in advance and nothing was charged
-       to it yet. By setting it the custodian declares that they are other people with the same
-       IDs. (A budget without a charge was always set by the custodian, because a budget that is
-       opened automatically comes with its first charge.) A person is identified by the IID alone,
-       whatever the FID and the rest of the list; a list by all its FIDs and IIDs. Hence, after such
-       a declaration, each of two lists with equal IIDs is charged to its own cohort alone.
-    2. A budget is opened automatically only if the people and the cohort are both new to the
-       ledger, in any unit and adjacency.
-
-    New people may be charged to any cohort that has a budget, because counting people who are not
-    in the data can only overestimate what a person's data have cost.
+    No refused release is paid under another cohort name, unit or adjacency without a decision of
+    the custodian, who sets a budget in advance. For people who were charged elsewhere the decision
+    is that they are other people with the same IDs. It ends with the first charge: then each of two
+    lists with equal IIDs is charged to its own cohort alone. New people may be charged to any
+    cohort that has a budget, because counting people who are not in the data can only overestimate
+    what a person's data have cost.
     """
     account = request.account
-    has_budget = account in history.budgets
     names = history.cohorts_of(request.people_digest)
     same_list = set() if account.cohort in names else names
-    if shared.shared or same_list:
-        if history.has_charges(account.cohort):
-            return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
-        if not has_budget:
-            return _second_name(path, account, request, shared, same_list)
-    if has_budget:
+    charged_elsewhere = bool(shared.shared or same_list)
+    has_budget = account in history.budgets
+    if charged_elsewhere and history.has_charges(account.cohort):  # its budget is for its people
+        return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
+    if charged_elsewhere and not has_budget:
+        return _second_name(path, account, request, shared, same_list)
+    if has_budget:  # set in advance if nothing was charged to it yet
         return None
-    if history.has_budget(account.cohort):
+    if history.has_budget(account.cohort):  # of another unit or adjacency
         return _unopened(path, account)
-    # The custodian set a budget for the list's own identifier, which was not charged yet.
-    if history.has_budget(request.people_digest):
+    if history.has_budget(request.people_digest):  # set for this list, under its own identifier
         return _second_name(path, account, request, shared, {request.people_digest})
-    return None
+    return None  # people and cohort are new to the ledger: the request opens a budget
 
 
 def _second_name(
@@ -120,18 +112,16 @@ def _second_name(
 
     `to_open` is the account to open for other people: the requested one, unless it is in use.
     """
-    chargeable = shared.chargeable or tuple(sorted(same_list - shared.shared.keys()))
-    names = {
-        cohort: Account(cohort).short_name for cohort in chargeable[:1] or sorted(shared.shared)
-    }
+    chargeable = (*shared.chargeable, *sorted(same_list - shared.shared.keys()))[:1]
+    names = {cohort: Account(cohort).short_name for cohort in chargeable or sorted(shared.shared)}
     known, who = ", ".join(names.values()), "these people have"
     if shared.shared and max(shared.shared.values()) < shared.n_people:
         who = "some of these people, identified by their IIDs, have"
-        counts = {name: shared.shared[cohort] for cohort, name in names.items()}
-        known = ", ".join(f"{name}: {n} of {shared.n_people}" for name, n in counts.items())
-    give = "For"
-    if chargeable:
-        give = f"Give --cohort {shlex.quote(names[chargeable[0]])}; or, for"
+        known = ", ".join(
+            f"{name}: {shared.shared.get(cohort, shared.n_people)} of {shared.n_people}"
+            for cohort, name in names.items()
+        )
+    give = f"Give --cohort {shlex.quote(names[chargeable[0]])}; or, for" if chargeable else "For"
     return BudgetRefused(
         f"{who} a budget under another name",
         where="--cohort",

@@ -11,7 +11,7 @@ import pkgutil
 import re
 import zipfile
 from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,7 @@ from primo_scale.methods.solution import solve_statistics
 from primo_scale.methods.spectrum import Spectrum
 from primo_scale.privacy import scales
 from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Recipe
-from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, of_everybody, stacked
+from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, stacked
 from primo_scale.publication import document as json_schema
 from primo_scale.publication import recompute_mechanisms
 from primo_scale.publication.document import Document
@@ -57,7 +57,6 @@ from primo_scale.publication.recompute_method import PARAMETERS as VERIFIED_ESTI
 from primo_scale.publication.verify import contents_problems
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
-from primo_scale.run import describe_mechanism
 from primo_scale.run.describe_mechanism import state_mechanism
 from primo_scale.run.release_forecast import ChosenMethod
 
@@ -354,10 +353,9 @@ def test_a_calibration_is_documented(name: str) -> None:
 
 def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
-    ours = Calibration(lambda *_: True, partial(of_everybody, half_stacked), splits=False)
+    ours = Calibration(lambda *_: True, half_stacked, splits=False)
     theirs = Theorem(lambda _: True, half_stacked_shift, "a toy", splits=False)
     monkeypatch.setattr(scales, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
-    monkeypatch.setattr(describe_mechanism, "CALIBRATIONS", scales.CALIBRATIONS)
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
     mechanism = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=0.7)
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])

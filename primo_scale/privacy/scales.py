@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
-from functools import partial
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
@@ -61,7 +60,8 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     if not 0 < split <= LARGEST_SPLIT:
         raise UsageError("the split is out of range", value=split, limit=f"(0, {LARGEST_SPLIT}]")
     case = CALIBRATIONS[calibration_of(bounds, promise, recipe)]
-    mechanism = case.mechanism(bounds, promise, recipe, split)
+    calibrated = _of_everybody if recipe.subsample is None else _subsampled
+    mechanism = calibrated(case.scales, bounds, promise, recipe, split)
     if not case.splits:
         mechanism = replace(mechanism, split=None)
     if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
@@ -92,7 +92,7 @@ def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> st
     return next(name for name, case in cases if case.applies(bounds, promise, recipe))
 
 
-def of_everybody(
+def _of_everybody(
     scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
 ) -> Mechanism:
     """Return the mechanism of statistics of all people, from the scales of Gram matrices."""
@@ -192,7 +192,16 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
     )
 
 
-def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float) -> Mechanism:
+def _beside_subsample(
+    bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
+) -> NoiseScales:
+    """Return the scales of X'Z and Z'Z beside a subsampled X'X: those of `stacked` at t = 2."""
+    return stacked(replace(bounds, block_norms=None), promise, rest_mu, split=2.0)
+
+
+def _subsampled(
+    scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
+) -> Mechanism:
     """Return the mechanism for X'X of a secret subsample of s people and the rest of all n.
 
     Half of (epsilon, delta) pays for X'X: a mechanism that is (eps_1, delta_1)-private on the
@@ -205,16 +214,15 @@ def _subsampled(bounds: PublicBounds, promise: Promise, recipe: Recipe, split: f
     if delta * n / s >= 1:
         raise UsageError("the subsample is too small for delta", where="--subsample", value=s)
     gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
-    mu = release_mu(epsilon, delta)
-    dense = replace(bounds, block_norms=None)
-    free = stacked(dense, promise, mu * math.sqrt(gram_share(promise, recipe)), split=2.0)
-    gram = sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu
-    scales = replace(
-        free,
-        gram=(rounded_up(gram),) * len(bounds.block_sizes),
-        observed=_counts_scale(bounds, promise, mu),
+    gram = rounded_up(sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu)
+    half = replace(promise, epsilon=epsilon, delta=delta)
+    rest = _of_everybody(scales_of, bounds, half, recipe, split)
+    return replace(
+        rest,
+        promise=promise,
+        cost=replace(rest.cost, epsilon=epsilon, delta=delta),
+        scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)),
     )
-    return Mechanism(promise, bounds, recipe, split, Cost(mu**2, epsilon, delta), scales)
 
 
 def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
@@ -357,34 +365,31 @@ Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
 class Calibration:
     """Theorem that calibrates the noise, and the condition under which it applies."""
 
-    # Function of bounds, promise and recipe that returns whether the theorem applies.
     applies: Callable[[PublicBounds, Promise, Recipe], bool]
-    # Function of bounds, promise, recipe and split that returns the mechanism.
-    mechanism: Callable[[PublicBounds, Promise, Recipe, float], Mechanism]
+    scales: Scales
     # Whether X'X, with the norms of its blocks, and X'Z share the shift according to the split.
     splits: bool = True
 
 
 CALIBRATIONS = {
     "label": Calibration(
-        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL,
-        partial(of_everybody, _label),
-        splits=False,
+        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL, _label, splits=False
     ),
     "subsampled": Calibration(
-        lambda bounds, promise, recipe: recipe.subsample is not None, _subsampled, splits=False
+        lambda bounds, promise, recipe: recipe.subsample is not None,
+        _beside_subsample,
+        splits=False,
     ),
     "add-remove": Calibration(
-        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE,
-        partial(of_everybody, _separate),
+        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE, _separate
     ),
     "stacked": Calibration(
         lambda bounds, promise, recipe: (
             bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm
         ),
-        partial(of_everybody, stacked),
+        stacked,
     ),
-    "by-block": Calibration(lambda bounds, promise, recipe: True, partial(of_everybody, _by_block)),
+    "by-block": Calibration(lambda bounds, promise, recipe: True, _by_block),
 }
 """Calibrations by name; the first that applies is used.
 

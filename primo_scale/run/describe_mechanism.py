@@ -18,7 +18,6 @@ from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ROW_NORM
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import (
-    CALIBRATIONS,
     calibration_of,
     counts_share,
     eigenvalue_sensitivity,
@@ -64,15 +63,14 @@ def state_mechanism(
     scale of the noise on phenotype moments, which have a charge of their own; 0 without them.
     """
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
-    calibration = calibration_of(bounds, promise, recipe)
-    block_norms = bounds.block_norms if CALIBRATIONS[calibration].splits else None
+    block_norms = None if mechanism.split is None else bounds.block_norms
     every = _queries(mechanism, block_norms, n_fixed, moments_sigma)
     noisy = {query.name: query for query in every if any(query.sigma)}
     return StatedMechanism(
         method=chosen.method.name,
         summary=chosen.method.summary,
         reason=chosen.reason,
-        calibration=calibration,
+        calibration=calibration_of(bounds, promise, recipe),
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
         block_norms_squared=block_norms,

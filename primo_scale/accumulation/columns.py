@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.linear_map import LinearMap, add_squared_outputs
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, spread_rows
+from primo_scale.ranges import runs_of
 from primo_scale.storage.read_ahead import read_ahead
 
 
@@ -56,14 +56,15 @@ class Columns:
         self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
         self._memory = spread_rows(sum(heights), plan.rows_per_read)
         # Map from the variants of each block to its components, or None if variants are columns.
-        self._maps: list[LinearMap | None] = [None] * len(tiles)
+        self._maps: list[LinearMap | None]
         if components is None:
             self._variants = [plan.variants(tile.block, tile.row_tile) for tile in tiles]
-            return
-        self._variants = [components.variants(tile.block) for tile in tiles]  # a block is one tile
-        self._maps = [components.map_of(tile.block) for tile in tiles]
-        self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
-        self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+            self._maps = [None] * len(tiles)
+        else:  # a block is one tile
+            self._variants = [components.variants(tile.block) for tile in tiles]
+            self._maps = [components.map_of(tile.block) for tile in tiles]
+            self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
+            self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
 
     @property
     def height(self) -> int:
@@ -114,20 +115,15 @@ def row_norms(partials: Partials) -> Callable[[slice], Int64]:
 def _norms_of_variants(partials: Partials, genotypes: GenotypeStore, samples: slice) -> Int64:
     layout, table, packing = partials.plan.layout, partials.code_table, genotypes.packing
     norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
+    block_of = np.repeat(np.arange(layout.n_blocks), layout.sizes)  # block of each variant
     step = packing.chunk_shape[0]
-    starts = range(0, layout.n_variants, step)
-    passes = [slice(at, min(at + step, layout.n_variants)) for at in starts]
-
-    def read(variants: slice) -> PackedBytes:
-        return genotypes.read_packed(variants, samples)
-
-    for variants, packed in zip(passes, read_ahead(read, passes), strict=True):
-        first = bisect_right(layout.boundaries, variants.start) - 1
-        for block in range(first, bisect_left(layout.boundaries, variants.stop)):
-            whole = layout.variants(block)
-            part = slice(max(variants.start, whole.start), min(variants.stop, whole.stop))
-            here = packed[part.start - variants.start : part.stop - variants.start]
-            packing.add_squared_norms(norms[block], here, table[part])
+    passes = [slice(at, at + step) for at in range(0, layout.n_variants, step)]
+    reads = read_ahead(partial(genotypes.read_packed, samples=samples), passes)
+    for variants, packed in zip(passes, reads, strict=True):
+        blocks, codes = block_of[variants], table[variants]
+        for start, stop in runs_of(blocks):
+            here = slice(start, stop)
+            packing.add_squared_norms(norms[blocks[start]], packed[here], codes[here])
     return norms.T
 
 

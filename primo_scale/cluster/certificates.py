@@ -148,18 +148,13 @@ def read_mounted_certificates(directory: Path) -> Certificates:
     return Certificates(directory, expires, authority.fingerprint(hashes.SHA256()).hex())
 
 
-def security_for(directory: Path) -> Security:
+def security_of(directory: Path) -> Security:
     """Return the Dask settings that allow only TLS 1.3 between holders of the same certificates.
 
     Client, scheduler and workers use the same settings. Each refuses unencrypted connections and
-    peers without a certificate of the authority in `directory`. The certificates are checked as by
-    `read_certificates`.
+    peers without a certificate of the authority in `directory`. The caller has checked the
+    certificates.
     """
-    return security_of(read_certificates(directory).directory.resolve())
-
-
-def security_of(directory: Path) -> Security:
-    """Return the settings of `security_for` without a check of the certificates."""
     from distributed.security import Security
 
     certificate, key = str(directory / CERTIFICATE_FILE), str(directory / KEY_FILE)
@@ -189,7 +184,7 @@ def security_towards(
     if address.startswith("tls://"):
         if isinstance(tls, bool):
             return _configured_security(address, where)
-        return security_for(Path(tls))
+        return security_of(read_certificates(Path(tls)).directory.resolve())
     if not isinstance(tls, bool):
         raise UsageError(
             "certificates are of no use at an address without encryption",

@@ -113,45 +113,8 @@ def test_another_key_is_found_only_where_the_right_one_is_known():
     assert signature_problem(forged, public(KEY)) == CHANGED
 
 
-@pytest.mark.parametrize(
-    ("signature", "problem"),
-    [
-        (None, "does not have the members"),
-        ({"algorithm": "Ed25519", "public_key": public(KEY)}, "does not have the members"),
-        ({**signed(RELEASE)["signature"], "comment": ""}, "does not have the members"),
-        ({**signed(RELEASE)["signature"], "algorithm": "none"}, "signed with 'none', not Ed25519"),
-    ],
-)
-def test_a_malformed_signature_is_found(signature, problem):
-    assert problem in signature_problem({**RELEASE, "signature": signature}, None)
-    assert signature_problem(RELEASE, public(KEY)) == "it is not signed"
-
-
-@pytest.mark.parametrize(("member", "digits"), [("public_key", 64), ("value", 128)])
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: text[:-2],
-        lambda text: text + "00",
-        lambda text: text + "\n",
-        lambda text: "",
-        lambda text: "g" + text[1:],
-        lambda text: text.upper(),
-        lambda text: int(text, 16),
-        lambda text: None,
-    ],
-)
-def test_truncated_or_other_hexadecimal_is_found(member, digits, damage):
-    changed = signed(RELEASE)
-    changed["signature"][member] = damage(changed["signature"][member])
-    assert signature_problem(changed, None).endswith(f"is not {digits} hexadecimal digits")
-
-
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_numbers_that_json_does_not_have_are_found(number):
-    """Python's reader accepts them, but they cannot have been signed."""
-    text = json.dumps({**signed(RELEASE), "comment": number})
-    assert "not finite" in signature_problem(json.loads(text), None)
+def test_numbers_that_json_does_not_have_are_not_signed(number):
     with pytest.raises(ValueError, match="JSON compliant"):
         signed_content({"comment": number})
 

@@ -19,7 +19,7 @@ from primo_scale.cluster.certificates import (
     make_certificates,
     read_certificates,
     renew_certificates,
-    security_for,
+    security_of,
     security_towards,
     throw_away_certificates,
 )
@@ -42,7 +42,7 @@ def theirs(tmp_path_factory) -> Path:
 def address(ours):
     """Run a scheduler and a worker in this process, with the certificates `ours`."""
     with LocalCluster(
-        n_workers=1, processes=False, security=security_for(ours), dashboard_address=None
+        n_workers=1, processes=False, security=security_of(ours), dashboard_address=None
     ) as cluster:
         yield cluster.scheduler_address
 
@@ -70,7 +70,7 @@ def no_questions_asked() -> ssl.SSLContext:
 
 
 def test_a_peer_with_the_certificates_is_a_member(address, ours) -> None:
-    with Client(address, security=security_for(ours), timeout=10) as client:
+    with Client(address, security=security_of(ours), timeout=10) as client:
         assert client.submit(int, 1).result() == 1
     context = no_questions_asked()
     context.load_cert_chain(ours / "cert.pem", ours / "key.pem")
@@ -99,7 +99,7 @@ def test_another_peer_gets_not_a_byte(address, certificates_of, newest, message,
 
 def test_a_client_refuses_a_scheduler_of_another_authority(address, theirs) -> None:
     with pytest.raises(OSError, match=r"Timed out|certificate"):
-        Client(address, security=security_for(theirs), timeout=CONNECT_TIMEOUT)
+        Client(address, security=security_of(theirs), timeout=CONNECT_TIMEOUT)
 
 
 def test_plain_text_is_refused_at_both_ends(address, ours) -> None:
@@ -107,7 +107,7 @@ def test_plain_text_is_refused_at_both_ends(address, ours) -> None:
         Client(address.replace("tls", "tcp"), timeout=CONNECT_TIMEOUT)
     with pytest.raises((RuntimeError, OSError), match="encrypt"):
         plain = "tcp://127.0.0.1:1"
-        Client(plain, security=security_for(ours), timeout=CONNECT_TIMEOUT)
+        Client(plain, security=security_of(ours), timeout=CONNECT_TIMEOUT)
 
 
 def test_renewal_shuts_the_old_ones_out(tmp_path) -> None:
@@ -127,7 +127,7 @@ def test_expired_certificates_are_one_line(tmp_path, monkeypatch) -> None:
     with pytest.raises(InputError, match=r"have expired .*got .* UTC.*renew"):
         make_certificates(tmp_path / "tls", days=-1)
     with pytest.raises(InputError, match="have expired"):
-        security_for(tmp_path / "tls")
+        read_certificates(tmp_path / "tls")
 
 
 def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
@@ -139,14 +139,14 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
         before = stat.S_IMODE(path.stat().st_mode)
         path.chmod(mode)
         with pytest.raises(InputError, match="open to others"):
-            security_for(directory)
+            read_certificates(directory)
         path.chmod(before)
     with pytest.raises(InputError, match="exists already"):
         make_certificates(directory)
     (directory / "key.pem").unlink()
     for _ in range(2):
         with pytest.raises(InputError, match=r"key\.pem: a certificate file is missing"):
-            security_for(directory)
+            read_certificates(directory)
         (directory / "cert.pem").write_bytes(b"damaged")  # the missing file is named first
 
 
@@ -219,7 +219,7 @@ def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path) -> No
         assert [made] == list(tmp_path.iterdir())
         assert stat.S_IMODE(made.stat().st_mode) == 0o700
         assert {stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()} == {0o600}
-        security_for(made)
+        read_certificates(made)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -6,7 +6,6 @@ are not memory-mapped. A read needs the memory of its result and at most `RAW_SL
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +16,6 @@ import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import Index
-from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
@@ -29,8 +27,6 @@ RAW_SLAB_BYTES = 4 << 20
 
 # A chunk-row of 2,048 variants of a million people. A longer range has few selected variants.
 _READ_AHEAD_BYTES = 512 << 20
-
-_HASH_BUFFER_BYTES = 1 << 20
 
 _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
@@ -83,10 +79,9 @@ class BedFile:
                 for start, stop, raw, origin in self._slabs(descriptor, samples, variants):
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the file and its bytes that hold the first variants: all if sample-major."""
-        rows = n_variants if self.variant_major else self.n_samples
-        yield self.path, _HEADER_BYTES + rows * self._row_bytes
+    def copied_files(self) -> list[Path]:
+        """Return the file."""
+        return [self.path]
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes as the format defines them, slowly, as an independent check of `read`."""
@@ -145,32 +140,6 @@ class BedFile:
             if not count:
                 raise _became_shorter(self.path)
             target, offset = target[count:], offset + count
-
-
-class GrowingDigest:
-    """SHA-256 of a growing leading part of a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._digest = hashlib.sha256()
-        self._position = 0
-
-    def advance(self, stop: int) -> None:
-        """Hash the file up to byte `stop`, unless that is done."""
-        buffer = memoryview(bytearray(_HASH_BUFFER_BYTES))
-        with self._path.open("rb", buffering=0) as file:
-            file.seek(self._position)
-            while self._position < stop:
-                check()
-                count = file.readinto(buffer[: stop - self._position])
-                if not count:
-                    raise _became_shorter(self._path)
-                self._digest.update(buffer[:count])
-                self._position += count
-
-    def hexdigest(self) -> str:
-        """Return the digest of the bytes read so far."""
-        return self._digest.hexdigest()
 
 
 @emitted("int64")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -85,10 +85,9 @@ class BgenFile(GenotypeSource):
         """Return the file and its .sample file."""
         return [self.where] if self.sample_table is None else [self.where, self.sample_table]
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the file and its bytes through the last of the first variants."""
-        whole = n_variants >= len(self.stops)
-        yield self.where, self.where.stat().st_size if whole else int(self.stops[n_variants - 1])
+    def copied_files(self) -> list[Path]:
+        """Return the file."""
+        return [self.where]
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""

@@ -1,9 +1,10 @@
 """Ingest of genotype files into the packed genotype store.
 
 The steps are: plan, initialise, write partitions, finalise. Several partitions are copied
-concurrently, so that one computes while another waits for the disk. A file of genotypes is hashed
-while it is copied, and so read only once. Genotypes need at most `READ_BUDGET_BYTES` of memory for
-any number of people, in addition to the tables of people and variants.
+concurrently, so that one computes while another waits for the disk. A large file is hashed while it
+is copied: both read in order, so that the second finds the bytes in the page cache. Genotypes need
+at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to the tables of people
+and variants.
 
 The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
 the self-test has passed. After an interruption the same call continues. A call with other inputs,
@@ -16,9 +17,11 @@ import itertools
 import json
 import os
 import shutil
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -26,8 +29,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
-from primo_scale.genotypes.bed import GrowingDigest
+from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest_plan import (
     NOT_HASHED,
@@ -50,6 +52,7 @@ from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
     make_private_directory,
+    sha256_of_file,
     sync_directory,
     sync_tree,
     write_atomically,
@@ -104,9 +107,9 @@ def ingest(
         missing = _missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
-        hashes = _GrowingHashes(plan)
-        _write_partitions(plan, missing, hashes, on_progress)
-        return _finalise(replace(plan, sources=hashes.complete()))
+        with _hashed_beside(plan) as sources:
+            _write_partitions(plan, missing, on_progress)
+            return _finalise(replace(plan, sources=result_of(sources)))
 
 
 def _initialise(plan: IngestPlan) -> None:
@@ -140,59 +143,50 @@ def _growing_array(plan: IngestPlan) -> Array:
     return array_of(group, "genotypes")
 
 
-class _GrowingHashes:
-    """Concurrent hashes of the files that are `NOT_HASHED` in the plan."""
+@contextmanager
+def _hashed_beside(plan: IngestPlan) -> Iterator[Future[tuple[SourceFile, ...]]]:
+    """Hash the files that are `NOT_HASHED` in the plan in a thread, which ends with the block."""
+    ended = threading.Event()
 
-    def __init__(self, plan: IngestPlan) -> None:
-        self._sources, self._source = plan.sources, plan.source
-        self._unhashed = {
-            source.path: GrowingDigest(Path(source.path))
-            for source in plan.sources
-            if source.sha256 == NOT_HASHED
-        }
+    def check() -> None:
+        if ended.is_set():
+            raise InterruptedRun("interrupted")
 
-    def advance(self, n_variants: int) -> None:
-        """Hash the parts of the files with the first `n_variants` variants."""
-        for path, stop in self._source.leading_bytes(n_variants):
-            digest = self._unhashed.get(str(path.resolve()))
-            if digest is not None:
-                digest.advance(stop)
-
-    def complete(self) -> tuple[SourceFile, ...]:
-        """Finish hashing, and return the fingerprints of all sources."""
-        self.advance(len(self._source.variants))
+    def hashed() -> tuple[SourceFile, ...]:
         return tuple(
-            replace(source, sha256=self._unhashed[source.path].hexdigest())
-            if source.path in self._unhashed
+            replace(source, sha256=sha256_of_file(Path(source.path), check))
+            if source.sha256 == NOT_HASHED
             else source
-            for source in self._sources
+            for source in plan.sources
         )
+
+    with ThreadPoolExecutor(1, thread_name_prefix="ingest-hash") as thread:
+        try:
+            yield thread.submit(hashed)
+        finally:
+            ended.set()
 
 
 def _write_partitions(
     plan: IngestPlan,
     missing: Sequence[int],
-    hashes: _GrowingHashes,
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Write partitions in order, several at a time, and hash the files meanwhile.
+    """Write partitions in order, several at a time.
 
-    Copying and hashing both read in order, so that the second finds the bytes in the page cache.
     No partition is in progress when this function returns or raises.
     """
     numbers = itertools.count(plan.n_partitions - len(missing) + 1)
-    under_way: deque[tuple[int, Future[None]]] = deque()
+    under_way: deque[Future[None]] = deque()
 
     def finish_oldest() -> None:
-        number, written = under_way.popleft()
-        hashes.advance(int(plan.variant_index[plan.variants_of(number)][-1]) + 1)
-        result_of(written)
+        result_of(under_way.popleft())
         on_progress(next(numbers), plan.n_partitions)
 
     with ThreadPoolExecutor(plan.partitions_at_once, thread_name_prefix="ingest") as threads:
         try:
             for number in missing:
-                under_way.append((number, threads.submit(_write_one, plan, number)))
+                under_way.append(threads.submit(_write_one, plan, number))
                 if len(under_way) == plan.partitions_at_once:
                     finish_oldest()
             while under_way:

@@ -285,8 +285,7 @@ def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
     request, recorded = recorded_request(plan)
     known = {source.path: source for source in recorded}
     if request is None:
-        growing = (path for path, _ in plan.source.leading_bytes(len(plan.source.variants)))
-        unhashed = (SourceFile.of(path, NOT_HASHED) for path in growing)
+        unhashed = (SourceFile.of(path, NOT_HASHED) for path in plan.source.copied_files())
         known = {source.path: source for source in unhashed}
     return fingerprint(plan.source.files(), known)
 

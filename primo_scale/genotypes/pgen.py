@@ -75,9 +75,9 @@ class PgenFileset(GenotypeSource):
         indices = [index] if index.exists() else []
         return [self.where, *indices, self.variant_table, self.sample_table]
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the .pgen file and its estimated bytes: records differ in length."""
-        yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
+    def copied_files(self) -> list[Path]:
+        """Return the .pgen file."""
+        return [self.where]
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read hard calls in slabs of at most `RAW_SLAB_BYTES`, as one byte for each genotype."""

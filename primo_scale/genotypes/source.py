@@ -45,13 +45,12 @@ class GenotypeSource(ABC):
     def files(self) -> list[Path]:
         """Return all files, whose SHA-256 digests the store records."""
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the files that are hashed while they are copied, not before.
+    def copied_files(self) -> list[Path]:
+        """Return the large files, which are hashed while they are copied in their order.
 
-        Each comes with its number of leading bytes that hold the first `n_variants` variants, which
-        may be an estimate. All other files are hashed before the copy, by default all of them.
+        All other files are hashed before the copy, by default all of them.
         """
-        yield from ()
+        return []
 
     def read_ahead(self, variants: Index) -> None:  # noqa: B027
         """Start to read these variants into the page cache, if that is faster."""
@@ -146,11 +145,9 @@ class _JoinedSources(GenotypeSource):
         """Return the files of all parts, in order; parts may share a file."""
         return list(dict.fromkeys(file for part in self.parts for file in part.files()))
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the files of the parts that hold the first `n_variants` variants."""
-        for part, start in zip(self.parts, self.starts.tolist(), strict=False):
-            if start < n_variants:
-                yield from part.leading_bytes(min(n_variants - start, len(part.variants)))
+    def copied_files(self) -> list[Path]:
+        """Return the large files of all parts, in order."""
+        return [file for part in self.parts for file in part.copied_files()]
 
     def read_ahead(self, variants: Index) -> None:
         """Start to read the variants into the page cache."""

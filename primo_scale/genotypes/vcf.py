@@ -102,9 +102,9 @@ class VcfFile(GenotypeSource):
         """Return the file and its index."""
         return [self.where, self.index]
 
-    def leading_bytes(self, n_variants: int) -> Iterator[tuple[Path, int]]:
-        """Yield the file and its estimated bytes: records differ in length."""
-        yield self.where, self.where.stat().st_size * n_variants // len(self.variants)
+    def copied_files(self) -> list[Path]:
+        """Return the file."""
+        return [self.where]
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""

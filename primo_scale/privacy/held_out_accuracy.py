@@ -121,25 +121,30 @@ class HoldOutScale:
     prevalence: float | None = None  # public share of cases of a binary phenotype
 
 
-def hold_out_scale(
+def accuracy_of(
     phenotype: Mapping[str, Any],
-    stated: Mapping[str, Any],
+    measured: Mapping[str, Any],
     hold_out: Mapping[str, Any],
-    counts_sigma: float,
-) -> HoldOutScale:
-    """Return the public numbers of a phenotype, from its entries in release.json.
+    sigma: tuple[float, float],
+) -> tuple[float, float, HeldOutAccuracy]:
+    """Return the centre and the half width of the range of scores, and the accuracy.
 
-    `counts_sigma` is the standard deviation of the noise on the counts of people.
+    The arguments are entries of release.json: of the phenotype in public_inputs and in hold_out,
+    and hold_out itself. `sigma` has the standard deviations of the noise on counts and on sums.
     """
-    bound = stated["residual_bound"]
-    return HoldOutScale(
+    counts_sigma, sums_sigma = sigma
+    bound, counts = measured["residual_bound"], measured["counts"]
+    ranges = score_ranges(np.array([counts]), counts_sigma, np.array([bound]))
+    centre, half_width = (float(numbers[0]) for numbers in ranges)
+    scale = HoldOutScale(
         hold_out["constant"],
         hold_out["people"],
-        fits_its_range(stated["counts"], counts_sigma),
+        fits_its_range(counts, counts_sigma),
         unit=bound / hold_out["unit"],
-        ratio=bound / stated["score_bound"],
+        ratio=bound / half_width,
         prevalence=public_prevalence(phenotype),
     )
+    return centre, half_width, held_out_accuracy(measured["sums"], sums_sigma, scale)
 
 
 def public_prevalence(phenotype: Mapping[str, Any]) -> float | None:

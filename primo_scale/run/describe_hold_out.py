@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 import numpy as np
 
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import held_out_accuracy, hold_out_scale, score_ranges
+from primo_scale.privacy.held_out_accuracy import accuracy_of
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.publication.statement import HeldOut, HeldOutPhenotype
@@ -18,34 +18,27 @@ def state_hold_out(
     noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool
 ) -> HeldOut:
     """Return the statement of the noisy sums over the people held out, and of the accuracy."""
-    residual = residual_bounds(coding.phenotypes)
-    ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, residual)
-    bounds = zip(*(each.tolist() for each in (residual, *ranges)), strict=True)
-    measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
+    public = {"people": noise.people, "unit": UNIT, "constant": CONSTANT}
+    sigma = noise.scale_sigma, noise.gram_sigma
+    bounds = residual_bounds(coding.phenotypes).tolist()
     phenotypes = []
-    for phenotype, (residual_bound, centre, score_bound), counts, sums in measured:
-        scale = hold_out_scale(
-            asdict(phenotype),
-            {"residual_bound": residual_bound, "score_bound": score_bound, "counts": counts},
-            {"constant": CONSTANT, "people": noise.people, "unit": UNIT},
-            noise.scale_sigma,
-        )
-        accuracy = held_out_accuracy(sums, noise.gram_sigma, scale)
+    measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
+    for phenotype, residual_bound, counts, sums in measured:
+        statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
+        centre, bound, accuracy = accuracy_of(asdict(phenotype), statistics, public, sigma)
         slope, lower = accuracy.slope, accuracy.slope_lower
         is_calibrated = calibrate and lower is not None and lower > 0
         phenotypes.append(
             HeldOutPhenotype(
                 phenotype.name,
-                residual_bound,
-                centre,
-                score_bound,
-                counts,
-                sums,
+                **statistics,
+                score_centre=centre,
+                score_bound=bound,
                 **asdict(accuracy),
                 calibration=slope if is_calibrated and slope is not None else 1.0,
             )
         )
-    return HeldOut(noise.people, UNIT, CONSTANT, tuple(phenotypes))
+    return HeldOut(**public, phenotypes=tuple(phenotypes))
 
 
 def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:

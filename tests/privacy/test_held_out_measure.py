@@ -17,9 +17,8 @@ from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 from primo_scale.privacy.held_out_accuracy import (
     N_COUNTS,
     HeldOutAccuracy,
+    accuracy_of,
     fits_its_range,
-    held_out_accuracy,
-    hold_out_scale,
     score_edges,
     score_ranges,
 )
@@ -239,14 +238,13 @@ def measured(residuals, noise, people=5000):
     bounds = residual_bounds((phenotype,))
     exact = ScoredPeople(bounds, residual_limits((phenotype,)), lambda: batches)
     noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
-    _, (half_width,) = score_ranges(np.array(noisy.counts), noise.scale_sigma, bounds)
-    scale = hold_out_scale(
+    _, _, accuracy = accuracy_of(
         {"kind": "quantitative"},
-        {"residual_bound": bounds[0], "score_bound": half_width, "counts": noisy.counts[0]},
+        {"residual_bound": bounds[0], "counts": noisy.counts[0], "sums": noisy.sums[0]},
         {"constant": CONSTANT, "people": people, "unit": UNIT},
-        noise.scale_sigma,
+        (noise.scale_sigma, noise.gram_sigma),
     )
-    return held_out_accuracy(noisy.sums[0], noise.gram_sigma, scale)
+    return accuracy
 
 
 def residuals_of(sd=1.0, mean=0.0, *, skewed=False):

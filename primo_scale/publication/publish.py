@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +34,7 @@ from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.recompute_profile import is_about
 from primo_scale.publication.releasable import check_releasable
-from primo_scale.publication.release_log import on_one_line, render_log
+from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.signature import Signer, signature_of
@@ -60,21 +59,18 @@ def publish_release(
     directory: Path,
     weights: ScoringWeights,
     statement: Statement,
-    options: Mapping[str, str],
     *,
     signer: Signer | None,
 ) -> None:
     """Write, verify and publish a release atomically.
 
-    The log and the report repeat the options, so the caller omits paths and other values of the
-    custodian. The signer is None for a release that is NOT PRIVATE.
+    The signer is None for a release that is NOT PRIVATE.
     """
     if (signer is not None) != statement.private:
         raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
     document["scoring"] = scoring_of(weights.variants.chromosome)
-    repeated = on_one_line(options)
     with directory_published_at_end(directory) as staging:
         files = weights_files_of(document)
         with ThreadPoolExecutor() as pool:
@@ -84,9 +80,9 @@ def publish_release(
             pictures = draw_pictures(staging, document)
         except UNREADABLE:  # the verification below names the weights that the statement lacks
             pictures = {}
-        report = render_report(document, options=repeated, public_key=key, pictures=pictures)
+        report = render_report(document, public_key=key, pictures=pictures)
         (staging / REPORT_FILE).write_bytes(report.encode())
-        (staging / LOG_FILE).write_bytes(render_log(document, repeated).encode())
+        (staging / LOG_FILE).write_bytes(render_log(document).encode())
         (staging / README_FILE).write_bytes(render_readme(document).encode())
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)

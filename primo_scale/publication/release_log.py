@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import PurePath
 
 from primo_scale.humanize import spent_in_words
+from primo_scale.methods.catalogue import GAMMA_METHOD
+from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.publication.document import Document, people_in_words, statement_digest
-from primo_scale.publication.wording import accuracies_in_words
-
-OPTIONS = (
-    "ld-blocks", "privacy", "adjacency", "method", "shrinkage", "ridge", "gamma", "genome-build",
-    "nominal-n", "subsample", "ref-freq", "ld-panel", "non-private", "epsilon", "delta",
-    "sumstats", "prior-weights", "pc-loadings",
-)  # fmt: skip
-"""Options of the command that a release publishes."""
-
-_OPTION = "option --"
-_OPEN = {"method": "auto", "shrinkage": "auto"}
+from primo_scale.publication.wording import DEFAULT_BLOCKS, accuracies_in_words
 
 
-def on_one_line(options: Mapping[str, str]) -> dict[str, str]:
-    """Return options with single spaces in their values, so that each is one line of the log."""
-    return {name: " ".join(value.split()) for name, value in options.items()}
-
-
-def render_log(document: Document, options: Mapping[str, str]) -> str:
+def render_log(document: Document) -> str:
     """Return the log, without times of day, paths or counts in the cohort.
 
     The digest of the statement binds it to release.json.
@@ -33,7 +19,7 @@ def render_log(document: Document, options: Mapping[str, str]) -> str:
     cohort, software = document["cohort"], document["software"]
     lines = [f"{software['name']} {software['version']}, {document['created']} (UTC)"]
     lines += [document["stamp"]]
-    lines += [f"{_OPTION}{name} {value}" for name, value in options.items()]
+    lines += [f"option --{name} {value}" for name, value in options_of(document).items()]
     lines += [
         f"cohort: {people_in_words(document)}, {cohort['n_variants']} variants in "
         f"{len(cohort['block_sizes'])} LD blocks, {cohort['n_phenotypes']} phenotypes, "
@@ -55,69 +41,39 @@ def render_log(document: Document, options: Mapping[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def options_in(log: str) -> dict[str, str]:
-    """Return the options in a release.log, in its order."""
-    found = {}
-    for line in log.split("\n"):
-        if line.startswith(_OPTION):
-            name, _, value = line.removeprefix(_OPTION).partition(" ")
-            found[name] = value
-    return found
+def options_of(document: Document) -> dict[str, str]:
+    """Return the options of the command, as far as release.json tells them.
 
-
-def option_problems(document: Document, options: Mapping[str, str]) -> list[str]:
-    """Return problems of options that are unknown or contradict release.json."""
-    problems = [f"has an unknown option --{name}" for name in options if name not in OPTIONS]
-    for name, expected in on_one_line(_stated(document)).items():
-        value = options.get(name, expected)
-        if value not in (expected, _OPEN.get(name)) and not _same_number(value, expected):
-            problems.append(f"has --{name} {value}, release.json has {expected or 'none'}")
-    ridge = options.get("ridge", "auto")
-    if ridge != "auto" and not _same_number(ridge, ridge):
-        problems.append(f"has --ridge {ridge}, which is not a number")
-    return problems
-
-
-def _stated(document: Document) -> dict[str, str]:
-    """Return the value of each option according to release.json, empty for an option not given."""
-    public, guarantee, mechanism, estimation = (
-        document[name] for name in ("public_inputs", "guarantee", "mechanism", "estimation")
-    )
-    reference = public["reference_frequencies"]
-    files = {
-        "ref-freq": None if reference == "uninformative" else reference,
-        "ld-panel": public.get("ld_panel"),
-        "pc-loadings": public.get("pc_loadings"),
-    }
+    What the program chose is stated as the option that chooses it.
+    """
+    public, estimation = document["public_inputs"], document["estimation"]
+    guarantee, mechanism = document["guarantee"] or {}, document["mechanism"] or {}
+    blocks, method = PurePath(public["ld_blocks"]).name, mechanism.get("method")
+    estimator, penalties = estimation["estimator"], estimation["penalties"]
     scores = [score["file"] for score in estimation.get("public_scores", [])]
-    stated = {
-        "ld-blocks": PurePath(public["ld_blocks"]).name,
+    options = {
+        "ld-blocks": None if blocks.startswith(DEFAULT_BLOCKS) else blocks,
         "genome-build": public["genome_build"],
-        "sumstats": "yes" if document.get("summary_statistics") else "no",
-        "prior-weights": ", ".join(dict.fromkeys(scores)),
-        **{name: file["file"] if file else "" for name, file in files.items()},
+        "ref-freq": _file_name(public["reference_frequencies"]),
+        "ld-panel": _file_name(public.get("ld_panel")),
+        "pc-loadings": _file_name(public.get("pc_loadings")),
+        "prior-weights": ", ".join(dict.fromkeys(scores)) or None,
+        "non-private": None if mechanism else "yes",
+        **{name: guarantee.get(name) for name in ("privacy", "adjacency", "epsilon", "delta")},
+        "nominal-n": document["cohort"]["nominal_n"],
+        "subsample": mechanism.get("subsample"),
+        "method": method,
+        "gamma": mechanism["eigenvalue_share"] if method == GAMMA_METHOD else None,
+        "shrinkage": estimator if ESTIMATORS[estimator].is_choice else None,
+        "ridge": penalties[0] / public["genotype_unit"] ** 2 if estimator == "ridge" else None,
+        "sumstats": "yes" if document.get("summary_statistics") else None,
     }
-    if not document["private"]:
-        return {**stated, "non-private": "yes", "epsilon": "", "delta": ""}
-    people, subsample = document["cohort"]["nominal_n"], mechanism["subsample"]
-    return {
-        **stated,
-        "non-private": "no",
-        **{name: guarantee[name] for name in ("privacy", "adjacency")},
-        **{name: repr(guarantee[name]) for name in ("epsilon", "delta")},
-        "method": mechanism["method"],
-        "shrinkage": estimation["estimator"],
-        "gamma": repr(mechanism["eigenvalue_share"]),
-        "nominal-n": str(people or ""),
-        "subsample": str(subsample or ""),
-    }
+    return {name: str(value) for name, value in options.items() if value is not None}
 
 
-def _same_number(one: str, other: str) -> bool:
-    try:
-        return float(one) == float(other)
-    except ValueError:
-        return False
+def _file_name(stated: Document | str | None) -> str | None:
+    """Return the name of a public file, or None for a release without it."""
+    return stated["file"] if isinstance(stated, dict) else None
 
 
 def _mechanism_lines(mechanism: Document | None) -> list[str]:

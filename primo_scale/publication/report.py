@@ -18,6 +18,7 @@ from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
 from primo_scale.publication.document import Document, people_in_words, statement_digest
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
+from primo_scale.publication.release_log import options_of
 from primo_scale.publication.scoring import scoring_command_in_lines
 from primo_scale.publication.wording import STATISTICS
 
@@ -42,7 +43,6 @@ _NEIGHBOURS = {
 def render_report(
     document: Document,
     *,
-    options: Mapping[str, str],
     public_key: str | None,
     pictures: Mapping[str, Sequence[Panel]],
 ) -> str:
@@ -58,11 +58,11 @@ def render_report(
     return _environment().get_template(_TEMPLATE).render(
         **{"hold_out": None, **document},  # absent in releases of earlier versions
         digest=statement_digest(document),
-        options=options,
+        options=options_of(document),
         public_key=public_key,
         people=people_in_words(document),
         command=scoring_command_in_lines(document),
-        release_command=_release_command(document, options),
+        release_command=_release_command(document),
         pictures=pictures,
         size=(WIDTH, HEIGHT),
         meaning=_meaning(guarantee) if guarantee else None,
@@ -98,7 +98,7 @@ def _shares_of_the_budget(ledger: Document) -> tuple[float, float]:
     return first, min(after / budget, 1.0) - first
 
 
-def _release_command(document: Document, options: Mapping[str, str]) -> str:
+def _release_command(document: Document) -> str:
     """Return the command of the release, with words in place of the custodian's files."""
     tables = ["--pheno PHENOTYPES", "--pheno-bounds PHENOTYPE_BOUNDS"]
     public = document["public_inputs"]
@@ -113,8 +113,7 @@ def _release_command(document: Document, options: Mapping[str, str]) -> str:
         tables += ["--calibrate"] if calibrated else []
     given = [
         f"--{name}" if value == "yes" else f"--{name} {shlex.quote(value.partition(' (SHA')[0])}"
-        for name, value in options.items()
-        if value != "no"
+        for name, value in options_of(document).items()
     ]
     words = ["primo-scale release --bfile GENOTYPES", *tables, *given, "--out RELEASE"]
     return " \\\n  ".join(words)

@@ -24,7 +24,7 @@ from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.recompute import guarantee_findings
 from primo_scale.publication.recompute_method import estimation_problems
-from primo_scale.publication.release_log import option_problems, options_in, render_log
+from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signed_document import (
     check_words,
@@ -267,18 +267,13 @@ def _readme_problems(directory: Path, document: Document) -> list[str]:
 
 
 def _log_problems(directory: Path, document: Document) -> list[str]:
-    content = bounded_bytes(directory / LOG_FILE)
-    options = options_in(content.decode())
-    again = render_log(document, options)
-    return option_problems(document, options) + _difference(content, again)
+    return _difference(bounded_bytes(directory / LOG_FILE), render_log(document))
 
 
 def _report_problems(directory: Path, document: Document) -> list[str]:
-    """Check the report, which repeats the options of the log and draws the weights."""
     signature = document["signature"]
     again = render_report(
         document,
-        options=options_in(bounded_bytes(directory / LOG_FILE).decode()),
         public_key=None if signature is None else signature["public_key"],
         pictures=draw_pictures(directory, document),
     )

@@ -15,6 +15,10 @@ from primo_scale.privacy.held_out_accuracy import fits_its_range
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
 
+ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
+DEFAULT_BLOCKS = (ONE_BLOCK, PANEL_RULE)
+"""Rules, or their beginnings, that give LD blocks where no option does."""
+
 STATISTICS = {
     "gram": "X'X by LD block",
     "fixed_cross": "X'C, genotypes by constant and covariates",

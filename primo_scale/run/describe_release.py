@@ -24,9 +24,14 @@ from primo_scale.publication.stated_files import (
     StatedScore,
     StatedSlope,
 )
-from primo_scale.publication.wording import effective_size_in_words, public_by_assumption
+from primo_scale.publication.wording import (
+    ONE_BLOCK,
+    PANEL_RULE,
+    effective_size_in_words,
+    public_by_assumption,
+)
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import PANEL_RULE, Design
+from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
 
@@ -150,7 +155,7 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
 
 
 def _blocks_source(design: Design) -> str:
-    if design.ld_blocks == "one dense block":
+    if design.ld_blocks == ONE_BLOCK:
         return "default"
     of_panel = design.ld_blocks.startswith(PANEL_RULE)
     return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"

@@ -38,8 +38,6 @@ from primo_scale.storage.files import canonical_json, sha256_of_json, write_atom
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
 _COARSE_STEPS_PER_SD = 8  # at least
-PANEL_RULE = "cuts of least LD in "
-"""Beginning of the rule that gave LD blocks, if it is that of a panel."""
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,

@@ -39,7 +39,8 @@ from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.publication.stated_files import ReferenceFrequencies
-from primo_scale.run.design import PANEL_RULE, Budget, Design, PaidMoments, PanelDesign
+from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
+from primo_scale.run.design import Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
@@ -243,7 +244,7 @@ def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     specification = model.ld_blocks
     if specification is None:
         if panel is None:
-            return "one dense block"
+            return ONE_BLOCK
         return f"{PANEL_RULE}{panel.prefix.name} (SHA-256 {panel.sha256})"
     if specification.startswith("window:"):
         return specification

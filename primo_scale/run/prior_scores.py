@@ -72,11 +72,6 @@ def read_prior_scores(
     return PriorScores(PublicScores(effects, used), tuple(column.source for column in columns))
 
 
-def prior_file_names(files: Iterable[PriorFile]) -> str | None:
-    """Return the names of the files without directories, for release.log."""
-    return ", ".join(dict.fromkeys(_file_name(file) for file in files)) or None
-
-
 def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float64]:
     """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
 

@@ -23,7 +23,7 @@ from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
-from primo_scale.run.prior_scores import PriorScores, prior_file_names, read_prior_scores
+from primo_scale.run.prior_scores import PriorScores, read_prior_scores
 from primo_scale.run.release_forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
@@ -221,13 +221,7 @@ def publish(
         refuse_damaged(request.out)
         LOGGER.info("%s: this release is published already", request.out)
     else:
-        publish_release(
-            request.out,
-            solved.weights,
-            statement,
-            _public_options(design, request, build.name),
-            signer=signer,
-        )
+        publish_release(request.out, solved.weights, statement, signer=signer)
     LOGGER.info("%s", statement.stamp)
     document = json.loads((request.out / "release.json").read_bytes())
     _log_accuracy(document)
@@ -243,29 +237,3 @@ def _log_accuracy(document: Document) -> None:
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
     for line in accuracies_in_words(document):
         LOGGER.info("held out: %s", line)
-
-
-def _public_options(design: Design, request: FinalizeRequest, build: str) -> dict[str, str]:
-    """Return the options that the release may repeat: no path, nothing of the custodian's own."""
-    budget = request.budget
-    options = {
-        "ld-blocks": Path(design.ld_blocks).name,
-        "privacy": str(design.privacy),
-        "adjacency": str(design.adjacency),
-        "method": request.fit.method,
-        "shrinkage": request.fit.shrinkage or "auto",
-        "ridge": "auto" if request.fit.ridge is None else f"{request.fit.ridge:g}",
-        "gamma": None if request.fit.gamma is None else f"{request.fit.gamma!r}",
-        "genome-build": build,
-        "nominal-n": None if design.nominal_n is None else str(design.nominal_n),
-        "subsample": None if design.subsample is None else str(design.subsample),
-        "ld-panel": None if design.panel is None else design.panel.file,
-        "prior-weights": prior_file_names(request.fit.prior_weights),
-        "pc-loadings": None if design.loadings is None else design.loadings.file,
-        "ref-freq": None if design.reference is None else design.reference.file,
-        "non-private": "yes" if budget is None else None,
-        "epsilon": None if budget is None else f"{budget.epsilon!r}",
-        "delta": None if budget is None else f"{budget.delta!r}",
-        "sumstats": "yes" if request.sumstats else None,
-    }
-    return {name: value for name, value in options.items() if value is not None}

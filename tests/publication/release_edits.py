@@ -17,7 +17,7 @@ from primo_scale.publication.document import serialise
 from primo_scale.publication.finding import Finding
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
-from primo_scale.publication.release_log import options_in, render_log
+from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signature import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify_release
@@ -37,15 +37,13 @@ def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) ->
 def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
     """Do as `forge`, and render README, report and log from the new release.json."""
     (directory / "README.txt").write_text(render_readme(document))
-    log = directory / "release.log"
-    options = options_in(log.read_text())
-    log.write_text(render_log(document, options))
+    (directory / "release.log").write_text(render_log(document))
     key = signer.public_key if document["private"] else None
     try:
         pictures = draw_pictures(directory, document)
     except (*UNREADABLE, InputError):  # the document does not fit the weights
         pictures = {}
-    report = render_report(document, options=options, public_key=key, pictures=pictures)
+    report = render_report(document, public_key=key, pictures=pictures)
     (directory / "report.html").write_text(report)
     forge(directory, document, signer)
 

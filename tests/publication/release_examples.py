@@ -44,7 +44,6 @@ FILES = (
     "pgs/LDL.txt.gz", "report.html", "release.log",
 )  # fmt: skip
 """Files of a release beside release.json."""
-OPTIONS = {"epsilon": "5", "ld-blocks": "window:4"}
 CONSTANT = 3
 # Ages from 18 to 99 about 50 in tenths.
 FIXED_NORM = CONSTANT**2 + 490**2
@@ -268,14 +267,9 @@ def publish(
     directory: Path,
     weights: ScoringWeights,
     statement: Statement,
-    options: dict[str, str] = OPTIONS,
 ) -> Path:
-    """Publish a release; only a private one has an epsilon and is signed by the test key."""
-    signer = SIGNER
-    if not statement.private:
-        signer = None
-        options = {name: value for name, value in options.items() if name != "epsilon"}
-    publish_release(directory, weights, statement, options, signer=signer)
+    """Publish a release, signed by the test key if it is private."""
+    publish_release(directory, weights, statement, signer=SIGNER if statement.private else None)
     return directory
 
 

@@ -11,7 +11,6 @@ import pytest
 from documents import put, read_document, value_at
 from release_edits import forge, problems_in
 from release_examples import (
-    OPTIONS,
     example_costs,
     example_design,
     example_mechanism,
@@ -75,7 +74,7 @@ def make(root: Path, mode: str) -> Paid:
         payment = pay(ledger, example_mechanism(mode, design))
         statement = state(design, example_solved(mode, design), payment)
         signer = Signer(ledger.public_key, ledger.sign)
-        publish_release(root / "out", weights, statement, OPTIONS, signer=signer)
+        publish_release(root / "out", weights, statement, signer=signer)
         paid = Paid(root / "out", root / "ledger.sqlite", payment.charges)
         paid.publish(ledger)
     return paid

@@ -258,46 +258,6 @@ def test_a_log_that_repeats_a_line_or_reorders_it_is_found(release):
         (release / "release.log").write_text("".join(lines))
 
 
-def restate_options(directory: Path, *lines: str) -> None:
-    """Write other options into log and report, which agree with each other."""
-    log = directory / "release.log"
-    kept = [line for line in log.read_text().splitlines() if not line.startswith("option --")]
-    options = [f"option --{line}" for line in lines]
-    log.write_text("\n".join([*kept[:2], *options, *kept[2:], ""]))
-    restate(directory, read_document(directory))
-
-
-@pytest.mark.parametrize(
-    "option",
-    ["n-samples-exact 4711", "epsilon 1", "delta 1e-9", "privacy label", "adjacency add-remove",
-     "method ssp", "shrinkage sure", "ridge 4711 people", "genome-build n4711", "nominal-n 4711",
-     "subsample 4711", "non-private yes", "ld-blocks n4711", "ridge nan", "cohort biobank",
-     "ref-freq n4711", "ld-panel n4711", "pc-loadings n4711", "prior-weights n4711"],
-)  # fmt: skip
-def test_options_that_the_statement_does_not_have_are_found(option, release):
-    restate_options(release, option)
-    (problem,) = problems(release)
-    assert problem.startswith("contents: release.log has ")
-
-
-@pytest.mark.parametrize("option", ["epsilon 1.0", "delta 1e-07", "non-private no"])
-def test_a_release_without_noise_has_no_option_of_a_budget(option, open_release):
-    restate_options(open_release, option)
-    (problem,) = problems(open_release)
-    assert problem.startswith("contents: release.log has --")
-
-
-@pytest.mark.parametrize(
-    "options",
-    [[], ["epsilon 5.0", "delta 1e-07"], ["method auto", "shrinkage auto", "ridge auto"],
-     ["method reuse-cov-gauss", "shrinkage ridge", "ridge 0.5"], ["ld-blocks window:4"],
-     ["genome-build GRCh37", "privacy full", "adjacency replace-one"]],
-)  # fmt: skip
-def test_options_as_stated_pass(options, release):
-    restate_options(release, *options)
-    assert problems(release) == []
-
-
 FORGED = "This release is (0.01, 1e-12)-differentially private for all relatives."
 
 

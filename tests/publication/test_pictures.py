@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 from documents import read_document
 from release_edits import cell, problems, rewrite
-from release_examples import OPTIONS, example_statement, example_weights, publish
+from release_examples import example_statement, example_weights, publish
 
 from primo_scale.cli.release import main as release_command
 from primo_scale.publication import pictures
 from primo_scale.publication.document import statement_document
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures
-from primo_scale.publication.release_log import OPTIONS as PUBLIC_OPTIONS
 from primo_scale.publication.report import render_report
 from primo_scale.publication.stated_files import ReferenceFrequencies
 
@@ -100,7 +99,6 @@ def test_effects_by_frequency_are_drawn_where_there_is_a_panel(tmp_path):
         tmp_path / "out",
         weights,
         dataclasses.replace(statement, public_inputs=inputs),
-        {**OPTIONS, "ref-freq": "panel.afreq"},
     )
     _, panel, _ = drawn(directory)["height"]
     shares = {(x / WIDTH, round((1 - y / HEIGHT) * 8 - 4, 1)) for x, y in points_of(panel)}
@@ -153,11 +151,9 @@ def test_every_picture_of_a_release_without_noise_is_stamped(pristine):
 @pytest.mark.parametrize("private", [True, False])
 def test_the_command_has_the_published_options_and_no_file_of_the_custodian(private, tmp_path):
     weights = example_weights()
-    statement = example_statement(weights, private=private)
-    options = {"ld-blocks": "a b.tsv (SHA-256 00)", "privacy": "full", "sumstats": "no"}
-    options |= {"epsilon": "5.0"} if private else {"non-private": "yes"}
+    statement = example_statement(weights, private=private, ld_blocks="a b.tsv (SHA-256 00)")
     document = statement_document(statement) | {"scoring": {"xchr_model": None}}
-    page = render_report(document, options=options, public_key=None, pictures={})
+    page = render_report(document, public_key=None, pictures={})
     (command,) = re.findall(r"<pre>(primo-scale release.*?)</pre>", page, re.DOTALL)
     words = shlex.split(command.replace("&#39;", "'"))
     assert "a b.tsv" in words and ("--non-private" in words) != private
@@ -165,5 +161,4 @@ def test_the_command_has_the_published_options_and_no_file_of_the_custodian(priv
     known = {opt for parameter in release_command.params for opt in parameter.opts}
     assert given <= known
     files = {"--bfile", "--pheno", "--pheno-bounds", "--covar", "--covar-bounds", "--out"}
-    assert given - files <= {f"--{name}" for name in PUBLIC_OPTIONS}
     assert all(words[words.index(name) + 1].isupper() for name in files)

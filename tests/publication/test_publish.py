@@ -15,7 +15,6 @@ import pytest
 from release_examples import (
     FILES,
     MODES,
-    OPTIONS,
     PUBLIC_KEY,
     SIGNER,
     example_statement,
@@ -82,7 +81,7 @@ def test_a_guarantee_that_does_not_follow_from_the_noise_is_not_published(tmp_pa
     assert statement.guarantee is not None
     boast = dataclasses.replace(statement.guarantee, epsilon=1.0)
     with pytest.raises(InputError, match="own verification: epsilon"):
-        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast), {})
+        publish(tmp_path / "out", weights, dataclasses.replace(statement, guarantee=boast))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -117,9 +116,8 @@ HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{
 
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=('"</style><svg/onload=alert(2)>',))
-    options = {"ld-blocks": "<iframe src=example.org>  .txt"}
-    statement = example_statement(weights, ld_blocks=options["ld-blocks"])
-    directory = publish(tmp_path / "out", weights, statement, options)
+    statement = example_statement(weights, ld_blocks="<iframe src=example.org> .txt")
+    directory = publish(tmp_path / "out", weights, statement)
     page = Page(directory / "report.html")
     for name in (*HOSTILE, *weights.covariates, "<iframe src=example.org> .txt"):
         assert name in page.text
@@ -242,9 +240,8 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
         after=after,
         budget=stated.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
     )
-    options = {**OPTIONS, "epsilon": "8.0"}
     statement = dataclasses.replace(statement, ledger=alone)
-    directory = publish(tmp_path / "out", weights, statement, options)
+    directory = publish(tmp_path / "out", weights, statement)
     assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
     assert "8.00001" not in text_of(directory)
     findings = verify_release(directory)
@@ -261,7 +258,7 @@ def test_a_private_release_needs_a_signer_and_no_other_has_one(tmp_path):
     for private, signer in ((True, None), (False, SIGNER)):
         statement = example_statement(weights, private=private)
         with pytest.raises(ValueError, match="signed if and only if it is private"):
-            publish_release(tmp_path / "out", weights, statement, OPTIONS, signer=signer)
+            publish_release(tmp_path / "out", weights, statement, signer=signer)
     assert list(tmp_path.iterdir()) == []
 
 

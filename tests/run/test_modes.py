@@ -39,4 +39,12 @@ def test_gamma_is_stated_and_verified(cohort) -> None:
     spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2
     assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
     assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2, rel=1e-6)
-    assert "gamma" in (cohort.out / "release.log").read_text()
+    assert "option --gamma 0.2\n" in (cohort.out / "release.log").read_text()
+
+
+def test_a_chosen_penalty_is_an_option_of_the_log(cohort) -> None:
+    assert cohort.release("--ridge", 0.7).exit_code == 0
+    log = (cohort.out / "release.log").read_text()
+    assert "option --ridge 0.7\n" in log
+    assert "option --method " in log  # as the program chose it
+    assert "option --ld-blocks" not in log and "option --shrinkage" not in log

@@ -2,9 +2,9 @@
 
 The steps are: plan, initialise, write partitions, finalise. Several partitions are copied
 concurrently, so that one computes while another waits for the disk. A large file is hashed while it
-is copied: both read in order, so that the second finds the bytes in the page cache. Genotypes need
-at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to the tables of people
-and variants.
+is copied, in the same order and at the same pace, so that the second finds the bytes in the page
+cache. Genotypes need at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to
+the tables of people and variants.
 
 The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
 the self-test has passed. After an interruption the same call continues. A call with other inputs,
@@ -13,15 +13,14 @@ lists or chunks is refused.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import os
 import shutil
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -29,12 +28,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, InterruptedRun
+from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest_plan import (
     NOT_HASHED,
     IngestPlan,
-    SourceFile,
     check_free_space,
     check_same_request,
     fingerprint,
@@ -46,13 +44,12 @@ from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS
 from primo_scale.genotypes.partitions import PartitionRecord, total_record, write_partition
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.interruption import result_of
+from primo_scale.interruption import check, result_of
 from primo_scale.storage.chunks import chunk_path, read_block, write_array
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
     make_private_directory,
-    sha256_of_file,
     sync_directory,
     sync_tree,
     write_atomically,
@@ -79,6 +76,7 @@ _DEFINITIONS: dict[str, dict[int, int]] = {
     HARD_CALLS.kind: {0b00: 2, 0b01: -1, 0b10: 1, 0b11: 0},
     DOSAGES.kind: {**{step: step for step in range(255)}, 255: -1},
 }
+_HASH_BLOCK_BYTES = 1 << 20
 _TESTED_VARIANTS = 16
 _TESTED_SAMPLES = 64
 
@@ -107,9 +105,17 @@ def ingest(
         missing = _missing_partitions(plan)
         check_free_space(plan, len(missing))
         on_progress(plan.n_partitions - len(missing), plan.n_partitions)
-        with _hashed_beside(plan) as sources:
-            _write_partitions(plan, missing, on_progress)
-            return _finalise(replace(plan, sources=result_of(sources)))
+        digests = {s.path: hashlib.sha256() for s in plan.sources if s.sha256 == NOT_HASHED}
+        hashing = _hash_step_by_step(digests, len(missing))
+        _write_partitions(plan, missing, hashing, on_progress)
+        deque(hashing, maxlen=0)  # what is left
+        sources = (
+            replace(source, sha256=digests[source.path].hexdigest())
+            if source.path in digests
+            else source
+            for source in plan.sources
+        )
+        return _finalise(replace(plan, sources=tuple(sources)))
 
 
 def _initialise(plan: IngestPlan) -> None:
@@ -143,36 +149,28 @@ def _growing_array(plan: IngestPlan) -> Array:
     return array_of(group, "genotypes")
 
 
-@contextmanager
-def _hashed_beside(plan: IngestPlan) -> Iterator[Future[tuple[SourceFile, ...]]]:
-    """Hash the files that are `NOT_HASHED` in the plan in a thread, which ends with the block."""
-    ended = threading.Event()
-
-    def check() -> None:
-        if ended.is_set():
-            raise InterruptedRun("interrupted")
-
-    def hashed() -> tuple[SourceFile, ...]:
-        return tuple(
-            replace(source, sha256=sha256_of_file(Path(source.path), check))
-            if source.sha256 == NOT_HASHED
-            else source
-            for source in plan.sources
-        )
-
-    with ThreadPoolExecutor(1, thread_name_prefix="ingest-hash") as thread:
-        try:
-            yield thread.submit(hashed)
-        finally:
-            ended.set()
+def _hash_step_by_step(digests: Mapping[str, hashlib._Hash], n_steps: int) -> Iterator[None]:
+    """Hash files in order, and yield after each of `n_steps` shares of their bytes."""
+    step = max(1, sum(map(os.path.getsize, digests)) // max(1, n_steps))
+    hashed, stop = 0, step
+    for path, digest in digests.items():
+        with open(path, "rb") as file:
+            while block := file.read(_HASH_BLOCK_BYTES):
+                check()
+                digest.update(block)
+                hashed += len(block)
+                while hashed >= stop:
+                    stop += step
+                    yield
 
 
 def _write_partitions(
     plan: IngestPlan,
     missing: Sequence[int],
+    hashing: Iterator[None],
     on_progress: Callable[[int, int], None],
 ) -> None:
-    """Write partitions in order, several at a time.
+    """Write partitions in order, several at a time, and take a step of `hashing` for each.
 
     No partition is in progress when this function returns or raises.
     """
@@ -180,6 +178,7 @@ def _write_partitions(
     under_way: deque[Future[None]] = deque()
 
     def finish_oldest() -> None:
+        next(hashing, None)
         result_of(under_way.popleft())
         on_progress(next(numbers), plan.n_partitions)
 

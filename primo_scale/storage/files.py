@@ -16,7 +16,7 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -329,11 +329,8 @@ def _take_lock(descriptor: int) -> bool:
     return False
 
 
-def sha256_of_file(path: Path, check: Callable[[], None] = check) -> str:
-    """Return the hexadecimal SHA-256 of a file, in constant memory.
-
-    `check` is called before each block, and raises to stop.
-    """
+def sha256_of_file(path: Path) -> str:
+    """Return the hexadecimal SHA-256 of a file, in constant memory."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_HASH_BUFFER_BYTES):

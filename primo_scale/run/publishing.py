@@ -144,7 +144,7 @@ def exists_already(out: Path) -> InputError:
     )
 
 
-# ---- Names, options and the genome build ---------------------------------------------------------
+# ---- Names and the genome build ------------------------------------------------------------------
 
 
 def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:

@@ -23,8 +23,10 @@ from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, p
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.storage.tiles import in_threads
 
-# Sweeps before and while the means are taken, and those before pi and the variance are drawn.
-_DISCARDED, _KEPT, _FIXED = 100, 200, 5
+# Sweeps before the means are taken, and those before pi and the variance are drawn.
+_DISCARDED, _FIXED = 100, 5
+# Sweeps over which means are taken, and the draws of effects in them: as many as take a minute.
+_FEWEST_KEPT, _MOST_KEPT, _DRAWS = 200, 2_000, 300_000_000
 _FIRST_SHARE = 0.1  # of variants with an effect
 _LEAST_SHARE = 1e-5
 _LEAST_GAIN = 1.0  # in standard errors
@@ -62,27 +64,30 @@ def sample_effects(
     sampling = np.concatenate([block.sampling for block in blocks])
     values = np.concatenate([effects.rotated(block.values) for block in blocks])
     _, noise = projected(blocks, phenotype_covariance, effects)
+    largest = effects.scales.max()
+    columns = np.flatnonzero(effects.scales > _LEAST_OF_LARGEST * largest).tolist()
+    most = _DRAWS // (len(columns) * int(maps.variants[-1]))
+    kept = min(max(most, _FEWEST_KEPT), _MOST_KEPT)
 
     def sampled(number: int) -> Float64 | None:
         column = Column(
             number, exposures, sampling, values[:, number], noise[:, number], effects.scales[number]
         )
-        return point_normal_effects(maps, column, effect_variance * column.scale)
+        return point_normal_effects(maps, column, effect_variance * column.scale, kept)
 
-    largest = effects.scales.max()
-    columns = np.flatnonzero(effects.scales > _LEAST_OF_LARGEST * largest).tolist()
     found = zip(columns, in_threads(sampled, columns, usable_cpus()), strict=True)
     return {number: each for number, each in found if each is not None}
 
 
 def point_normal_effects(
-    maps: EffectMaps, column: Column, effect_variance: float
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int
 ) -> Float64 | None:
     """Return the effects of all variants, or None if normal effects predict as well.
 
-    `effect_variance` is the mean variance of the effects.
+    `effect_variance` is the mean variance of the effects, and `kept` the number of sweeps over
+    which means are taken.
     """
-    effects, residual, spread = _sampled(maps, column, effect_variance)
+    effects, residual, spread = _sampled(maps, column, effect_variance, kept)
     factors = shrunk(column.exposures, column.noise, column.scale)
     normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
     gains = (normal - residual**2 - 2 * spread) / column.sampling
@@ -99,7 +104,7 @@ def _maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
 
 
 def _sampled(
-    maps: EffectMaps, column: Column, effect_variance: float
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int
 ) -> tuple[Float64, Float64, Float64]:
     """Return the posterior means of the effects, and of ``h - M beta`` with its variance."""
     rng = np.random.Generator(np.random.Philox(key=column.number))
@@ -109,7 +114,7 @@ def _sampled(
     share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
     variance = start
     total, squares = np.zeros((2, len(precisions)))
-    for number in range(_DISCARDED + _KEPT):
+    for number in range(_DISCARDED + kept):
         check()
         draws = np.stack([rng.random(n_variants), rng.standard_normal(n_variants)])
         sweep(maps, precisions, informations, chain, draws, (share, variance))
@@ -125,5 +130,5 @@ def _sampled(
             residual = chain.residual * column.noise
             total += residual
             squares += residual**2
-    mean = total / _KEPT
-    return chain.means / _KEPT, mean, np.maximum(squares / _KEPT - mean**2, 0.0)
+    mean = total / kept
+    return chain.means / kept, mean, np.maximum(squares / kept - mean**2, 0.0)

@@ -66,7 +66,7 @@ def sample_effects(
     _, noise = projected(blocks, phenotype_covariance, effects)
     largest = effects.scales.max()
     columns = np.flatnonzero(effects.scales > _LEAST_OF_LARGEST * largest).tolist()
-    most = _DRAWS // (len(columns) * int(maps.variants[-1]))
+    most = _DRAWS // max(1, len(columns) * int(maps.variants[-1]))
     kept = min(max(most, _FEWEST_KEPT), _MOST_KEPT)
 
     def sampled(number: int) -> Float64 | None:

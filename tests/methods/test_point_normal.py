@@ -103,3 +103,9 @@ def test_factors_without_variance_are_not_sampled():
     ]
     covariance = EffectCovariance(np.array([1.0, 0.01]), None)
     assert set(sample_effects(two, matrices, covariance, np.eye(2), 1.0)) == {0}
+
+
+def test_nothing_is_sampled_where_no_effect_has_variance():
+    blocks, matrices, _ = cohort(12)
+    none = EffectCovariance(np.zeros(1), None)
+    assert not sample_effects(blocks, matrices, none, np.eye(1), 1.0)

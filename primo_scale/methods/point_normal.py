@@ -121,9 +121,8 @@ def _sampled(
         if number >= _FIXED:
             count = np.count_nonzero(chain.effects)
             share = float(np.clip(rng.beta(1 + count, 1 + n_variants - count), _LEAST_SHARE, 0.999))
-            variance = (start + float(chain.effects @ chain.effects)) / float(
-                rng.chisquare(1 + count)
-            )
+            squared = float((chain.effects**2).sum())  # BLAS would share it among its threads
+            variance = (start + squared) / float(rng.chisquare(1 + count))
         if number == _DISCARDED - 1:
             chain.means[:] = 0
         if number >= _DISCARDED:

@@ -126,15 +126,24 @@ def design_panel(
     )
     if not use_components:
         return found
-    blocks, base = [variances for variances, _ in measured], _base(design, budget, n_factors)
-    found = replace(found, components=_component_design(blocks, design, base))
-    # Errors of X'X are noise as well: those of a first choice stand for those of the second.
-    first = with_panel(design, found)
-    mechanism = first.mechanism(budget, Recipe())
-    errors = errors_of_gram(first, mechanism, PRIOR_HERITABILITY)
-    added = float(np.mean(errors)) / mechanism.scales.phenotype_cross**2
+    blocks = [variances for variances, _ in measured]
+    return _with_components(found, blocks, design, budget, _base(design, budget, n_factors))
+
+
+def _with_components(
+    panel: PanelDesign, blocks: list[Floats], design: Design, budget: Budget, base: _Base
+) -> PanelDesign:
+    """Return the panel with the components of a design, divided for all of the noise on X'Y.
+
+    Errors of X'X add to the noise of X'Y; those of a first division stand for those of the second.
+    """
+    first = replace(panel, components=_component_design(blocks, design, base))
+    with_first = with_panel(design, first)
+    mechanism = with_first.mechanism(budget, Recipe())
+    errors = errors_of_gram(with_first, mechanism, PRIOR_HERITABILITY)
+    added = float(errors.mean()) / mechanism.scales.phenotype_cross**2
     base = replace(base, noise=base.noise * (1 + added))
-    return replace(found, components=_component_design(blocks, design, base))
+    return replace(panel, components=_component_design(blocks, design, base))
 
 
 def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:

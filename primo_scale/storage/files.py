@@ -204,13 +204,23 @@ def _lock_of(staging: Path) -> Path:
 @contextmanager
 def one_thread_at_a_time() -> Iterator[None]:
     """Let runs in other threads wait: umask, environment and loggers belong to the process."""
-    if not _whole_process.acquire(blocking=False):
+    lock = _whole_process
+    if not lock.acquire(blocking=False):
         LOGGER.info("waiting for the end of another run of this process")
-        _whole_process.acquire()
+        lock.acquire()
     try:
         yield
     finally:
-        _whole_process.release()
+        lock.release()
+
+
+def _forget_other_threads() -> None:
+    """Make a new lock for a forked process, which has none of the threads that hold the old one."""
+    global _whole_process
+    _whole_process = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 @contextmanager

@@ -9,13 +9,16 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
 from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import numpy as np
 import pandas as pd
 import pytest
 import threadpoolctl  # noqa: F401  # its import sets an environment variable
+from crash import exit_code
 from documented_code import blocks
 
 import primo_scale as ps
@@ -106,6 +109,19 @@ def test_a_run_in_another_thread_waits_for_the_umask_and_the_environment(block) 
             with pytest.raises(TimeoutError):
                 other.result(timeout=0.2)
         other.result(timeout=60)
+
+
+def test_a_forked_process_does_not_wait_for_threads_that_it_lacks() -> None:
+    def run() -> None:
+        with files_private(), encrypted_with(None):
+            pass
+
+    codes: list[int] = []
+    with files_private():
+        thread = Thread(target=lambda: codes.append(exit_code(run)))
+        thread.start()
+        thread.join()
+    assert codes == [0]
 
 
 @pytest.mark.slow
@@ -247,6 +263,15 @@ def test_numbers_of_numpy_and_one_name_alone_are_taken() -> None:
     for chromosomes in (("1", "2", "X"), [np.int64(1), 2, "X"], "1-2,X", ["1-2", "chrX"]):
         assert ps.GenotypeFiles("a", chromosomes=chromosomes).chromosomes == ("1", "2", "X")
     assert ps.GenotypeFiles("a", chromosomes=22).chromosomes == ("22",)
+
+
+def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None:
+    method = Enum("Method", {"CHOSEN": "ssp"}, type=str).CHOSEN
+    (tmp_path / "score.tsv").touch()
+    with os.scandir(tmp_path) as (entry,):
+        fit = ps.Fit(method=method, prior_weights=entry)
+    assert fit == ps.Fit(method="ssp", prior_weights=tmp_path / "score.tsv")
+    assert type(fit.method) is str
 
 
 def test_every_option_of_a_request_has_a_name_of_its_own() -> None:

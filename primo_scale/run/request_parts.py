@@ -121,7 +121,7 @@ class PriorFile:
 def _prior_files(value: StrPath | Iterable[StrPath | PriorFile]) -> tuple[PriorFile, ...]:
     """Return prior files from ``FILE`` or ``PHENOTYPE=FILE``, one or several."""
     found = (value,) if isinstance(value, str | Path) else value
-    return tuple(f if isinstance(f, PriorFile) else _prior_file(str(f)) for f in found)
+    return tuple(f if isinstance(f, PriorFile) else _prior_file(os.fspath(f)) for f in found)
 
 
 def _prior_file(text: str) -> PriorFile:

@@ -80,7 +80,9 @@ def _as(kind: Any, value: Any) -> object:
         return {_as(of[0], key): _as(of[1], part) for key, part in value.items()}
     if not _fits(kind, value):
         raise TypeError
-    return kind(value) if kind in (bool, int, float, str) else value
+    if kind is str:
+        return str.__str__(value)  # str(value) of a member of an Enum may be its name
+    return kind(value) if kind in (bool, int, float) else value
 
 
 def _fits(kind: Any, value: object) -> bool:

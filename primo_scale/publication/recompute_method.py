@@ -114,6 +114,10 @@ def estimation_problems(document: Document) -> list[str]:
         found = ", ".join(estimation["parameters"]) or "none"
         allowed = ", ".join(sorted(expected)) or "none"
         problems.append(f"parameters are {found}; {estimator} has {allowed}")
+    # release.log and report.html state it as the option --ridge.
+    penalties = set(estimation["penalties"])
+    if estimator == "ridge" and not (len(penalties) == 1 and min(penalties) >= 0):
+        problems.append("ridge has one penalty of at least 0, the same in every LD block")
     return problems
 
 

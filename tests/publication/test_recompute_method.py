@@ -120,11 +120,17 @@ def test_an_estimator_belongs_to_its_method(estimator):
 
 def test_without_noise_there_is_only_ridge():
     statement = example_statement(example_weights(), private=False)
-    document = {"estimation": {"estimator": "ridge", "parameters": {}}, "mechanism": None}
+    ridge = {"estimator": "ridge", "parameters": {}, "penalties": [1.5]}
+    document = {"estimation": ridge, "mechanism": None}
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
     assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
+
+
+@pytest.mark.parametrize("penalties", [[], [-1.5, -1.5], [1.5, 1.6]])
+def test_a_ridge_that_no_option_can_ask_for_is_found(penalties):
+    assert failed(put(example_document(), "estimation.penalties", penalties)) == ["estimation"]
 
 
 # --------------------------------------------------------------------------------- public scores

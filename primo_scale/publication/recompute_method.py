@@ -116,7 +116,7 @@ def estimation_problems(document: Document) -> list[str]:
         problems.append(f"parameters are {found}; {estimator} has {allowed}")
     # release.log and report.html state it as the option --ridge.
     penalties = set(estimation["penalties"])
-    if estimator == "ridge" and not (len(penalties) == 1 and min(penalties) >= 0):
+    if estimator == "ridge" and (len(penalties) > 1 or min(penalties, default=0) < 0):
         problems.append("ridge has one penalty of at least 0, the same in every LD block")
     return problems
 

@@ -49,7 +49,9 @@ def options_of(document: Document) -> dict[str, str]:
     public, estimation = document["public_inputs"], document["estimation"]
     guarantee, mechanism = document["guarantee"] or {}, document["mechanism"] or {}
     blocks, method = PurePath(public["ld_blocks"]).name, mechanism.get("method")
-    estimator, penalties = estimation["estimator"], estimation["penalties"]
+    # Weights over LD components state no penalty, also without noise.
+    estimator, penalty = estimation["estimator"], next(iter(estimation["penalties"]), None)
+    is_ridge = estimator == "ridge" and penalty is not None
     scores = [score["file"] for score in estimation.get("public_scores", [])]
     options = {
         "ld-blocks": None if blocks.startswith(DEFAULT_BLOCKS) else blocks,
@@ -65,7 +67,7 @@ def options_of(document: Document) -> dict[str, str]:
         "method": method,
         "gamma": mechanism["eigenvalue_share"] if method == GAMMA_METHOD else None,
         "shrinkage": estimator if ESTIMATORS[estimator].is_choice else None,
-        "ridge": penalties[0] / public["genotype_unit"] ** 2 if estimator == "ridge" else None,
+        "ridge": penalty / public["genotype_unit"] ** 2 if is_ridge else None,
         "sumstats": "yes" if document.get("summary_statistics") else None,
     }
     return {name: str(value) for name, value in options.items() if value is not None}

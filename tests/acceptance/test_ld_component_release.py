@@ -16,7 +16,7 @@ from tiers import thinned
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.cli import accumulate, release, simulate, verify
+from primo_scale.cli import accumulate, finalize, release, simulate, verify
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
@@ -102,6 +102,13 @@ def check_sums(work, rows):
         upper = np.triu(part.T @ part)
         np.testing.assert_array_equal(np.triu(statistics[f"gram/{block}"][:]), upper)
         np.testing.assert_array_equal(statistics[f"cross/{block}"][:], part.T @ z.astype(np.int64))
+
+
+def test_sums_of_components_can_be_released_without_noise(cohort, work):
+    out = cohort.folder / "validation"
+    asked = ("--work-dir", work, "--non-private", "--out", out)
+    succeeded(command(finalize.main, *asked))
+    succeeded(command(verify.main, out))
 
 
 def test_sums_of_blocks_that_share_tasks_are_the_same(work, tmp_path):

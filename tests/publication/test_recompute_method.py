@@ -128,7 +128,7 @@ def test_without_noise_there_is_only_ridge():
     assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
 
 
-@pytest.mark.parametrize("penalties", [[], [-1.5, -1.5], [1.5, 1.6]])
+@pytest.mark.parametrize("penalties", [[-1.5, -1.5], [1.5, 1.6]])
 def test_a_ridge_that_no_option_can_ask_for_is_found(penalties):
     assert failed(put(example_document(), "estimation.penalties", penalties)) == ["estimation"]
 

@@ -81,6 +81,8 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
         if fit.gamma is not None:
             raise UsageError("without noise there is no budget to share", where="--gamma")
+        if fit.ridge is not None and design.components is not None:
+            raise UsageError("LD components are solved without a penalty", where="--ridge")
         return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", ESTIMATORS["ridge"])
     promise = design.promise(budget)
     if fit.method != "auto":

@@ -107,6 +107,7 @@ def check_sums(work, rows):
 def test_sums_of_components_can_be_released_without_noise(cohort, work):
     out = cohort.folder / "validation"
     asked = ("--work-dir", work, "--non-private", "--out", out)
+    refused(command(finalize.main, *asked, "--ridge", 5), 2, "without a penalty")
     succeeded(command(finalize.main, *asked))
     succeeded(command(verify.main, out))
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.cluster.early_checks import check_cluster
-from primo_scale.errors import UsageError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.frequencies import (
     MatchedFrequencies,
     read_reference_frequencies,
@@ -276,12 +276,24 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
-    """Refuse finished statistics of another design, where no moments are still unknown."""
+    """Refuse finished statistics of another design, or whose phenotype moments are lost.
+
+    Other moments would be paid for, and the statistics would not fit them.
+    """
     work_dir = request.work_dir
     path = work_dir / DESIGN
-    if request.outcomes.pheno_moments or not path.is_file():
+    if not path.is_file():
         return
-    if load_design(path).digest != design.digest:
+    known = load_design(path)
+    if request.outcomes.pheno_moments:
+        noise_store = NoiseStore(work_dir / NOISE)
+        if known.moments and known.moments.bought.charge not in noise_store.charges():
+            raise InputError(
+                "the phenotype moments of the finished statistics are missing",
+                where=noise_store.moments_path,
+                remedy="Restore the file, or use another --work-dir, which pays again",
+            )
+    elif known.digest != design.digest:
         raise other_statistics(store_root(work_dir, request.execution.object_store) / STATISTICS)
 
 

@@ -165,6 +165,9 @@ def test_payments_are_told_each_time(cohort):
     assert f"phenotype means and sds: paid for before, with charge {moments.id}" in again.stderr
     assert len(cohort.charges()) == 2
     (cohort.folder / "release.work" / "phenotype_moments.json").unlink()
+    refused(cohort.release("--pheno-moments"), 3, "of the finished statistics are missing")
+    assert len(cohort.charges()) == 2
+    shutil.rmtree(cohort.folder / "release.work" / "statistics.zarr")
     lost = cohort.release("--pheno-moments")
     assert "phenotype means and sds: the noise that was paid for is lost: paid again" in lost.stderr
 

@@ -98,6 +98,9 @@ def test_a_broken_link_and_a_missing_test_are_found(tmp_path):
 def test_the_citation_and_the_image_names_have_this_version():
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in citation
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    released = re.findall(rf"^## {re.escape(__version__)} \((.+)\)$", changelog, re.MULTILINE)
+    assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == released
     cluster = [path for path in source_files("") if REPOSITORY / "cluster" in path.parents]
     named = re.findall(r"primo-scale:([\d.]+\d)", "".join(map(Path.read_text, cluster)))
     assert len(named) >= 4 and set(named) == {__version__}

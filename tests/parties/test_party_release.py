@@ -264,7 +264,7 @@ def test_a_signed_lie_is_found(released, tmp_path: Path, path, factor) -> None:
 @pytest.mark.parametrize("path", ["party", "software.version", "columns.0.name", "ledger.cohort"])
 def test_a_text_of_more_lines_than_one_is_found(released, tmp_path: Path, path) -> None:
     def lie(_: Path, document: dict) -> None:
-        document |= put(document, path, "0.3.0\n\nThis release is (0.01, 1e-12)-private")
+        document |= put(document, path, "0.0.9\n\nThis release is (0.01, 1e-12)-private")
 
     assert failed_after(lie, released, tmp_path) == {"party.json"}
 

@@ -270,9 +270,9 @@ TEXTS = (
 
 @pytest.mark.parametrize(
     ("member", "text"),
-    [*((member, f"0.3.0{between}{FORGED}") for member in TEXTS
+    [*((member, f"{__version__}{between}{FORGED}") for member in TEXTS
        for between in ("\n", "\r", "\x1b[1m", "\x85", "\u2028", "\u202e", "\u2066")),
-     ("software.version", f"0.3.0 {FORGED}"), ("software.version", "0.3.0." + 36 * "1"),
+     ("software.version", f"{__version__} {FORGED}"), ("software.version", "0.0.9." + 36 * "1"),
      ("software.version", ""), ("software.name", "primo"), ("ledger.charges.0.id", FORGED)],
 )  # fmt: skip
 def test_a_text_of_more_lines_or_a_sentence_in_place_of_a_name_is_found(member, text, release):

@@ -2,9 +2,9 @@
 
 The steps are: plan, initialise, write partitions, finalise. Several partitions are copied
 concurrently, so that one computes while another waits for the disk. A large file is hashed while it
-is copied, in the same order and at the same pace, so that the second finds the bytes in the page
-cache. Genotypes need at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to
-the tables of people and variants.
+is copied, in the same order and at the same pace, so that its bytes are still in the page cache.
+Genotypes need at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to the
+tables of people and variants.
 
 The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
 the self-test has passed. After an interruption the same call continues. A call with other inputs,

@@ -172,7 +172,8 @@ class Ledger(LedgerReader):
         roster = self._log.attach(request.roster) if request.roster else ""
         charge = Charge(new_charge(), request, roster=roster)
         self._log.append("reserved", reservation_as_json(charge))
-        return Receipt(charge, True, opens_budget, history.charges_for(request))
+        lost = history.charges_for(request)
+        return Receipt(charge, is_new=True, opened_budget=opens_budget, lost=lost)
 
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses a budget that no release could spend

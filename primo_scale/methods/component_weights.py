@@ -2,8 +2,8 @@
 
 The columns of X are components ``x~ = T x`` of the codes x of each LD block. An effect of variance
 t on every code is, on component i, an effect of variance ``L_i = t / ||T_i||^2``, because the rows
-of T are orthogonal. For residual variance v and noise of variance s^2 in X'Y, the posterior mean
-is ::
+of T are orthogonal. For residual variance v and noise of variance s^2 in X'Y, the best linear
+prediction of the effects is ::
 
     W = L S (S L S + Delta + v S + s^2 I)^-1 G,    weights of the codes T'W
 
@@ -218,10 +218,11 @@ def _coordinates(
     The columns of Q are generalised eigenvectors of the covariances of signal and noise in G, for
     effects and noise of an average phenotype. M' has the shape (d_b, m).
     """
-    residual, release = prior.residual_variance.mean(), (block.target_sigma**2).mean()
-    variances = prior.effect_variance.mean() / block.squared_norms
+    effect, residual = prior.effect_variance.mean(), prior.residual_variance.mean()
+    release = (block.target_sigma**2).mean()
+    variances = effect / block.squared_norms
     noise = residual * block.gram
-    noise[np.diag_indices_from(noise)] += release + prior.effect_variance.mean() * block.gram_errors
+    noise[np.diag_indices_from(noise)] += release + effect * block.gram_errors
     root = np.linalg.inv(np.linalg.cholesky(noise))
     signal = (block.gram * variances) @ block.gram
     exposures, vectors = np.linalg.eigh(root @ signal @ root.T)
@@ -294,7 +295,7 @@ def _score_sums(
 
 
 def _posterior(block: _Block, target: Float64, prior: EffectPrior, sigma: Float64) -> Float64:
-    """Return the posterior mean W of every phenotype or factor, shape (m, l).
+    """Return the weights W of every phenotype or factor, shape (m, l).
 
     `sigma` is the standard deviation of the noise of the release in the target, shape (l,).
     Phenotypes of equal variances share a decomposition.

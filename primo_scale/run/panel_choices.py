@@ -133,9 +133,10 @@ def design_panel(
 def _with_components(
     panel: PanelDesign, blocks: list[Floats], design: Design, budget: Budget, base: _Base
 ) -> PanelDesign:
-    """Return the panel with the components of a design, divided for all of the noise on X'Y.
+    """Return the panel with the components of a design.
 
-    Errors of X'X add to the noise of X'Y; those of a first division stand for those of the second.
+    They are chosen twice. Errors of X'X with the components of the first choice count as noise on
+    X'Y in the second one.
     """
     first = replace(panel, components=_component_design(blocks, design, base))
     with_first = with_panel(design, first)
@@ -175,9 +176,10 @@ def component_shares(design: Design) -> Components | None:
 
 
 def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
-    """Return the variances that errors of X'X add to the noise on X'Y, shape (m,), or (1,) of 0.
+    """Return the variance that errors of X'X add to the noise on X'Y in each component, shape (m,).
 
-    Those of variants are not noise on X'Y: `primo_scale.methods.gram_noise`.
+    A design without components has a single 0: `primo_scale.methods.gram_noise` has the cost of the
+    noise on X'X to scores of variants.
     Source: docs/maths/ld-components.md, Theorem 3.
     """
     columns = design.components

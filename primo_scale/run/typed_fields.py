@@ -52,6 +52,7 @@ def _checked(
     takes_several = any(get_origin(one) in (tuple, Mapping) for one in (kind, *get_args(kind)))
 
     def checked(value: Any) -> object:
+        """Return the value of the annotated type, or raise a UsageError."""
         try:
             if isinstance(value, bool | np.bool_) and kind is not bool:
                 raise TypeError

@@ -49,13 +49,14 @@ _compiled = partial(compiled, reorders=True)
 @_compiled
 def _information(maps: EffectMaps, precisions: Float64, squares: Float64) -> None:
     for block in range(len(maps.starts)):
-        first = maps.coordinates[block]
-        width = maps.coordinates[block + 1] - first
+        here = precisions[maps.coordinates[block] : maps.coordinates[block + 1]]
+        row = maps.starts[block]
         for variant in range(maps.variants[block], maps.variants[block + 1]):
-            row = maps.starts[block] + (variant - maps.variants[block]) * width
+            entries = maps.entries[row : row + len(here)]
+            row += len(here)
             total = 0.0
-            for j in range(width):
-                total += maps.entries[row + j] ** 2 * precisions[first + j]
+            for j in range(len(here)):
+                total += entries[j] ** 2 * here[j]
             squares[variant] = total
 
 
@@ -75,20 +76,23 @@ def sweep(
     in the second.
     """
     probability, variance = prior
-    log_odds = np.log(probability / (1 - probability))
+    odds_before = (1 - probability) / probability  # of an effect of zero
     for block in range(len(maps.starts)):
-        first = maps.coordinates[block]
-        width = maps.coordinates[block + 1] - first
+        first, last = maps.coordinates[block], maps.coordinates[block + 1]
+        # Loops over slices become vector instructions, and those with offsets do not.
+        residual, noise = chain.residual[first:last], precisions[first:last]
+        row = maps.starts[block]
         for variant in range(maps.variants[block], maps.variants[block + 1]):
-            row = maps.starts[block] + (variant - maps.variants[block]) * width
+            entries = maps.entries[row : row + len(residual)]
+            row += len(residual)
             before, known = chain.effects[variant], informations[variant]
             product = known * before
-            for j in range(width):
-                product += maps.entries[row + j] * chain.residual[first + j]
+            for j in range(len(residual)):
+                product += entries[j] * residual[j]
             precision = known + 1 / variance
             mean = product / precision
-            odds = log_odds - 0.5 * np.log(variance * precision) + 0.5 * product * mean
-            share = 1 / (1 + np.exp(-odds))
+            odds = odds_before * np.sqrt(variance * precision) * np.exp(-0.5 * product * mean)
+            share = 1 / (1 + odds)
             chain.means[variant] += share * mean
             after = 0.0
             if draws[0, variant] < share:
@@ -96,7 +100,5 @@ def sweep(
             change = before - after
             if change != 0:
                 chain.effects[variant] = after
-                for j in range(width):
-                    chain.residual[first + j] += (
-                        change * maps.entries[row + j] * precisions[first + j]
-                    )
+                for j in range(len(residual)):
+                    residual[j] += change * entries[j] * noise[j]

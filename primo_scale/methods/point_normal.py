@@ -107,16 +107,18 @@ def _sampled(
     maps: EffectMaps, column: Column, effect_variance: float, kept: int
 ) -> tuple[Float64, Float64, Float64]:
     """Return the posterior means of the effects, and of ``h - M beta`` with its variance."""
-    rng = np.random.Generator(np.random.Philox(key=column.number))
+    rng = np.random.Generator(np.random.SFC64(column.number))
     precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
     informations = information(maps, precisions)
     chain = Chain(column.values * precisions, *np.zeros((2, n_variants)))
     share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
     variance = start
     total, squares = np.zeros((2, len(precisions)))
+    draws = np.empty((2, n_variants))
     for number in range(_DISCARDED + kept):
         check()
-        draws = np.stack([rng.random(n_variants), rng.standard_normal(n_variants)])
+        rng.random(out=draws[0])
+        rng.standard_normal(out=draws[1])
         sweep(maps, precisions, informations, chain, draws, (share, variance))
         if number >= _FIXED:
             count = np.count_nonzero(chain.effects)

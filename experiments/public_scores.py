@@ -36,6 +36,9 @@ SEEDS = {"private": 1, "public": 2, "fresh": 3}
 EFFECTS_SEED, OTHER_EFFECTS_SEED = 11, 12
 N_FRESH = 6_000
 PRIORS = ("none", "public", "useless")
+_SCORE_COLUMNS = [
+    "rsID", "chr_name", "chr_position", "effect_allele", "other_allele", "effect_weight"
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,6 +167,21 @@ def release_without_noise(study: Study, cohort: str) -> Path:
     return out
 
 
+def write_public_scores(study: Study) -> None:
+    """Write the public cohort's score of each trait as one that somebody has published."""
+    folder = study.folder / "public-scores"
+    if folder.exists():
+        return
+    weights = ps.open_release(release_without_noise(study, "public")).weights
+    temporary = folder.with_suffix(".tmp")
+    temporary.mkdir(exist_ok=True)
+    for name in study.traits.names:
+        score = weights[["ID", "chrom", "pos", "effect_allele", "other_allele", name]]
+        score = score.set_axis(_SCORE_COLUMNS, axis=1)
+        score.to_csv(temporary / f"{name}.txt.gz", sep="\t", index=False)
+    temporary.rename(folder)
+
+
 def release_cell(study: Study, cell: Cell, number: int) -> Iterator[tuple[str, Path]]:
     """Yield the name of each prior and its release, all from the same noise."""
     traits = range(number * cell.n_phenotypes, (number + 1) * cell.n_phenotypes)
@@ -204,7 +222,7 @@ def _prior_files(study: Study, prior: str, traits: range) -> tuple[str, ...]:
         return ()
     count = study.traits.n_quantitative
     step = 0 if prior == "public" else count // 2
-    folder = study.folder / "public-exact" / "pgs"
+    folder = study.folder / "public-scores"
     return tuple(
         f"{study.name(t)}={folder}/{study.name((t + step) % count)}.txt.gz" for t in traits
     )
@@ -233,6 +251,7 @@ def report(study: Study, cells: tuple[Cell, ...]) -> str:
     """Run what is missing and return the table as Markdown."""
     exact = accuracy(study, release_without_noise(study, "private"))
     public = accuracy(study, release_without_noise(study, "public"))
+    write_public_scores(study)
     rows = []
     for cell in cells:
         found: dict[str, list[pd.Series]] = {prior: [] for prior in PRIORS}

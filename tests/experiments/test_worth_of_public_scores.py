@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
-from experiments.public_scores import _fraction, _sum_of_effects
-from experiments.releases import demo_panel, mosaic_of
+from experiments.public_scores import _fraction, _sum_of_effects, main
+from experiments.releases import DEMO, demo_panel, mosaic_of
 from primo_scale.simulation.mosaic import population_variance
 from primo_scale.simulation.panel import ReferencePanel
 from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
@@ -46,3 +47,15 @@ def test_fractions_are_ratios_of_means_with_intervals_over_traits():
     values = reference / 2 + [0.02, -0.02, 0.0]
     assert _fraction(values, reference) == f"0.500 +- {1.96 * 0.1 / np.sqrt(3):.3f}"
     assert _fraction(values[:1], reference[:1]) == "0.600"
+
+
+@pytest.mark.slow
+def test_every_prior_of_a_cell_is_released_and_evaluated(tmp_path):
+    options = "--private-people 600 --public-people 800 --traits 2 --most-releases 1 --cell 5 1"
+    arguments = ["--folder", str(tmp_path), "--panel", str(DEMO), *options.split()]
+    row = CliRunner().invoke(main, arguments, catch_exceptions=False).stdout.splitlines()[-1]
+    label, traits, *fractions = (cell.strip() for cell in row.strip("|").split("|"))
+    assert (label, traits) == ("5, 1", "1")
+    alone, public, both, useless, cost = map(float, fractions)
+    assert both > max(alone, public) - 0.1
+    assert useless == pytest.approx(alone + cost, abs=2e-3)

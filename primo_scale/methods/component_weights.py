@@ -231,6 +231,7 @@ def _coordinates(
     coordinates = Coordinates(
         exposures=np.maximum(exposures, _TINY),
         sampling=np.clip(residual * (basis * seen).sum(axis=0), _TINY, 1),
+        errors=effect * (block.gram_errors @ basis**2),
         values=basis.T @ block.target,
         release_noise=block.target_sigma**2 / release,
     )

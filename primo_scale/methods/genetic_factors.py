@@ -3,10 +3,11 @@
 An LD block has coordinates ``h_j``, one row of l numbers each, in which signal and noise are
 uncorrelated between coordinates::
 
-    Cov(h_j) = D_j Omega + a_j P + (1 - a_j) diag(r)
+    Cov(h_j) = (D_j + e_j) Omega + a_j P + (1 - a_j - e_j) diag(r)
 
 Omega is the covariance of the effects across phenotypes, P that of the clipped phenotypes, and r
-the variances of the release's noise. If Omega is taken as diagonal, its entries maximise the
+the variances of the release's noise. The signal has the part D_j. The part e_j is due to errors of
+X'X, which grow with the effects. If Omega is taken as diagonal, its entries maximise the
 likelihood. Otherwise the eigenvectors of its estimate by moments are genetic factors. The variance
 of a factor and the decision to use factors come from coordinates that the eigenvectors were not
 computed from, so that factors that are noise have no effect. On private statistics all of this is
@@ -36,10 +37,14 @@ _ROUNDS, _PRECISION = 100, 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Coordinates of one LD block; their noise has variance 1 for an average phenotype."""
+    """Coordinates of one LD block.
 
-    exposures: Float64  # variance D of the signal if the effects have the prior's, shape (m,)
+    Their noise has variance 1 for an average phenotype whose effects have the prior's variance.
+    """
+
+    exposures: Float64  # variance D of the signal for these effects, shape (m,)
     sampling: Float64  # share a of the noise that is due to the sampling of people, shape (m,)
+    errors: Float64  # share e of the noise that is due to errors of X'X, shape (m,)
     values: Float64  # coordinates h, shape (m, l)
     release_noise: Float64  # relative variance r of the release's noise, shape (l,)
 
@@ -87,12 +92,13 @@ def fit_effects(
     `prior` the prior variance of the effects on each phenotype, relative to its mean, shape (l,).
     """
     exposures = np.concatenate([block.exposures for block in blocks])
+    errors = np.concatenate([block.errors for block in blocks])
     own = EffectCovariance(prior, None)
     squares, noise = projected(blocks, phenotype_covariance, own)
-    own = EffectCovariance(_scales(exposures, squares, noise, prior), None)
+    own = EffectCovariance(_scales(exposures + errors, squares, noise, prior), None)
     if len(prior) == 1:
         return own
-    losses = _losses(exposures, squares, noise, own.scales)
+    losses = _losses(exposures, squares, noise + np.outer(errors, own.scales), own.scales)
     strength = 1.0
     for _ in range(2):  # the second time with weights for factors as strong as those found
         squares, noise = np.empty((2, *squares.shape))
@@ -104,14 +110,14 @@ def fit_effects(
             squares[fold_of == fold], noise[fold_of == fold] = found
         # Factors that are noise are many: together they weigh the prior as one phenotype does.
         even, weight = np.ones_like(prior), 1 / len(prior)
-        unordered = _scales(exposures, squares, noise, even, weight)
+        unordered = _scales(exposures + errors, squares, noise, even, weight)
         # The nearest decreasing sequence, because noise in a variance does not order it.
         scales = scipy.optimize.isotonic_regression(unordered, increasing=False).x
         if not scales.any():
             return own  # nothing that the phenotypes could share
         strength = float((scales**2).sum() / scales.sum())
     # The accuracy of a prediction weighs a coordinate by its inverse share of sampling noise.
-    gains = losses - _losses(exposures, squares, noise, scales)
+    gains = losses - _losses(exposures, squares, noise + np.outer(errors, scales), scales)
     gains /= np.concatenate([block.sampling for block in blocks])
     if gains.sum() <= _LEAST_GAIN * np.linalg.norm(gains):
         return own
@@ -124,7 +130,7 @@ def projected(
     effects: EffectCovariance,
     fold: int | None = None,
 ) -> tuple[Float64, Float64]:
-    """Return the squares of the coordinates on every factor, and their variances without signal.
+    """Return the squares of the coordinates on every factor, and their variances without effects.
 
     Both have the shape (coordinates, l), where `fold` restricts the coordinates.
     """
@@ -133,8 +139,9 @@ def projected(
     for block in blocks:
         here = slice(None) if fold is None else _folds(block) == fold
         share = block.sampling[here, None]
+        of_release = 1 - share - block.errors[here, None]
         squares.append(effects.rotated(block.values[here]) ** 2)
-        noise.append(share * sampled + (1 - share) * effects.variances(block.release_noise))
+        noise.append(share * sampled + of_release * effects.variances(block.release_noise))
     return np.concatenate(squares), np.concatenate(noise)
 
 
@@ -162,11 +169,13 @@ def _eigenvectors(
     total = np.zeros_like(phenotype_covariance)
     for block in blocks:
         kept = slice(None) if without is None else _folds(block) != without
-        exposures, share, values = block.exposures[kept], block.sampling[kept], block.values[kept]
-        weights = exposures / (1 + strength * exposures)
+        share, errors, values = block.sampling[kept], block.errors[kept], block.values[kept]
+        visible = block.exposures[kept] + errors
+        weights = visible / (1 - errors + strength * visible)
         total += (values * weights[:, None]).T @ values
         total -= float(weights @ share) * phenotype_covariance
-        total[np.diag_indices_from(total)] -= float(weights @ (1 - share)) * block.release_noise
+        of_release = float(weights @ (1 - share - errors))
+        total[np.diag_indices_from(total)] -= of_release * block.release_noise
     vectors = scipy.linalg.eigh(total, check_finite=False)[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)  # is made positive, because LAPACK may choose any sign
     return np.asarray(vectors * np.sign(vectors[largest, np.arange(len(vectors))]))

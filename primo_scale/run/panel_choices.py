@@ -48,7 +48,8 @@ _LARGEST_INDEX, _EXAMPLES = 0.02, 3
 class _Base:
     """Public numbers of the same release without components, which the division depends on."""
 
-    signal: float  # n h2 c^2, of a component with all of the variance
+    shared: float  # number of phenotypes whose effects add up in a genetic factor, 1 without any
+    signal: float  # that many times n h2 c^2, of a component with all of the variance
     residual: float  # variance v of a clipped phenotype
     noise: float  # variance that noise adds to a phenotype in a column with all of the variance
 
@@ -142,7 +143,7 @@ def _with_components(
     with_first = with_panel(design, first)
     mechanism = with_first.mechanism(budget, Recipe())
     errors = errors_of_gram(with_first, mechanism, PRIOR_HERITABILITY)
-    added = float(errors.mean()) / mechanism.scales.phenotype_cross**2
+    added = base.shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2
     base = replace(base, noise=base.noise * (1 + added))
     return replace(panel, components=_component_design(blocks, design, base))
 
@@ -211,9 +212,9 @@ def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
     sigma = design.mechanism(budget, Recipe()).scales.phenotype_cross
     per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
     slope, residual = clipped_phenotype(design.clip, n_phenotypes)
-    # The signals of the phenotypes that share a genetic factor are added.
     shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
     return _Base(
+        shared=shared,
         signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared,
         residual=residual,
         noise=sigma**2 / per_person,

@@ -17,21 +17,25 @@ from primo_scale.methods.genetic_factors import (
 
 EXPOSURES = np.geomspace(2.0, 0.02, 600)
 SAMPLING = np.linspace(0.6, 0.1, 600)
+ERRORS = np.linspace(0.05, 0.3, 600)
 
 
-def drawn(omega, phenotypes=None, release=None, *, seed=0, n_blocks=3):
+def drawn(omega, phenotypes=None, release=None, *, seed=0, errors=ERRORS):
     """Return the signals and the coordinates of a model with the given covariances."""
     rng, l = np.random.default_rng(seed), len(omega)  # noqa: E741
     phenotypes = np.eye(l) if phenotypes is None else phenotypes
     release = np.ones(l) if release is None else release
-    signal = np.sqrt(EXPOSURES)[:, None] * rng.multivariate_normal(np.zeros(l), omega, 600)
+    signal, of_errors = (
+        np.sqrt(each)[:, None] * rng.multivariate_normal(np.zeros(l), omega, 600)
+        for each in (EXPOSURES, errors)
+    )
     sampled = rng.multivariate_normal(np.zeros(l), phenotypes, 600)
     noise = rng.standard_normal((600, l)) * np.sqrt(release)
-    share = SAMPLING[:, None]
-    values = signal + np.sqrt(share) * sampled + np.sqrt(1 - share) * noise
+    of_release = (1 - SAMPLING - errors)[:, None]
+    values = signal + of_errors + np.sqrt(SAMPLING)[:, None] * sampled + np.sqrt(of_release) * noise
     blocks = [
-        Coordinates(EXPOSURES[part], SAMPLING[part], values[part], release)
-        for part in np.array_split(np.arange(600), n_blocks)
+        Coordinates(EXPOSURES[part], SAMPLING[part], errors[part], values[part], release)
+        for part in np.array_split(np.arange(600), 3)
     ]
     return signal, blocks
 
@@ -40,6 +44,7 @@ def loss(blocks, signal, effects, phenotypes):
     """Return the squared error of the posterior mean, weighted as accuracy weighs it."""
     values = np.concatenate([block.values for block in blocks])
     _, noise = projected(blocks, phenotypes, effects)
+    noise += np.outer(ERRORS, effects.scales)
     factors = shrunk(EXPOSURES[:, None], noise, effects.scales)
     fitted = effects.back(factors * effects.rotated(values))
     return float((((fitted - signal) ** 2).sum(axis=1) / SAMPLING).sum())
@@ -60,7 +65,8 @@ def test_the_variance_of_the_effects_is_estimated(scale):
         fit_effects(drawn(np.eye(1) * scale, seed=seed)[1], np.eye(1), np.ones(1)).scales[0]
         for seed in range(100)
     ]
-    information = (EXPOSURES**2 / (1 + scale * EXPOSURES) ** 2).sum()
+    visible = EXPOSURES + ERRORS
+    information = (visible**2 / (1 - ERRORS + scale * visible) ** 2).sum()
     pull = 4 / (4 + information)  # the share of the prior, which has the scale 1
     error = np.std(found, ddof=1) / 10
     assert np.mean(found) == pytest.approx(scale + pull * (1 - scale), abs=4 * error)
@@ -77,8 +83,19 @@ def test_misstated_noise_biases_the_variance():
     assert np.mean(found) > 1 + 4 * np.std(found) / 10
 
 
+def test_errors_of_the_gram_that_are_left_out_bias_the_variance():
+    """Noise that is there without effects is then taken to be larger than it is."""
+    differences = []
+    for seed in range(100):
+        blocks = drawn(np.eye(1) * 0.3, seed=seed)[1]
+        without = [replace(block, errors=np.zeros_like(block.errors)) for block in blocks]
+        found = (fit_effects(each, np.eye(1), np.ones(1)).scales[0] for each in (blocks, without))
+        differences.append(np.subtract(*found))
+    assert np.mean(differences) > 4 * np.std(differences) / 10
+
+
 def test_without_information_the_prior_is_kept():
-    _, blocks = drawn(np.zeros((3, 3)))
+    _, blocks = drawn(np.zeros((3, 3)), seed=1, errors=np.zeros(600))
     weak = [replace(block, exposures=block.exposures * 1e-9) for block in blocks]
     prior = np.array([0.5, 1.0, 1.5])
     np.testing.assert_allclose(fit_effects(weak, np.eye(3), prior).scales, prior, rtol=1e-3)
@@ -91,6 +108,7 @@ def test_phenotypes_without_any_signal_have_finite_variances() -> None:
         block = Coordinates(
             exposures=rng.exponential(0.5, 600),
             sampling=np.full(600, 0.5),
+            errors=np.zeros(600),
             values=rng.normal(size=(600, 2)),
             release_noise=np.ones(2),
         )
@@ -102,7 +120,7 @@ def test_independent_phenotypes_share_no_factors_and_lose_nothing():
         signal, blocks = drawn(np.eye(8), seed=seed)
         found = fit_effects(blocks, np.eye(8), np.ones(8))
         known = loss(blocks, signal, alone(np.ones(8)), np.eye(8))
-        assert loss(blocks, signal, found, np.eye(8)) < 1.01 * known
+        assert loss(blocks, signal, found, np.eye(8)) < 1.02 * known
 
 
 def test_shared_factors_are_found_and_predict_nearly_as_well_as_the_true_ones():

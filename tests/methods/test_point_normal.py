@@ -66,8 +66,8 @@ def cohort(n_causal, *, n_blocks=10, size=60, seed=2):
         values, vectors = np.linalg.eigh(ld)
         matrix = 1.5 * np.sqrt(values)[:, None] * vectors.T
         h = matrix @ part + rng.standard_normal(size)
-        ones = np.full(size, 0.5)
-        blocks.append(Coordinates(2.25 * values, ones, h[:, None], np.ones(1)))
+        half = np.full(size, 0.5)
+        blocks.append(Coordinates(2.25 * values, half, 0 * half, h[:, None], np.ones(1)))
         matrices.append(matrix.T.astype(np.float32))
     return blocks, matrices, beta
 
@@ -98,7 +98,7 @@ def test_effects_of_every_variant_stay_normal():
 def test_factors_without_variance_are_not_sampled():
     blocks, matrices, _ = cohort(12)
     two = [
-        Coordinates(b.exposures, b.sampling, np.hstack([b.values, b.values]), np.ones(2))
+        Coordinates(b.exposures, b.sampling, b.errors, np.hstack([b.values] * 2), np.ones(2))
         for b in blocks
     ]
     covariance = EffectCovariance(np.array([1.0, 0.01]), None)

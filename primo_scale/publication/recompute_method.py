@@ -38,6 +38,8 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = {
     "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
 }
 """Names of the parameters of each estimator."""
+WITHOUT_PENALTIES = ("known-noise", "effect-variances", "genetic-factors", "point-normal")
+"""Estimators that are no ridge."""
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,9 @@ def estimation_problems(document: Document) -> list[str]:
     """
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
-    # Without noise, ridge is the only estimator: the others choose a penalty by the noise.
-    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, ("ridge",))
+    # Without noise there is one estimator: the others choose a penalty by the noise.
+    noiseless = "known-noise" if document["cohort"].get("component_sizes") else "ridge"
+    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, (noiseless,))
     if facts is None:
         return []
     if estimator not in facts.estimators:

@@ -49,9 +49,9 @@ def options_of(document: Document) -> dict[str, str]:
     public, estimation = document["public_inputs"], document["estimation"]
     guarantee, mechanism = document["guarantee"] or {}, document["mechanism"] or {}
     blocks, method = PurePath(public["ld_blocks"]).name, mechanism.get("method")
-    # Weights over LD components state no penalty, also without noise.
     estimator, penalty = estimation["estimator"], next(iter(estimation["penalties"]), None)
-    is_ridge = estimator == "ridge" and penalty is not None
+    is_ridge = estimator == "ridge" and penalty is not None  # a forged one may have none
+    is_choice = bool(mechanism) and ESTIMATORS[estimator].is_choice
     scores = [score["file"] for score in estimation.get("public_scores", [])]
     options = {
         "ld-blocks": None if blocks.startswith(DEFAULT_BLOCKS) else blocks,
@@ -66,7 +66,7 @@ def options_of(document: Document) -> dict[str, str]:
         "subsample": mechanism.get("subsample"),
         "method": method,
         "gamma": mechanism["eigenvalue_share"] if method == GAMMA_METHOD else None,
-        "shrinkage": estimator if ESTIMATORS[estimator].is_choice else None,
+        "shrinkage": estimator if is_choice else None,
         "ridge": penalty / public["genotype_unit"] ** 2 if is_ridge else None,
         "sumstats": "yes" if document.get("summary_statistics") else None,
     }

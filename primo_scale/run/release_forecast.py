@@ -83,7 +83,8 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             raise UsageError("without noise there is no budget to share", where="--gamma")
         if fit.ridge is not None and design.components is not None:
             raise UsageError("LD components are solved without a penalty", where="--ridge")
-        return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", ESTIMATORS["ridge"])
+        rule = ESTIMATORS["ridge" if design.components is None else "known-noise"]
+        return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", rule)
     promise = design.promise(budget)
     if fit.method != "auto":
         method, reason = method_named(fit.method, promise.privacy), AS_GIVEN

@@ -110,6 +110,10 @@ def test_sums_of_components_can_be_released_without_noise(cohort, work):
     refused(command(finalize.main, *asked, "--ridge", 5), 2, "without a penalty")
     succeeded(command(finalize.main, *asked))
     succeeded(command(verify.main, out))
+    estimation = read_document(out)["estimation"]
+    assert estimation["estimator"] == "known-noise" and estimation["penalties"] == []
+    assert estimation["parameters"].keys() == {"effect_variance", "residual_variance"}
+    assert "--shrinkage" not in (out / "report.html").read_text()  # which no such release takes
 
 
 def test_sums_of_blocks_that_share_tasks_are_the_same(work, tmp_path):

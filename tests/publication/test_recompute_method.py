@@ -15,7 +15,11 @@ from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior, 
 from primo_scale.publication import recompute_method
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.recompute import guarantee_findings
-from primo_scale.publication.recompute_method import PARAMETERS, estimation_problems
+from primo_scale.publication.recompute_method import (
+    PARAMETERS,
+    WITHOUT_PENALTIES,
+    estimation_problems,
+)
 from primo_scale.publication.wording import STATISTICS
 
 # ------------------------------------------------------------------------ the tables are right
@@ -114,6 +118,8 @@ def test_an_estimator_belongs_to_its_method(estimator):
         "estimator": estimator,
         "parameters": dict.fromkeys(PARAMETERS[estimator], 1.0),
     }
+    if estimator in WITHOUT_PENALTIES:
+        document["estimation"]["penalties"] = []
     chosen = estimator in (*SHRINKAGES, "ridge")
     assert failed(document) == ([] if chosen else ["estimation"])
 
@@ -121,9 +127,11 @@ def test_an_estimator_belongs_to_its_method(estimator):
 def test_without_noise_there_is_only_ridge():
     statement = example_statement(example_weights(), private=False)
     ridge = {"estimator": "ridge", "parameters": {}, "penalties": [1.5]}
-    document = {"estimation": ridge, "mechanism": None}
+    document = {"estimation": ridge, "mechanism": None, "cohort": {}}
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
+    of_components = {**document, "cohort": {"component_sizes": [1]}}
+    assert estimation_problems(of_components) == ["estimator is ridge, not one of known-noise"]
     document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
     assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
 

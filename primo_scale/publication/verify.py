@@ -23,7 +23,7 @@ from primo_scale.publication.finding import Finding, finding_of, some_of
 from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.recompute import guarantee_findings
-from primo_scale.publication.recompute_method import estimation_problems
+from primo_scale.publication.recompute_method import WITHOUT_PENALTIES, estimation_problems
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signed_document import (
@@ -176,9 +176,10 @@ def _check_sizes(document: Document) -> Finding:
     cohort, public = document["cohort"], document["public_inputs"]
     problems = _count_problems(document)
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
-    penalties, solved = len(document["estimation"]["penalties"]), len(cohort["block_sizes"])
-    if penalties not in (0, solved * copies):
-        problems.append(f"{penalties} penalties for {solved} LD blocks with {copies} X'X each")
+    estimation, solved = document["estimation"], len(cohort["block_sizes"])
+    needed = 0 if estimation["estimator"] in WITHOUT_PENALTIES else solved * copies
+    if len(estimation["penalties"]) != needed:
+        problems.append(f"{len(estimation['penalties'])} penalties of the estimator, not {needed}")
     informed = public["reference_frequencies"] != "uninformative"
     if informed != (public["genotype_unit"] > 1):
         problems.append(

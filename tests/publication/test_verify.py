@@ -186,6 +186,7 @@ def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
         ("label", "public_by_assumption.0", "nothing but other people", "stamp"),
         ("naive", "estimation.attenuation", [0.9], "sizes"),
         ("naive", "estimation.penalties", [1.5] * 3, "sizes"),
+        ("full", "estimation.penalties", [], "sizes"),
         ("naive", "public_inputs.phenotypes", [], "sizes"),
         ("naive", "cohort.block_sizes", [3], "sizes"),
         ("naive", "files", [], "sizes"),

@@ -213,7 +213,8 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
         np.zeros((layout.n_variants, layout.n_phenotypes)),
         np.zeros((layout.n_fixed, layout.n_phenotypes)),
     )
-    penalties = (1.5,) * (layout.n_blocks * copies)
+    is_ridge = chosen.name not in recompute_method.WITHOUT_PENALTIES
+    penalties = (1.5,) * (layout.n_blocks * copies * is_ridge)
     numbers = dict.fromkeys(names, 1.5)
     solution = Solution(weights, chosen.description, chosen.floor, numbers, penalties)
     slope = np.full(layout.n_phenotypes, 0.9)

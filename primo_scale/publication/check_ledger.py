@@ -13,7 +13,7 @@ from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_profile import close
 from primo_scale.publication.signed_document import kind_of, read_document
-from primo_scale.publication.wording import NOT_PRIVATE
+from primo_scale.publication.wording import NOT_PRIVATE, UNNAMED
 from primo_scale.storage.files import sha256_of_file
 
 
@@ -66,7 +66,7 @@ def _charge_problems(
         "delta": (request.delta, promise["delta"]),
         "privacy unit": (str(request.account.unit), promise["privacy"]),
         "adjacency": (str(request.account.adjacency), promise["adjacency"]),
-        "cohort": (request.account.given_name or "unnamed", entry["cohort"]),
+        "cohort": (request.account.given_name or UNNAMED, entry["cohort"]),
     }
     problems = [
         f"charge {charge.id} is for {what} {paid}, stated is {expected}"

@@ -62,7 +62,7 @@ def render_report(
         public_key=public_key,
         people=people_in_words(document),
         command=scoring_command_in_lines(document),
-        release_command=_release_command(document),
+        release_command=release_command(document),
         pictures=pictures,
         size=(WIDTH, HEIGHT),
         meaning=_meaning(guarantee) if guarantee else None,
@@ -98,25 +98,28 @@ def _shares_of_the_budget(ledger: Document) -> tuple[float, float]:
     return first, min(after / budget, 1.0) - first
 
 
-def _release_command(document: Document) -> str:
+def release_command(document: Document) -> str:
     """Return the command of the release, with words in place of the custodian's files."""
     tables = ["--pheno PHENOTYPES", "--pheno-bounds PHENOTYPE_BOUNDS"]
     public = document["public_inputs"]
     projected = (public.get("pc_loadings") or {"n_components": 0})["n_components"]
     if len(public["covariates"]) > projected:
         tables += ["--covar COVARIATES", "--covar-bounds COVARIATE_BOUNDS"]
-    if document["mechanism"] and document["mechanism"]["share"] < 1:
-        tables.append("--pheno-moments")
-    if held_out := document.get("hold_out"):
+    if document.get("hold_out"):
         tables.append("--hold-out SHARE")
-        calibrated = any(each["calibration"] != 1 for each in held_out["phenotypes"])
-        tables += ["--calibrate"] if calibrated else []
-    given = [
-        f"--{name}" if value == "yes" else f"--{name} {shlex.quote(value.partition(' (SHA')[0])}"
-        for name, value in options_of(document).items()
-    ]
-    words = ["primo-scale release --bfile GENOTYPES", *tables, *given, "--out RELEASE"]
-    return " \\\n  ".join(words)
+    options = options_of(document)
+    file = "--pfile" if ("dosages", None) in options else "--bfile"  # .bed has hard calls alone
+    words = [f"primo-scale release {file} GENOTYPES", *tables, *map(_as_typed, options)]
+    return " \\\n  ".join([*words, "--out RELEASE"])
+
+
+def _as_typed(option: tuple[str, str | None]) -> str:
+    """Return an option as a shell takes it, without the digest of a table of LD blocks."""
+    name, value = option
+    if value is None:
+        return f"--{name}"
+    file = value.rpartition(" (SHA-256 ")[0] if name == "ld-blocks" else ""
+    return f"--{name} {shlex.quote(file or value)}"
 
 
 def _percent(share: float) -> str:

@@ -19,6 +19,9 @@ ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
 DEFAULT_BLOCKS = (ONE_BLOCK, PANEL_RULE)
 """Rules, or their beginnings, that give LD blocks where no option does."""
 
+UNNAMED = "unnamed"
+"""Cohort in the ledger that the custodian gave no name."""
+
 STATISTICS = {
     "gram": "X'X by LD block",
     "fixed_cross": "X'C, genotypes by constant and covariates",

@@ -27,6 +27,7 @@ from primo_scale.publication.stated_files import (
 from primo_scale.publication.wording import (
     ONE_BLOCK,
     PANEL_RULE,
+    UNNAMED,
     effective_size_in_words,
     public_by_assumption,
 )
@@ -147,6 +148,9 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
         yield statement.Source("LD panel", value, "--ld-panel, public people")
+    if design.genetic_factors is not None:
+        factors = str(design.genetic_factors)
+        yield statement.Source("Genetic factors of the phenotypes", factors, "--genetic-factors")
     yield statement.Source("Genome build", genome_build.name, genome_build.source)
     if design.nominal_n is not None:
         yield statement.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
@@ -238,7 +242,7 @@ def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement
     paid = [charge.cost for charge in charges]
     return statement.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
-        cohort=account.given_name or "unnamed",
+        cohort=account.given_name or UNNAMED,
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,

@@ -121,6 +121,8 @@ class Design:
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
     loadings: StatedLoadings | None = None  # of principal components that are covariates
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
+    # Public guess of the number of factors, for which LD components are chosen; None without it.
+    genetic_factors: int | None = None
 
     @property
     def clip(self) -> float:
@@ -247,8 +249,13 @@ class Design:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal SHA-256 of every choice; locations are not choices."""
-        return sha256_of_json({**_to_json(self), "genotype_store": None, "object_store": None})
+        """Hexadecimal SHA-256 of every choice; locations are not choices.
+
+        Genetic factors only choose the components, which count.
+        """
+        choices = {**_to_json(self), "genotype_store": None, "object_store": None}
+        del choices["genetic_factors"]
+        return sha256_of_json(choices)
 
 
 def write_choices(path: Path, choices: Design | PanelDesign) -> None:

@@ -161,6 +161,7 @@ def _unplanned(
         held_out=_held_out(store.n_samples, privacy.hold_out),
         loadings=None if panels.loadings is None else panels.loadings.source,
         dosages=store.packing is DOSAGES,
+        genetic_factors=model.genetic_factors,
     )
 
 

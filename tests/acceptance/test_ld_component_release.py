@@ -47,7 +47,7 @@ def cohort(tmp_path_factory):
         simulate.main, "--bfile", PANEL, "--out", folder / "cohort", "--samples", N, "--seed", 3,
         "--variants", D, "--phenotypes", 2, "--missing", 0.01))  # fmt: skip
     cohort = Cohort(folder)
-    succeeded(cohort.release())
+    succeeded(cohort.release("--genetic-factors", 2))
     return cohort
 
 
@@ -165,12 +165,13 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     assert (panel["file"], panel["people"]) == (PANEL.name, 343)
     queries = {query["name"]: query for query in document["mechanism"]["queries"]}
     assert queries["gram"]["shape"] == [sum(sizes)] * 2
+    assert "option --genetic-factors 2\n" in (out / "release.log").read_text()
     succeeded(command(verify.main, out))
 
 
 @pytest.mark.slow
 def test_the_same_command_finds_the_release(cohort):
-    assert "published already" in succeeded(cohort.release()).stderr
+    assert "published already" in succeeded(cohort.release("--genetic-factors", 2)).stderr
 
 
 @pytest.mark.parametrize(

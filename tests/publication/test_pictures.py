@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-import shlex
 
 import numpy as np
 import pytest
@@ -13,11 +12,8 @@ from documents import read_document
 from release_edits import cell, problems, rewrite
 from release_examples import example_statement, example_weights, publish
 
-from primo_scale.cli.release import main as release_command
 from primo_scale.publication import pictures
-from primo_scale.publication.document import statement_document
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures
-from primo_scale.publication.report import render_report
 from primo_scale.publication.stated_files import ReferenceFrequencies
 
 
@@ -146,19 +142,3 @@ def test_every_picture_of_a_release_without_noise_is_stamped(pristine):
     assert len(captions) == 4 and all("NOT PRIVATE" in caption for caption in captions)
     lines = [line for panels in drawn(pristine[False]).values() for p in panels for line in p.lines]
     assert {name for _, name in lines} == {"sampling of people"}
-
-
-@pytest.mark.parametrize("private", [True, False])
-def test_the_command_has_the_published_options_and_no_file_of_the_custodian(private, tmp_path):
-    weights = example_weights()
-    statement = example_statement(weights, private=private, ld_blocks="a b.tsv (SHA-256 00)")
-    document = statement_document(statement) | {"scoring": {"xchr_model": None}}
-    page = render_report(document, public_key=None, pictures={})
-    (command,) = re.findall(r"<pre>(primo-scale release.*?)</pre>", page, re.DOTALL)
-    words = shlex.split(command.replace("&#39;", "'"))
-    assert "a b.tsv" in words and ("--non-private" in words) != private
-    given = {word for word in words if word.startswith("--")}
-    known = {opt for parameter in release_command.params for opt in parameter.opts}
-    assert given <= known
-    files = {"--bfile", "--pheno", "--pheno-bounds", "--covar", "--covar-bounds", "--out"}
-    assert all(words[words.index(name) + 1].isupper() for name in files)

@@ -30,7 +30,7 @@ from pathlib import Path
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
 from primo_scale.ledger.reservation import random_charge_id
-from primo_scale.ledger.spending import Charge, ChargeState
+from primo_scale.ledger.spending import Charge
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import read_fields
@@ -211,7 +211,7 @@ class NoiseStore:
         """
         files = self.used_charges().items()
         served = {charge for charge, path in files if path != self.moments_path}
-        served |= {charge.id for charge in earlier if charge.state is not ChargeState.RESERVED}
+        served |= {charge.id for charge in earlier}  # also one whose noise was never recorded
         if paid is not None:
             served.discard(paid.id)
         if served:

@@ -190,3 +190,15 @@ def test_a_subsample_serves_one_release(tmp_path, raw):
     with pytest.raises(InputError, match="served a release already"):
         pay(tmp_path, raw, first)
     assert len(charges_of(tmp_path)) == 1
+
+
+def test_a_subsample_whose_noise_was_lost_before_it_was_recorded_serves_no_other(tmp_path, raw):
+    """As from a backup of the work directory: the ledger alone knows that there was a noise."""
+    open_budget(tmp_path, 9.0)
+    asked, store = mechanism(recipe=SUBSAMPLE), noise_store(tmp_path)
+    assert killed_at("draw record written", pay, tmp_path, raw, asked) == KILLED
+    shutil.rmtree(store.directory)
+    store.subsample_use_path.unlink()
+    with pytest.raises(InputError, match="served a release already"):
+        pay(tmp_path, raw, asked)
+    assert [charge.state for charge in charges_of(tmp_path)] == [ChargeState.RESERVED]

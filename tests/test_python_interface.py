@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from threading import Thread
 
+import attrs
 import numpy as np
 import pandas as pd
 import pytest
@@ -263,6 +264,21 @@ def test_numbers_of_numpy_and_one_name_alone_are_taken() -> None:
     for chromosomes in (("1", "2", "X"), [np.int64(1), 2, "X"], "1-2,X", ["1-2", "chrX"]):
         assert ps.GenotypeFiles("a", chromosomes=chromosomes).chromosomes == ("1", "2", "X")
     assert ps.GenotypeFiles("a", chromosomes=22).chromosomes == ("22",)
+
+
+def test_no_field_takes_a_path_that_the_file_system_cannot_hold() -> None:
+    kinds = [kind for kind in map(partial(getattr, ps), ps.__all__) if attrs.has(kind)]
+    taking = [
+        each
+        for kind in kinds
+        for each in attrs.fields(attrs.resolve_types(kind))
+        if "Path" in str(each.type) or each.name == "ld_blocks"
+    ]
+    assert len(taking) > 50
+    for long in ("x" * 5000, "/".join(["x" * 200] * 25)):
+        for each in taking:
+            with pytest.raises(ps.InputError, match="xxx: File name too long"):
+                each.converter(long)
 
 
 def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None:

@@ -88,7 +88,8 @@ def _no_choice(option: str, value: str, choices: Iterable[str]) -> UsageError:
 
 
 def _ld_blocks(value: StrPath) -> str:
-    return one_line(os.fspath(value))
+    regular_file(one_line(os.fspath(value)))
+    return os.fspath(value)
 
 
 def _unit(value: str) -> PrivacyUnit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import reprlib
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import numpy as np
 from attrs import Attribute
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import UsageError, anticipated
 from primo_scale.storage.locations import ObjectUrl
 
 _NAMES = {NoneType: "None", Path: "path", ObjectUrl: "URL"}
@@ -62,6 +63,8 @@ def _checked(
             return _as(kind, given if convert is None else convert(given))
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _wrong_type(name, value, _words(kind)) from error
+        except OSError as error:  # of a path
+            raise anticipated(error) or error from error
 
     if convert is not None:
         return wraps(convert, updated=())(checked)
@@ -81,9 +84,20 @@ def _as(kind: Any, value: Any) -> object:
         return {_as(of[0], key): _as(of[1], part) for key, part in value.items()}
     if not _fits(kind, value):
         raise TypeError
+    if isinstance(value, Path):
+        _refuse_long(value)
     if kind is str:
         return str.__str__(value)  # str(value) of a member of an Enum may be its name
     return kind(value) if kind in (bool, int, float) else value
+
+
+def _refuse_long(path: Path) -> None:
+    """Raise the OSError of a path that the file system cannot hold."""
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise
 
 
 def _fits(kind: Any, value: object) -> bool:

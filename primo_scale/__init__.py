@@ -7,10 +7,11 @@ stages, and `plan` forecasts it. `open_release` reads a release, `verify` checks
 people. `evaluate` measures the accuracy of scores, and `forecast` predicts it from a public panel
 and numbers alone.
 
-Most of these functions take a request, a frozen object with every option. Anticipated errors are
-subclasses of `PrimoError`; their messages call an option by its name on the command line, such as
-``--ref-freq`` for `ref_freq`. A value of the wrong type is refused by the name of the field. Runs
-in several threads of one process take turns.
+Most of these functions take a request, a frozen object with every option. `attrs.evolve`, and not
+`dataclasses.replace`, returns a request with other values. Anticipated errors are subclasses of
+`PrimoError`; their messages call an option by its name on the command line, such as ``--ref-freq``
+for `ref_freq`. A value of the wrong type is refused by the name of the field. Runs in several
+threads of one process take turns.
 """
 
 from __future__ import annotations

@@ -229,6 +229,18 @@ def test_numbers_and_texts_of_equal_value_make_equal_requests() -> None:
     assert files == ps.GenotypeFiles(["a"], chromosomes=("1", "2", "3"))
 
 
+def test_a_request_with_other_values_is_a_copy_of_the_rest() -> None:
+    request = ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles("a", chromosomes="1-3"), outcomes=ps.OutcomeTables("p", "b"),
+        privacy=ps.Privacy(epsilon=5, delta=1e-6), out="r", model=ps.Model(ld_blocks="window:5"),
+    )  # fmt: skip
+    assert attrs.evolve(request) == request
+    other = attrs.evolve(request, privacy=attrs.evolve(request.privacy, epsilon=3))
+    assert (other.privacy.epsilon, other.finalization.epsilon) == (3.0, 3.0)
+    with pytest.raises(ps.UsageError, match="epsilon"):
+        attrs.evolve(request.privacy, epsilon=-1)
+
+
 WRONG_TYPES = {
     "subsample: is of the wrong type (found 100.5,": lambda: ps.Privacy(subsample=100.5),
     "subsample: is of the wrong type (found True,": lambda: ps.Privacy(subsample=True),

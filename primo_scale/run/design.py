@@ -254,7 +254,7 @@ class Design:
         Genetic factors only choose the components, which count.
         """
         choices = {**_to_json(self), "genotype_store": None, "object_store": None}
-        del choices["genetic_factors"]
+        choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
 
 

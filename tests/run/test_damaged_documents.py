@@ -93,6 +93,14 @@ def test_a_damaged_document_is_one_line(published, file, content) -> None:
             assert result.exit_code == 3, (name, result.stderr)
 
 
+def test_a_design_of_an_earlier_version_belongs_to_its_statistics(published) -> None:
+    path = published.folder / "release.work" / "design.json"
+    choices = json.loads(path.read_text())
+    del choices["genetic_factors"]
+    path.write_text(json.dumps(choices))
+    assert run_finalize(published).exit_code == 0
+
+
 def is_purged(folder: Path) -> bool:
     return is_done_and_purged(FinalizeRequest(work_dir=folder, out=folder / "r", non_private=True))
 

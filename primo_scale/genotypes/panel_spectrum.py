@@ -8,6 +8,7 @@ whom the vectors were not computed (docs/maths/ld-components.md).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -96,10 +97,18 @@ def _vectors(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> Float64
 
 def _cross_validated(coded: Float64, n_components: int) -> Float64:
     """Return the variances of the leading components in people who did not define them."""
-    sums, people = np.zeros(n_components), coded.shape[1]
+    v, people = coded.shape
+    sums, fold_of = np.zeros(n_components), np.arange(people) % _FOLDS
+    few = v <= people - math.ceil(people / _FOLDS)  # variants, whose products are the smaller ones
+    products = coded @ coded.T if few else coded.T @ coded
     for fold in range(_FOLDS):
-        others = np.arange(people) % _FOLDS == fold
-        projected = _eigenvectors(coded[:, ~others]) @ coded[:, others]
+        here = fold_of == fold
+        if few:
+            others = coded[:, here]
+            projected = _leading(products - others @ others.T)[1].T @ others
+        else:
+            values, vectors = _leading(products[~here][:, ~here])
+            projected = (vectors * _inverse_roots(values)).T @ products[~here][:, here]
         squares = (projected**2).sum(axis=1)
         sums[: len(squares)] += squares[:n_components]
     return np.asarray(sums / people)
@@ -111,12 +120,20 @@ def _eigenvectors(coded: Float64) -> Float64:
     There are as many as the smaller side of `coded`. Those that the people do not span are zero.
     """
     v, people = coded.shape
-    if not v:
-        return np.empty((0, 0))
-    values, vectors = np.linalg.eigh(coded @ coded.T if v <= people else coded.T @ coded)
-    values, vectors = values[::-1], vectors[:, ::-1]
     if v <= people:
-        return np.asarray(vectors.T)
-    spanned = values > people * np.finfo(np.float64).eps * max(values[0], 0.0)
-    scales = np.where(spanned, np.where(spanned, values, 1.0) ** -0.5, 0.0)
-    return np.asarray((coded @ (vectors * scales)).T)
+        return np.asarray(_leading(coded @ coded.T)[1].T)
+    values, vectors = _leading(coded.T @ coded)
+    return np.asarray((coded @ (vectors * _inverse_roots(values))).T)
+
+
+def _leading(products: Float64) -> tuple[Float64, Float64]:
+    """Return the eigenvalues of a matrix, and the eigenvectors in columns, the largest first."""
+    values, vectors = np.linalg.eigh(products)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _inverse_roots(values: Float64) -> Float64:
+    """Return ``values ** -0.5`` of the eigenvalues of a matrix, 0 where they are negligible."""
+    negligible = len(values) * np.finfo(np.float64).eps * values.max(initial=0.0)
+    spanned = values > negligible
+    return np.where(spanned, np.where(spanned, values, 1.0) ** -0.5, 0.0)

@@ -134,14 +134,17 @@ def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach
     sum over ``i < k <= j``.
     """
     change = np.zeros(n_variants + 1)
+    counts = np.empty((0, 0), dtype=np.float32)  # 1 for the pairs that count, otherwise 0
     for start in range(0, n_variants, _VARIANTS_PER_PASS):
         rows = slice(start, min(start + _VARIANTS_PER_PASS, n_variants))
         columns = slice(start, min(rows.stop + reach, n_variants))
         others = standardised(columns)
         squares = (others[: rows.stop - start] @ others.T) ** 2
-        distance = np.arange(squares.shape[1]) - np.arange(len(squares))[:, None]
         squares -= 1 / max(others.shape[1] - 1, 1)
-        squares[(distance <= 0) | (distance >= reach)] = 0
+        if counts.shape != squares.shape:
+            distance = np.arange(squares.shape[1]) - np.arange(len(squares))[:, None]
+            counts = ((distance > 0) & (distance < reach)).astype(np.float32)
+        squares *= counts
         # A pair crosses the cuts from i + 1 to j.
         change[start + 1 : rows.stop + 1] += squares.sum(axis=1, dtype=np.float64)
         change[start + 1 : columns.stop + 1] -= squares.sum(axis=0, dtype=np.float64)

@@ -3,13 +3,14 @@
 In a block of v coded variants, the panel's covariance matrix has eigenvectors, the components, and
 eigenvalues. Those of few people are too large where they are largest, because the vectors follow
 chance. The variance of each component is therefore measured by cross-validation: in people from
-whom the vectors were not computed (docs/maths/ld-components.md).
+whom the vectors were not computed. Few people define few eigenvectors. The directions that are left
+share the variance that is left equally (docs/maths/ld-components.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise, starmap
@@ -26,41 +27,47 @@ from primo_scale.machine import usable_cpus
 
 _FOLDS = 5
 
+_Block = TypeVar("_Block")
 _Result = TypeVar("_Result")
 
 
 def variances_outside(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
-) -> Iterator[tuple[Float64, Float64]]:
-    """Yield a pair of arrays for every LD block: variances in people outside the panel.
+) -> Iterator[Float64]:
+    """Yield the variances of all components of every LD block in people outside the panel.
 
-    The first has the variances of the components, in squared lattice units and in the order of
-    `components`, shape (k,). The second has those of the directions that no component covers, all
-    equal, shape (v - k,).
+    They are in squared lattice units and in the order of `components`, shape (v,).
     """
-    yield from _side_by_side(partial(_measured, panel, coding), boundaries)
+    yield from _side_by_side(partial(_measured, panel, coding), _blocks(boundaries))
 
 
 def components(
-    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...], chosen: Iterable[Index]
 ) -> Iterator[Float64]:
-    """Yield the components of every LD block, orthonormal rows of shape (k, v).
+    """Yield the chosen components of every LD block, orthonormal rows of shape (chosen, v).
 
-    The leading eigenvectors of the covariance of the variants that the panel has come first, then
-    one unit vector for each of the others.
+    `chosen` has their positions in each block. As many leading eigenvectors of the covariance of
+    the variants that the panel has come first as cross-validation can measure. One unit vector for
+    each of the other variants follows. The last are directions that complete the eigenvectors, and
+    are all alike for the panel.
     """
-    yield from _side_by_side(partial(_vectors, panel, coding), boundaries)
+    blocks = zip(_blocks(boundaries), chosen, strict=True)
+    yield from _side_by_side(partial(_vectors, panel, coding), blocks)
+
+
+def _blocks(boundaries: tuple[int, ...]) -> Iterator[slice]:
+    return starmap(slice, pairwise(boundaries))
 
 
 def _side_by_side(
-    of_block: Callable[[slice], _Result], boundaries: tuple[int, ...]
+    of_block: Callable[[_Block], _Result], blocks: Iterable[_Block]
 ) -> Iterator[_Result]:
     """Yield the result of every block, computed on one thread each."""
-    threads, blocks = usable_cpus(), list(starmap(slice, pairwise(boundaries)))
+    threads, every = usable_cpus(), list(blocks)
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(threads) as pool:
-        for start in range(0, len(blocks), 4 * threads):  # bounds the memory of finished blocks
+        for start in range(0, len(every), 4 * threads):  # bounds the memory of finished blocks
             check()
-            yield from pool.map(of_block, blocks[start : start + 4 * threads])
+            yield from pool.map(of_block, every[start : start + 4 * threads])
 
 
 def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Index, Index, Float64]:
@@ -76,30 +83,40 @@ def _coded(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Ind
     return here, others, np.asarray(coded, dtype=np.float64)
 
 
-def _measured(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> tuple[Float64, Float64]:
-    here, others, coded = _coded(panel, coding, variants)
-    measured = _cross_validated(coded, min(coded.shape))
+def _measured(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> Float64:
+    _, others, coded = _coded(panel, coding, variants)
+    measured = _cross_validated(coded)
     total = float((coded**2).sum() / coded.shape[1])
-    missed = len(here) - len(measured)
-    left = max(total - measured.sum(), 0.0) / max(missed, 1)
-    variances = np.concatenate([measured, coding.variances[variants][others]])
-    return variances, np.full(missed, left)
+    n_alike = len(coded) - len(measured)
+    left = max(total - measured.sum(), 0.0) / max(n_alike, 1)
+    return np.concatenate([measured, coding.variances[variants][others], np.full(n_alike, left)])
 
 
-def _vectors(panel: LdPanel, coding: GenotypeCoding, variants: slice) -> Float64:
+def _vectors(panel: LdPanel, coding: GenotypeCoding, block: tuple[slice, Index]) -> Float64:
+    variants, chosen = block
     here, others, coded = _coded(panel, coding, variants)
-    found = _eigenvectors(coded)
-    vectors = np.zeros((len(found) + len(others), len(here) + len(others)))
-    vectors[: len(found), here] = found
-    vectors[np.arange(len(found), len(vectors)), others] = 1.0
-    return vectors
+    found = _eigenvectors(coded)[: _n_measured(coded)]
+    leading, rest = len(found), len(found) + len(others)
+    vectors = np.zeros((len(here) + len(others),) * 2)
+    vectors[:leading, here] = found
+    vectors[np.arange(leading, rest), others] = 1.0
+    if chosen.max(initial=0) >= rest:
+        basis, _ = np.linalg.qr(found.T, mode="complete")
+        vectors[rest:, here] = basis[:, leading:].T
+    return np.asarray(vectors[chosen])
 
 
-def _cross_validated(coded: Float64, n_components: int) -> Float64:
+def _n_measured(coded: Float64) -> int:
+    """Return the number of components that the people outside of any fold can define."""
+    v, people = coded.shape
+    return int(min(v, people - math.ceil(people / _FOLDS)))
+
+
+def _cross_validated(coded: Float64) -> Float64:
     """Return the variances of the leading components in people who did not define them."""
     v, people = coded.shape
-    sums, fold_of = np.zeros(n_components), np.arange(people) % _FOLDS
-    few = v <= people - math.ceil(people / _FOLDS)  # variants, whose products are the smaller ones
+    sums, fold_of = np.zeros(_n_measured(coded)), np.arange(people) % _FOLDS
+    few = v == len(sums)  # variants, whose products are then the smaller ones
     products = coded @ coded.T if few else coded.T @ coded
     for fold in range(_FOLDS):
         here = fold_of == fold
@@ -109,8 +126,7 @@ def _cross_validated(coded: Float64, n_components: int) -> Float64:
         else:
             values, vectors = _leading(products[~here][:, ~here])
             projected = (vectors * _inverse_roots(values)).T @ products[~here][:, here]
-        squares = (projected**2).sum(axis=1)
-        sums[: len(squares)] += squares[:n_components]
+        sums += (projected[: len(sums)] ** 2).sum(axis=1)
     return np.asarray(sums / people)
 
 

@@ -122,17 +122,16 @@ def design_panel(
         request=request,
         n_people=panel.n_people,
         boundaries=design.boundaries,
-        eigenvalues=_summary(np.concatenate([part for block in measured for part in block])),
+        eigenvalues=_summary(np.concatenate(measured)),
         components=None,
     )
     if not use_components:
         return found
-    blocks = [variances for variances, _ in measured]
-    return _with_components(found, blocks, design, budget, _base(design, budget, n_factors))
+    return _with_components(found, measured, design, budget, _base(design, budget, n_factors))
 
 
 def _with_components(
-    panel: PanelDesign, blocks: list[Floats], design: Design, budget: Budget, base: _Base
+    panel: PanelDesign, blocks: tuple[Floats, ...], design: Design, budget: Budget, base: _Base
 ) -> PanelDesign:
     """Return the panel with the components of a design.
 
@@ -153,12 +152,11 @@ def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
     chosen = design.components
     if design.panel is None or chosen is None:
         raise ValueError("the design has no components")
-    parts = [slice(*ends) for ends in pairwise(chosen.boundaries)]
-    blocks = zip(components(panel, design.genotypes, design.boundaries), parts, strict=True)
-    maps = (
-        component_map(vectors[chosen.chosen[part]], np.sqrt(chosen.squared_norms[part]))
-        for vectors, part in blocks
-    )
+    cuts = chosen.boundaries[1:-1]
+    rows = np.split(chosen.chosen.astype(np.intp), cuts)
+    vectors = components(panel, design.genotypes, design.boundaries, rows)
+    scales = np.split(np.sqrt(chosen.squared_norms), cuts)
+    maps = map(component_map, vectors, scales)
     return write_components(path, design.panel.request, maps)
 
 
@@ -201,7 +199,7 @@ def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) ->
 @lru_cache(maxsize=1)
 def _variances(
     panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
-) -> tuple[tuple[Floats, Floats], ...]:
+) -> tuple[Floats, ...]:
     """Return `variances_outside` of every block, kept for the next design of the same panel."""
     return tuple(variances_outside(panel, coding, boundaries))
 
@@ -221,7 +219,7 @@ def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
     )
 
 
-def _component_design(blocks: list[Floats], design: Design, base: _Base) -> ComponentDesign:
+def _component_design(blocks: tuple[Floats, ...], design: Design, base: _Base) -> ComponentDesign:
     """Divide the norm of a row among the components with the given variances in each block."""
     variances = np.concatenate(blocks)
     shares = np.maximum(variances, 0) / design.genotypes.variance

@@ -118,6 +118,9 @@ class PriorFile:
     path: Path
     phenotype: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.path}" if self.phenotype is None else f"{self.phenotype}={self.path}"
+
 
 def _prior_files(value: StrPath | Iterable[StrPath | PriorFile]) -> tuple[PriorFile, ...]:
     """Return prior files from ``FILE`` or ``PHENOTYPE=FILE``, one or several."""

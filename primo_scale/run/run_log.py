@@ -166,7 +166,8 @@ def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRec
         is_empty = isinstance(value, tuple) and not value
         if value is not None and value is not False and not is_empty:
             fields = {"name": option, "value": value}
-            yield _record(logging.INFO, f"  --{option} {value}", "option", fields)
+            words = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+            yield _record(logging.INFO, f"  --{option} {words}", "option", fields)
 
 
 def _handle(record: logging.LogRecord, handlers: tuple[logging.Handler, ...]) -> None:

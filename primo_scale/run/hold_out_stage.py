@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +67,7 @@ class _ScratchPeople:
         self._row = np.dtype([*parts, ("observed", np.bool_, shape)])
         with disk_errors_explained(directory):
             self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
 
     def write(self, scores: Floats, residuals: Floats, observed: npt.NDArray[np.bool_]) -> None:
         """Append people, given in arrays of shape (people, l)."""

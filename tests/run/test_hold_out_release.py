@@ -1,9 +1,11 @@
 """Releases that measure their weights in people held out: numbers, one noise, and forgeries."""
 
 import dataclasses
+import gc
 import json
 import math
 import shutil
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -27,7 +29,7 @@ from primo_scale.privacy.held_out_sums import CONSTANT, UNIT
 from primo_scale.publication.verify import document_findings
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import load_design
-from primo_scale.run.hold_out_stage import score_held_out
+from primo_scale.run.hold_out_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group
 
 N, HELD = 4000, 1000
@@ -109,6 +111,14 @@ def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
     lost = dataclasses.replace(weights, centre_dosage=np.full(150, np.nan))
     with pytest.raises(ValueError, match="no public dosage"):
         score_held_out(store, outcomes, design.outcomes, lost, demo)
+
+
+def test_the_table_of_people_held_out_is_closed_with_its_last_use(tmp_path):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        _ScratchPeople(tmp_path, 1)
+        gc.collect()
+    assert found == []
 
 
 def test_the_release_says_how_accurate_its_weights_are(demo):

@@ -228,16 +228,20 @@ def plan_ingest(
     return replace(plan, sources=_fingerprint_before_copying(plan))
 
 
-def check_free_space(plan: IngestPlan, partitions: int) -> None:
-    """Refuse an ingest if the disk has too little free space for the remaining partitions."""
+def store_bytes(plan: IngestPlan, partitions: int) -> int:
+    """Return the disk that partitions of a genotype store take; chunks at its ends are whole."""
     chunk_bytes = plan.chunk_shape[0] * plan.packing.width(plan.chunk_shape[1])
     columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
-    needed = partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
+    return partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
+
+
+def check_free_space(plan: IngestPlan, partitions: int) -> None:
+    """Refuse an ingest if the disk has too little free space for the remaining partitions."""
     refuse_full_disk(
         plan.destination,
-        needed,
+        store_bytes(plan, partitions),
         what="the genotype store",
-        remedy="Free space or choose another --out",
+        remedy="Free space or choose a directory on a larger disk",
     )
 
 

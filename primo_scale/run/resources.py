@@ -23,6 +23,7 @@ from primo_scale.accumulation.workload import Workload
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.coding import LARGEST_CODE
+from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.choice import warmed_up
@@ -151,7 +152,7 @@ def forecast_summation(
     needs = needs_of(work)
     more_disk = _more_disk(work, execution, release.noisy_bytes)
     if isinstance(store, PlannedGenotypes):
-        more_disk += store.n_variants * store.packing.width(store.n_samples)
+        more_disk += store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
     needs = replace(needs, disk_bytes=needs.disk_bytes + more_disk)
     profile = execution.profile

@@ -3,14 +3,19 @@
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import psutil
 import pytest
+from command_io import PANEL
 from small_cohort import BUDGET, refused, succeeded
 
+import primo_scale as ps
 from primo_scale import machine
 from primo_scale.errors import ResourceError
+from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import resources
+from primo_scale.run.ingest_stage import planned_genotypes
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -83,6 +88,20 @@ def test_a_dry_run_reports_needs_and_writes_nothing(ingested):
         assert "free" in memory
         assert "noise and weights take" in after
     assert sorted(ingested.folder.rglob("*")) == before
+
+
+def test_the_disk_of_a_run_counts_whole_chunks_of_genotypes(cohort, tmp_path, monkeypatch):
+    """The last chunk of 2,048 variants takes as much disk as the others."""
+    variants = pd.read_csv(f"{PANEL}.bim", sep="\t", header=None)[1][:2060]
+    (tmp_path / "list").write_text("\n".join(variants))
+    files = ps.GenotypeFiles(PANEL, extract=tmp_path / "list")
+    plan = planned_genotypes(files, tmp_path / "a.zarr").plan
+    needed = store_bytes(plan, plan.n_partitions)
+    ps.ingest(files, tmp_path / "a.zarr")
+    written = sum(path.stat().st_size for path in (tmp_path / "a.zarr" / "genotypes").rglob("*"))
+    assert 2 * 2048 * 86 <= written <= needed  # 343 people take 86 bytes
+    monkeypatch.setattr(resources, "store_bytes", lambda *_: 1 << 60)
+    refused(cohort.release("--dry-run"), 4, "disk")
 
 
 def test_a_dry_run_refuses_a_work_directory_open_to_others(ingested):

@@ -63,10 +63,9 @@ _SUBSAMPLED = (
 )
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
-    "planner of docs/maths/planner.md, for a trait of heritability "
-    "{:.3g} that is known of everybody in the cohort, and the linkage "
-    "disequilibrium expected at the variants' positions; "
-    "too high rather than too low, since the variants may explain less of the heritability"
+    "planner of docs/maths/planner.md, for a trait that is known of everybody in the cohort, with "
+    "a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
+    "expected at their positions"
 )
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {

@@ -181,7 +181,7 @@ def check_accuracy(
     LOGGER.info(
         "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
         "of the variance of a trait of heritability %g%s in other people, and %.2g without noise "
-        "(from public sizes; too high rather than too low)",
+        "(from public sizes, for effects spread evenly over the variants)",
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise,
     )  # fmt: skip

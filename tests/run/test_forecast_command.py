@@ -120,7 +120,7 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
     ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
     stated = json.loads((tmp_path / "out" / "release.json").read_text())["accuracy"]
     assert stated["effective_sample_size"] == planned[0].accuracy.stated_size
-    assert "a trait of heritability 0.14" in stated["definition"]
+    assert "a heritability of 0.14" in stated["definition"]
 
 
 def words_of(variants, *options):

@@ -78,7 +78,9 @@ class _OneLineErrors(click.Command):
             _refuse_other_encodings(words)
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
-            click.echo(f"error: {error.format_message()} See --help.", err=True)
+            message = error.format_message()
+            is_help = message.startswith("Usage: ")  # a group without a command shows its --help
+            click.echo(message if is_help else f"error: {message} See --help.", err=True)
             sys.exit(error.exit_code)
         except (PrimoError, MemoryError, OSError) as error:  # of an option's value, or with --debug
             explained = _explained(error)

@@ -94,8 +94,13 @@ _HEADINGS = (
 def main(out: Path | None, **options: Any) -> None:
     """Forecast how accurate releases will be, from a public panel and numbers alone.
 
-    R^2 is expected in other people of the panel's population, for a trait of heritability 0.3. Few
-    phenotypes, or a public choice of few variants, can be worth more than epsilon.
+    R^2 is expected in other people of the panel's population, for a trait of heritability 0.3 that
+    is spread evenly over the variants. Few phenotypes, or a public choice of few variants, can be
+    worth more than epsilon.
+
+    "columns" is the number of LD components, or of variants without them; "best R^2" that of a
+    release without noise, and "of best" the share of it; "n without" the number of people whose
+    release without noise explains as much. A "-" marks a --target that no value tried reaches.
     """
     from primo_scale.run.forecast import forecast, write_forecast
     from primo_scale.run.forecast_request import ForecastRequest

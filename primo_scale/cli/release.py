@@ -18,7 +18,7 @@ checks every input, asks the ledger, and prints what the run needs:
   primo-scale release --bfile ukb_chr1,ukb_chr2 \\
       --pheno pheno.tsv --pheno-bounds pheno_bounds.tsv \\
       --covar covar.tsv --covar-bounds covar_bounds.tsv \\
-      --ref-freq 1000g_eur.afreq --ld-blocks window:500 \\
+      --ref-freq 1000g_eur.afreq --ld-panel 1000g_eur \\
       --epsilon 3 --delta 1e-11 --out release
 
 \b

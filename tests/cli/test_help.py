@@ -12,6 +12,7 @@ from small_cohort import command
 from primo_scale.cli.accumulate import main as accumulate
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest
+from primo_scale.cli.ledger import main as ledger
 from primo_scale.cli.release import main as gwas_release
 
 HEADINGS = [
@@ -55,6 +56,12 @@ def test_the_release_has_headings_in_order() -> None:
     assert {"bfile", "keep", "extract"} <= set(listed["Genotypes"])
     assert {"epsilon", "delta", "ledger", "privacy"} <= set(listed["Privacy and budget"])
     assert listed["Other"] == ["log-format", "debug", "help"]
+
+
+def test_a_group_without_a_command_shows_its_help_alone() -> None:
+    result = command(ledger)
+    assert result.exit_code == 2
+    assert result.stderr.rstrip("\n") == command(ledger, "--help").stdout.rstrip("\n")
 
 
 def test_the_examples_are_read_by_the_command() -> None:

@@ -250,6 +250,12 @@ WRONG_TYPES = {
         "p", "b", pheno_name=["QT1", 2]
     ),
     "pheno: is of the wrong type (found DataFrame,": lambda: ps.OutcomeTables(pd.DataFrame()),
+    "bfile: is of the wrong type (found DataFrame, expected one or several path or None)": lambda: (
+        ps.GenotypeFiles(pd.DataFrame({"a": [1]}))  # type: ignore[arg-type]
+    ),
+    "prior_weights: is of the wrong type (found dict,": lambda: (
+        ps.Fit(prior_weights={"QT1": "f"})  # type: ignore[arg-type]
+    ),
     "genotypes: is of the wrong type (found 'x.bed', expected GenotypeFiles)": lambda: (
         ps.ReleaseRequest(
             genotypes="x.bed", outcomes=ps.OutcomeTables("p", "b"), privacy=ps.Privacy(), out="r"

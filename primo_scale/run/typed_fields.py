@@ -40,7 +40,7 @@ def typed(cls: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
 def check_request(request: object, *kinds: type) -> None:
     """Refuse an argument that is no request of one of the kinds."""
     if not isinstance(request, kinds):
-        raise _wrong_type("argument", request, " or ".join(map(_words, kinds)))
+        raise _wrong_type("request", request, " or ".join(map(_words, kinds)))
 
 
 def _wrong_type(name: str, value: object, expected: str) -> UsageError:
@@ -50,12 +50,16 @@ def _wrong_type(name: str, value: object, expected: str) -> UsageError:
 def _checked(
     name: str, kind: Any, convert: Callable[[Any], object] | None
 ) -> Callable[[Any], object]:
-    takes_several = any(get_origin(one) in (tuple, Mapping) for one in (kind, *get_args(kind)))
+    origins = [get_origin(one) for one in (kind, *get_args(kind))]
+    takes_several = tuple in origins or Mapping in origins
 
     def checked(value: Any) -> object:
         """Return the value of the annotated type, or raise a UsageError."""
         try:
             if isinstance(value, bool | np.bool_) and kind is not bool:
+                raise TypeError
+            is_table = isinstance(value, Mapping) or hasattr(value, "columns")
+            if tuple in origins and is_table:  # whose iterator yields the names of its columns
                 raise TypeError
             given = value
             if takes_several and isinstance(value, str | PathLike | Number):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,14 +57,19 @@ def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
     )
 
 
+def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
+    """Refuse a file of a fileset in place of the prefix."""
+    if prefix.suffix in extensions:
+        raise InputError(
+            f"is a file, but a fileset is given by the prefix of its files (no {prefix.suffix})",
+            where=prefix,
+            remedy=f"Give {prefix.with_suffix('')}",
+        )
+
+
 def _check_format(prefix: Path) -> None:
     """Refuse files of other formats, with the option that reads them."""
-    if prefix.suffix in EXTENSIONS:
-        raise InputError(
-            f"is a file, but --bfile takes the prefix of three files (without {prefix.suffix})",
-            where=prefix,
-            remedy=f"Give --bfile {prefix.with_suffix('')}",
-        )
+    refuse_file_of_fileset(prefix, EXTENSIONS)
     for ending, option in _OTHER_FORMATS.items():
         if prefix.name.endswith(ending):
             file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))

@@ -23,7 +23,7 @@ import numpy as np
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
-from primo_scale.genotypes.filesets import fileset_path
+from primo_scale.genotypes.filesets import fileset_path, refuse_file_of_fileset
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
@@ -48,6 +48,7 @@ _UNUSED = (
     "(--dosages reads dosages)"
 )
 
+EXTENSIONS = (".pgen", ".pvar", ".psam")
 _PVAR_NAMES = {
     "#CHROM": "chromosome", "ID": "ID", "CM": "cM", "POS": "position", "ALT": "A1", "REF": "A2",
 }  # fmt: skip
@@ -139,7 +140,9 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
 
     Missing or malformed files, and variants with more than two alleles, are refused.
     """
-    pgen, pvar, psam = (fileset_path(prefix, kind) for kind in (".pgen", ".pvar", ".psam"))
+    pgen, pvar, psam = (fileset_path(prefix, kind) for kind in EXTENSIONS)
+    if not pgen.exists():
+        refuse_file_of_fileset(prefix, EXTENSIONS)
     if not pvar.exists() and fileset_path(prefix, ".pvar.zst").exists():
         pvar = fileset_path(prefix, ".pvar.zst")
     for path in (pgen, pvar, psam):

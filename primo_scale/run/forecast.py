@@ -15,7 +15,8 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import Selection, most_important, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.ld_panel import open_ld_panel
-from primo_scale.genotypes.tables import Index, VariantTable, read_bim
+from primo_scale.genotypes.source import SourceFiles, open_source
+from primo_scale.genotypes.tables import Index, VariantTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
@@ -114,7 +115,7 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
 
 def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
     """Yield the set of every number of variants in a request."""
-    table = read_bim(Path(f"{request.ld_panel}.bim")).variants
+    table = open_source(SourceFiles((request.ld_panel,))).variants
     chosen, _ = select_variants(table, Selection(extract=request.extract))
     variants = table.select(chosen)
     frequencies = read_reference_frequencies(request.ref_freq, variants)

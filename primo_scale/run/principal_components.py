@@ -92,7 +92,7 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     from primo_scale.evaluation.scoring_files import ScoringFile
 
     if not path.name.endswith(SUFFIX):
-        raise InputError("is no file of loadings", where=path, expected=f"PREFIX{SUFFIX}")
+        raise InputError("is no file of loadings", where=path, remedy=f"Give a file PREFIX{SUFFIX}")
     refuse_missing_file(path)
     table = _read_table(path, _TEXT, lambda name: name not in _UNUSED)
     names = tuple(name for name in table.columns if name not in _TEXT)

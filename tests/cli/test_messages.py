@@ -171,7 +171,7 @@ def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
     with pytest.raises(InputError) as caught:
         open_filesets([cohort / f"cohort{ending}"])
     assert f"without {ending}" in str(caught.value)
-    assert str(caught.value).endswith(f"Give --bfile {cohort / 'cohort'}")
+    assert str(caught.value).endswith(f"Give {cohort / 'cohort'}")
 
 
 @pytest.mark.parametrize(

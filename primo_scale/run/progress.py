@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 
 from primo_scale.accumulation.workload import Amount
-from primo_scale.humanize import duration_in_words
+from primo_scale.humanize import duration_in_words, rate_in_words
 from primo_scale.run.progress_file import LIVE_PROGRESS
 from primo_scale.run.run_log import LOGGER, JsonLines, about
 
@@ -126,8 +126,8 @@ class Meter:
 
     def rate(self, now: float) -> str:
         """Return the rate in words, or nothing while it is zero."""
-        rate = 60 * self._pace.tasks_per_second(now)
-        return f"{rate:.3g} {self._of_what} a minute" if rate > 0 else ""
+        rate = self._pace.tasks_per_second(now)
+        return f"{rate_in_words(rate)} {self._of_what} a minute" if rate > 0 else ""
 
     def count(self) -> str:
         """Return the counts in words, or nothing while they are unknown."""

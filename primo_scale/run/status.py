@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.humanize import bytes_in_words, duration_in_words
+from primo_scale.humanize import bytes_in_words, duration_in_words, rate_in_words
 from primo_scale.machine import disk_usage, free_disk
 from primo_scale.run.progress_file import RunProgress, read_progress
 from primo_scale.run.work_directory import LOCK
@@ -87,7 +87,7 @@ def _counts(run: RunProgress, *, at_last: bool) -> str:
     if run.work_done is not None:
         parts.append(f"{run.work_done:.1%} of the work")
     if run.per_second > 0:
-        parts.append(f"{60 * run.per_second:.3g} a minute")
+        parts.append(f"{rate_in_words(run.per_second)} a minute")
     if run.seconds_left:
         parts.append(
             f"about {duration_in_words(run.seconds_left)} left{' at the last rate' * at_last}"

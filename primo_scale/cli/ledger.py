@@ -138,7 +138,9 @@ def _print_balance(balance: Balance) -> None:
     spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
     click.echo(f"  budget  epsilon {spent_in_words(budget.epsilon)} at delta {budget.delta:g}")
     click.echo(f"  spent   epsilon {spent} in {len(balance.charges)} charges")
-    click.echo(f"  left    epsilon {balance.epsilon_left:g}")
+    left = balance.epsilon_left
+    remark = " (mu^2 adds up, not epsilon)" if balance.charges and left else ""
+    click.echo(f"  left    epsilon {left:g}{remark}")
     for charge in balance.charges:
         cost = charge.cost
         subsampled = f" and (epsilon {cost.epsilon:g}, delta {cost.delta:g})" if cost.delta else ""

@@ -1,5 +1,6 @@
 """``primo-scale ledger`` as a user runs it."""
 
+import re
 import shlex
 import sqlite3
 import sys
@@ -65,6 +66,7 @@ def test_show_says_what_a_subsampled_charge_takes(path):
     output = run("show", "--ledger", path)
     assert output.count("epsilon 2  mu^2 ") == 1
     assert output.count(" and (epsilon 1, delta 5e-09)") == 1
+    assert re.search(r"left    epsilon 1\d\.\d+ \(mu\^2 adds up, not epsilon\)\n", output)
 
 
 def test_each_unit_and_adjacency_has_a_budget_of_its_own(path):

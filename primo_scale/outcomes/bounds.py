@@ -165,6 +165,8 @@ def _range(row: _Row) -> tuple[float, float, float]:
             where=row.where,
             value=f"{mean:g}",
             limit=f"{lower:g} to {upper:g}",
+            remedy="Give it in the unit of the bounds: of a trait coded 1 and 2 it is 1 plus the "
+            "share of cases",
         )
     return lower, upper, mean
 

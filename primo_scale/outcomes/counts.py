@@ -70,8 +70,9 @@ class OutcomeCounts:
             if no_codes:
                 logger.log(
                     level,
-                    "%s: %d values other than its codes %g and %g count as missing; if the "
-                    "phenotype is not binary, write quantitative in the type column of its bounds",
+                    "%s: %d values other than its codes %g and %g count as missing; give the codes "
+                    "of the table as its bounds (1 and 2 as of PLINK), or, if the phenotype is not "
+                    "binary, write quantitative in their type column",
                     phenotype.name, no_codes, *codes,
                 )  # fmt: skip
         _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)

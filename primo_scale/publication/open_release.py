@@ -126,7 +126,9 @@ def open_release(directory: str | Path) -> Release:
     """
     directory = Path(directory)
     if not (directory / RELEASE_FILE).is_file():
-        raise InputError("holds no release", where=directory)
+        raise InputError(
+            "holds no release", where=directory, remedy="Give the directory of a release.json"
+        )
     document, finding = read_document(directory)
     if document is None:
         raise InputError("is no release.json", where=directory, value=finding.detail)

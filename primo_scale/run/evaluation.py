@@ -216,7 +216,10 @@ def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
     unknown = sorted(request.prevalence.keys() - phenotypes.keys())
     if unknown:
         raise UsageError(
-            "names no phenotype", where="--prevalence", value=unknown[0], limit=list(phenotypes)
+            "names no phenotype",
+            where="--prevalence",
+            value=unknown[0],
+            limit=", ".join(phenotypes),
         )
     covariates = {}
     if request.covar is not None:

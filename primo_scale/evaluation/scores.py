@@ -26,7 +26,7 @@ from primo_scale.ranges import runs_of
 from primo_scale.storage.locations import Location
 
 _VARIANTS_PER_READ = 1024  # of hard calls, and a quarter of it of dosages
-_PEOPLE_PER_BATCH = 1 << 11  # whose dosages of one read are 16 MiB; a multiple of 4
+_PEOPLE_PER_BATCH = 1 << 8  # whose dosages of one read are 2 MiB; a multiple of 4
 
 
 @dataclass(frozen=True)

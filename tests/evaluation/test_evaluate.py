@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import sys
+import tracemalloc
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from unittest.mock import Mock
@@ -23,6 +24,7 @@ from primo_scale.evaluation import scores
 from primo_scale.evaluation.accuracy import Sample, why_unmeasured
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
@@ -118,6 +120,20 @@ def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
     in_parts = score_people(replace(genotypes, read=read, variants_per_read=7), matched)
     assert max(len(call.args[0]) for call in read.mock_calls) == 7
     np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
+
+
+def test_memory_is_that_of_a_small_batch_of_people():
+    """Every thread that projects people on principal components takes it."""
+    n, d = 8192, 1024
+    packed = np.zeros((d, n // 4), np.uint8)
+    genotypes = scores.Genotypes(range(n), None, lambda variants: packed[variants], HARD_CALLS, d)
+    columns = np.ones((d, 1)), np.zeros(1), np.ones(d)
+    matched = scores.MatchedWeights(np.arange(d), *columns, scores.MatchCounts(d, d, 0, 0, 0, 0, 0))
+    tracemalloc.start()
+    score_people(genotypes, matched)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 12 << 20  # of which 2 MiB are packed genotypes
 
 
 @pytest.mark.slow

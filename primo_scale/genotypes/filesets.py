@@ -61,7 +61,7 @@ def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
     """Refuse a file of a fileset in place of the prefix."""
     if prefix.suffix in extensions:
         raise InputError(
-            f"is a file, but a fileset is given by the prefix of its files (without {prefix.suffix})",
+            f"is a file, but a fileset is given by its prefix (without {prefix.suffix})",
             where=prefix,
             remedy=f"Give {prefix.with_suffix('')}",
         )

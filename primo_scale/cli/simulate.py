@@ -27,7 +27,8 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
     "--mean-segment",
     type=Number(min=1),
     default=200,
-    help="Mean number of neighbouring variants copied from one member of the panel.",
+    help="Mean number of neighbouring variants copied from one member of the panel. Give fewer for "
+    "variants thinned by LD, which are far apart: their LD is far too large otherwise.",
 )
 @click.option(
     "--missing",

@@ -111,7 +111,8 @@ def _warn_of_missing(
             logger.log(
                 level,
                 "%s: %.1f%% of %d genotyped people have no value and count as %g, the %s; "
-                "leave these people out with --keep if that is wrong",
+                "if that is wrong, leave the covariate out with --covar-name, or these people with "
+                "--keep where it is public who they are",
                 covariate.name, 100 * missing / n_people, n_people, centre,
                 "middle of its bounds" if is_middle else "mean beside its bounds",
             )  # fmt: skip

@@ -181,7 +181,8 @@ def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path):
 
 MISSING = (
     "age: 50.0% of 4 genotyped people have no value and count as 50, the middle of its bounds; "
-    "leave these people out with --keep if that is wrong"
+    "if that is wrong, leave the covariate out with --covar-name, or these people with --keep "
+    "where it is public who they are"
 )
 
 

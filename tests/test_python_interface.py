@@ -250,6 +250,9 @@ WRONG_TYPES = {
         "p", "b", pheno_name=["QT1", 2]
     ),
     "pheno: is of the wrong type (found DataFrame,": lambda: ps.OutcomeTables(pd.DataFrame()),
+    "ledger: begins with ~, which only a shell takes": lambda: (
+        ps.FinalizeRequest(work_dir="w", out="o", ledger="~/ledger")  # type: ignore[arg-type]
+    ),
     "bfile: is of the wrong type (found DataFrame, expected one or several path or None)": lambda: (
         ps.GenotypeFiles(pd.DataFrame({"a": [1]}))  # type: ignore[arg-type]
     ),

@@ -52,9 +52,13 @@ def _checked(
 ) -> Callable[[Any], object]:
     origins = [get_origin(one) for one in (kind, *get_args(kind))]
     takes_several = tuple in origins or Mapping in origins
+    is_path = Path in (kind, *get_args(kind))
 
     def checked(value: Any) -> object:
         """Return the value of the annotated type, or raise a UsageError."""
+        if is_path and isinstance(value, str | PathLike) and Path(value).parts[:1] == ("~",):
+            what = "begins with ~, which only a shell takes for the home directory"
+            raise UsageError(what, where=name, value=value, remedy="Give the whole path")
         try:
             if isinstance(value, bool | np.bool_) and kind is not bool:
                 raise TypeError

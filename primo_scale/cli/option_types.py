@@ -45,6 +45,8 @@ class RegularFile(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         path = Path(os.fsdecode(super().convert(value, param, ctx)))
+        if path.parts[:1] == ("~",):
+            self.fail(f"{path} begins with ~, which the shell did not expand.", param, ctx)
         refuse_special_file(path)
         return path
 

@@ -57,6 +57,11 @@ def test_show_prints_budget_spent_left_and_charges(path):
         assert key == ledger.public_key
 
 
+def test_a_tilde_that_no_shell_expanded_is_refused():
+    output = set_budget("~/ledger", "--cohort", "a", "--epsilon", 1, "--delta", 1e-9, code=2)
+    assert "~/ledger begins with ~, which the shell did not expand" in output
+
+
 def test_show_says_what_a_subsampled_charge_takes(path):
     cost = Cost(release_mu(1.0, 5e-9) ** 2, 1.0, 5e-9)
     with Ledger(path) as ledger:

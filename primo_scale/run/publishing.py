@@ -94,7 +94,8 @@ def _refuse_other_release(request: FinalizeRequest, design: Design, build: Genom
         # The noise of its charge in the work directory ties a private release to the request.
         stored_noise = NoiseStore(request.work_dir / NOISE).charges()
         same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
-    if not same:
+        same &= _is_calibrated(document, request)
+    if not same or bool(document.get("summary_statistics")) != request.sumstats:
         raise exists_already(request.out)
 
 
@@ -133,6 +134,13 @@ def refuse_damaged(out: Path) -> None:
 def _read_release(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
     """Return the document of a release, or None if that is no release or a damaged one."""
     return read_document(out, kind)[0] if (out / kind.name).is_file() else None
+
+
+def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
+    """Return whether the weights of a release are calibrated as the request asks."""
+    measured = (document.get("hold_out") or {"phenotypes": []})["phenotypes"]
+    asked = request.calibrate and any((each["slope_lower"] or 0) > 0 for each in measured)
+    return asked == any(each["calibration"] != 1 for each in measured)
 
 
 def exists_already(out: Path) -> InputError:

@@ -170,6 +170,10 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
         )
         np.testing.assert_allclose(new, each["calibration"] * old, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(*(f[1:] for f in fixed))
+    for options in ([*words, "--out", demo / "release", "--calibrate"], words):
+        result = command(finalize.main, *options, *BUDGET)
+        refused(result, 3, "exists already and is not this release")
+        assert "Budget was spent" not in result.stderr  # nothing was solved
 
 
 def test_weights_are_not_calibrated_without_people_held_out(tiny):

@@ -27,10 +27,10 @@ of GENOTYPES (of a PLINK 2 fileset with --pfile in place of --bfile):
   {command}
 
 ../scores.sscore, beside this directory, then has a column NAME_SUM for each phenotype NAME, in the
-units of the phenotype. The predicted phenotype is NAME_SUM plus the intercept plus each covariate
-times its weight ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks
-adds nothing to the score. A missing genotype counts as the public centre of its variant
-({centre_file}).
+units of the phenotype. Of several filesets, such as one for each chromosome, add the NAME_SUM. The
+predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
+({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
+the score. A missing genotype counts as the public centre of its variant ({centre_file}).
 {components}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}

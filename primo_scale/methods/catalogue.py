@@ -152,7 +152,7 @@ _TABLE = (
 
 AS_GIVEN, BY_SUBSAMPLE = "as given", "--subsample"
 BY_COMPONENTS = "LD components are solved by no other method"
-_MOST_ACCURATE = "if {} are private, weights for known noise were the most accurate"
+_MOST_ACCURATE = "where {} are private, this was the most accurate method measured"
 _CROSSOVER = (
     "{} phenotypes are {} the {} from which on a projection by the public phenotypes removes noise "
     "from X'Y: n mu / (2 sqrt d) times the square root of the share of N_x that an average row "

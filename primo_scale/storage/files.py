@@ -168,6 +168,7 @@ def directory_published_at_end(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         with _staging_directory(path) as staging:
             yield staging
+            refuse_existing(path)  # which another run may have published meanwhile
             sync_tree(staging)
             os.rename(staging, path)
         sync_directory(path.parent)

@@ -85,6 +85,12 @@ def test_a_directory_appears_complete_or_not_at_all(tmp_path):
     assert (target / "whole").read_text() == "x"
     with pytest.raises(InputError, match="exists already"), directory_published_at_end(target):
         pass
+    other = tmp_path / "other"
+    with (
+        pytest.raises(InputError, match="other: exists already"),
+        directory_published_at_end(other),
+    ):
+        target.rename(other)
 
 
 KILLED_WHILE_STAGING = """

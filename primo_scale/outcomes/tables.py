@@ -202,7 +202,7 @@ class OutcomeTable:
                 f"the value of {name} is not a number",
                 where=f"{self.path}:{line}",
                 value=cell.decode(errors="replace")[:40],
-                remedy="Use numbers, and NA for a missing value",
+                remedy="Use numbers, NA for a missing value, and a 0/1 column for each category",
             ) from error
 
 

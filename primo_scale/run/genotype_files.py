@@ -70,22 +70,7 @@ def _chromosomes(value: int | str | Iterable[int | str]) -> tuple[str, ...]:
 
 @frozen(field_transformer=typed)
 class GenotypeInputs:
-    """Genotype files of the same people, of one format.
-
-    Attributes
-    ----------
-    bfile, pfile : tuple of Path or None
-        Prefixes of PLINK 1 or PLINK 2 filesets. One may be given alone, and a pattern stands for
-        several (`expanded_paths`).
-    bgen, vcf, vcz : tuple of Path or None
-        BGEN files, indexed VCF or BCF files, or VCF-Zarr stores, in the same way.
-    sample : Path or None
-        The .sample file of the BGEN files; None stands for the sample IDs in them.
-    bgen_order : str or None
-        Order of the alleles in the BGEN files by plink2's names: ``ref-first``, ``ref-last`` or
-        ``ref-unknown``; None stands for the first. The allele that is not REF is counted.
-    dosages : bool
-        Whether dosages are read, and not hard calls; PLINK 1 files have none.
+    """Genotype files of the same people, of one format; `GenotypeFiles` describes the fields.
 
     Raises
     ------
@@ -144,8 +129,8 @@ class GenotypeFiles(GenotypeInputs):
     sample : Path or None
         The .sample file of the BGEN files; None stands for the sample IDs in them.
     bgen_order : str or None
-        Order of the alleles in the BGEN files: ``ref-first`` (also for None), ``ref-last`` or
-        ``ref-unknown``.
+        Order of the alleles in the BGEN files by plink2's names: ``ref-first`` (also for None),
+        ``ref-last`` or ``ref-unknown``. The allele that is not REF is counted.
     dosages : bool
         Whether dosages are read, and not hard calls; PLINK 1 files have none.
     keep, remove : Path or None

@@ -41,21 +41,7 @@ _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
 
 @frozen(kw_only=True, field_transformer=typed)
 class RunRequest:
-    """Choices of every run.
-
-    Attributes
-    ----------
-    work_dir : Path
-        Private directory for intermediate files and statistics.
-    ledger : Path or None
-        Ledger file; None stands for the user's own.
-    cohort : str or None
-        Name of the cohort in the ledger.
-    accept_noise : bool
-        Whether budget may be spent on weights that are expected to be noise.
-    encryption_key : Path or None
-        File of the key that encrypts what is kept about people.
-    """
+    """Choices of every run, which the requests of single stages describe."""
 
     work_dir: Path = field(converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
@@ -71,23 +57,7 @@ class RunRequest:
 
 @frozen(kw_only=True, field_transformer=typed)
 class PublishingRequest(RunRequest):
-    """Choices of every run that publishes a release.
-
-    Attributes
-    ----------
-    out : Path
-        Release directory to publish.
-    fit : Fit
-        Method and shrinkage that turn the statistics into weights.
-    genome_build : str or None
-        Genome build of the positions; None stands for the build that known variants show.
-    purge_intermediates : bool
-        Whether the intermediate files are deleted once the release is published.
-    sumstats : bool
-        Whether the release has summary statistics; they need public allele frequencies.
-    calibrate : bool
-        Whether the weights are multiplied by the slope that the people held out measure.
-    """
+    """Choices of every run that publishes a release."""
 
     out: Path = field(converter=Path)
     fit: Fit = field(factory=Fit)

@@ -42,7 +42,7 @@ from primo_scale.privacy.held_out_sums import (
     residual_bounds,
     residual_limits,
 )
-from primo_scale.run.describe_hold_out import state_hold_out
+from primo_scale.run.describe_release import state_hold_out
 
 Dosages = npt.NDArray[np.int8]
 

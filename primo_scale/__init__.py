@@ -31,8 +31,8 @@ if TYPE_CHECKING:
         UsageError,
     )
     from primo_scale.evaluation.results import Evaluation
-    from primo_scale.genotypes.dosage import open_genotypes
     from primo_scale.genotypes.pandas_plink import from_pandas_plink
+    from primo_scale.genotypes.store import open_genotypes
     from primo_scale.publication.open_release import (
         PartyRelease,
         Release,
@@ -62,7 +62,7 @@ _NAMES = {
         "UsageError",
     ),
     "evaluation.results": ("Evaluation",),
-    "genotypes.dosage": ("open_genotypes",),
+    "genotypes.store": ("open_genotypes",),
     "genotypes.pandas_plink": ("from_pandas_plink",),
     "publication.open_release": (
         "PartyRelease",

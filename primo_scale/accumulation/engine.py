@@ -17,7 +17,7 @@ from distributed.comm import CommClosedError
 
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import Order, Task
-from primo_scale.accumulation.worker_errors import naming_worker
+from primo_scale.accumulation.tasks import naming_worker
 from primo_scale.errors import InterruptedRun, OtherVersion, PrimoError, ResourceError
 from primo_scale.interruption import check
 

@@ -5,11 +5,14 @@ to them, so that no data about people passes through the scheduler. Neither do t
 error: an exception of a worker is logged there, pickled to the scheduler with its causes, and
 logged by every process that receives it. Zarr's error for a damaged chunk contains both checksums,
 one of them of private integers; other errors contain shapes or values. A task therefore raises a
-new exception in place of the original.
+new exception in place of the original. A path in it is one on the worker's machine, so the worker
+records its host and whether the path exists there, and the command names both.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,8 +25,7 @@ import numpy as np
 from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
-from primo_scale.accumulation.worker_errors import refuse_other_version, with_worker
-from primo_scale.errors import PrimoError, anticipated
+from primo_scale.errors import OnWorker, OtherVersion, PrimoError, anticipated
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -39,6 +41,7 @@ from primo_scale.kernels.products import (
 )
 from primo_scale.storage.files import keep_files_private
 from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]
 
@@ -191,3 +194,45 @@ def _code_location(error: Exception) -> str:
     ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
     innermost = (ours or frames)[-1]
     return f"{Path(innermost.filename).name}:{innermost.lineno}"
+
+
+def refuse_other_version(command: str) -> None:
+    """Refuse to compute if this worker has another version of primo_scale than the command.
+
+    Sums of another version could have another sensitivity than the proved one. The message names
+    the host of the worker and both versions, and nothing private.
+    """
+    if command != __version__:
+        raise OtherVersion(
+            f"primo_scale is {__version__} there, and {command} where the command runs",
+            where=f"worker on {socket.gethostname()}",
+            remedy=f"Install primo_scale {command} for every worker, and start the workers again; "
+            "the same command continues",
+        )
+
+
+def with_worker(error: PrimoError) -> PrimoError:
+    """Record on an error of a task this worker's host, and whether the error's path exists here."""
+    path = str(error.where)
+    lacks_path = os.path.isabs(path) and not os.path.exists(path)
+    error.on_worker = OnWorker(socket.gethostname(), lacks_path)
+    return error
+
+
+def naming_worker(error: PrimoError) -> PrimoError:
+    """Return an error of a task that names the worker's host, unless that is this machine.
+
+    The remedy for a path that exists for this process alone is to share it.
+    """
+    worker = error.on_worker
+    if worker is None or isinstance(error, OtherVersion):  # which names the host itself
+        return error
+    facts = error.facts
+    if worker.lacks_path and os.path.exists(str(error.where)):
+        facts["remedy"] = (
+            "The path exists for the command, and not for the worker. Workers need the same paths: "
+            "mount the file system there, or use --object-store (cluster/README.md)"
+        )
+    elif worker.host == socket.gethostname():
+        return error
+    return type(error)(f"{error.what} on worker {worker.host}", **facts)

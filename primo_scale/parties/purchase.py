@@ -1,7 +1,8 @@
-"""Payment for a party's noisy values, and the drawing of their noise, in the only safe order."""
+"""Noise of a party's values, their payment and the drawing of the noise in the only safe order."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,21 +11,56 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from primo_scale.errors import InputError
+from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import lattice_noise
+from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Charge
+from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
-from primo_scale.parties.noise_scale import PartyNoise
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import Payer, record_drawn, settle
+from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
 _VALUE = np.dtype("<i8")
 _DRAWS_AT_A_TIME = 1 << 22
+
+
+@dataclass(frozen=True)
+class PartyNoise:
+    """Noise on every released value of one party."""
+
+    sigma: float  # standard deviation in lattice units, rounded up
+    cost: Cost  # of this party's release
+
+
+def party_noise(
+    epsilon: float, delta: float, *, n_columns: int, n_mixtures: int | None, person_columns: int
+) -> PartyNoise:
+    """Return the noise of `n_columns` columns of one party with which the promise holds.
+
+    The promise (epsilon, delta) covers `person_columns` columns together: those of this party
+    alone, or the columns of all parties for a promise about a person. `n_mixtures` is None where
+    the rows of the people are released. Noise that is too large for the sampler is refused.
+    """
+    mu = release_mu(epsilon, delta)
+    sigma = rounded_up(party_sensitivity(person_columns, n_mixtures) / mu)
+    check_sigma(sigma, remedy="Raise --epsilon, or release fewer columns or mixtures")
+    return PartyNoise(sigma, Cost(mu**2 * n_columns / person_columns))
+
+
+def party_sensitivity(n_columns: int, n_mixtures: int | None) -> float:
+    """Return the l2 sensitivity of `n_columns` columns, in lattice units, to one replaced row.
+
+    Replacing one person changes a row of d coded values by at most ``2 * 2^20 sqrt(d)``, and the k
+    sums of a mixture release by at most ``sqrt(k)`` times that, for every matrix of signs
+    (docs/maths/parties.md).
+    """
+    return 2 * BOUNDED_UNIT * math.sqrt(n_columns * (n_mixtures or 1))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,6 @@ from primo_scale.publication.file_names import (
     WEIGHTS_FILE,
 )
 from primo_scale.publication.gzip_files import GZIP_ERRORS, open_gzip_text
-from primo_scale.publication.scoring import scoring_of
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,
     INTERCEPT,
@@ -36,6 +35,7 @@ from primo_scale.publication.weights import (
     centre_header,
     centre_row_prefix,
     covariates_header,
+    scoring_of,
     weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Digest,
@@ -18,6 +17,7 @@ from primo_scale.publication.schema_types import (
     one_of,
 )
 from primo_scale.publication.statement import Guarantee, LedgerEntry, Software
+from primo_scale.publication.wording import KEYSTREAM
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class PartyMechanism:
     sigma: Scale  # standard deviation of the noise on every value, in lattice units
     # The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     fine_bits: Annotated[int, Meta(ge=0, le=62)]
-    # Sampler of the noise (`primo_scale.publication.samplers`).
+    # Sampler of the noise (`primo_scale.publication.wording`).
     sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
     rng: Annotated[str, one_of([KEYSTREAM["rng"]])]

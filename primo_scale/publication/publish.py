@@ -36,13 +36,11 @@ from primo_scale.publication.recompute_profile import is_about
 from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
-from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import Signer, signature_of
-from primo_scale.publication.signed_document import read_document
+from primo_scale.publication.signed_document import Signer, read_document, signature_of
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.weights import ScoringWeights, scoring_of
 from primo_scale.publication.weights_files import weights_files_of
 from primo_scale.publication.wording import stamp_of
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file

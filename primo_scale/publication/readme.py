@@ -12,7 +12,7 @@ from primo_scale.publication.file_names import (
     RELEASE_FILE,
     REPORT_FILE,
 )
-from primo_scale.publication.scoring import scoring_command_in_lines
+from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
 from primo_scale.publication.wording import accuracies_in_words
 

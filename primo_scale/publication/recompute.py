@@ -6,12 +6,12 @@ The module shares no code with the calibration of the noise. It checks the theor
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 
 from primo_scale.humanize import spent_in_words
+from primo_scale.privacy.held_out_accuracy import N_COUNTS, accuracy_of
 from primo_scale.publication import recompute_mechanisms as theorems
-from primo_scale.publication.check_hold_out import hold_out_problems
 from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_ledger import ledger_problems
@@ -24,6 +24,7 @@ from primo_scale.publication.recompute_profile import (
     Lattice,
     close,
     epsilon_of,
+    is_about,
     log_delta_on_lattice,
 )
 from primo_scale.publication.wording import STATISTICS
@@ -351,3 +352,28 @@ def _ledger_line(document: Document) -> str:
         f"epsilon {spent} of {spent_in_words(limit)} spent "
         f"after this release, at delta {ledger['delta']:.6g}"
     )
+
+
+def hold_out_problems(document: Document) -> Iterator[str]:
+    """Yield the contradictions of the measurement, whose noise `recompute` checks."""
+    hold_out, public = document["hold_out"], document["public_inputs"]
+    noise = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
+    sigma = noise["held_out_counts"], noise["held_out_gram"]
+    names = [phenotype["name"] for phenotype in public["phenotypes"]]
+    found = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
+    if found != names:
+        yield f"measures {len(found)} phenotypes, not those of public_inputs in their order"
+        return
+    for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
+        name = stated["name"]
+        if len(stated["counts"]) != N_COUNTS:
+            yield f"{name}: {len(stated['counts'])} counts, not {N_COUNTS}"
+            continue
+        centre, bound, accuracy = accuracy_of(phenotype, stated, hold_out, sigma)
+        if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
+            yield f"{name}: the range of scores is not the one that the counts choose"
+        for number, value in asdict(accuracy).items():
+            if not is_about(stated[number], value):
+                yield f"{name}: {number} is {stated[number]}, recomputed {value}"
+        if stated["calibration"] not in (1.0, stated["slope"]):
+            yield f"{name}: the weights were multiplied by another number than the slope"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from primo_scale.publication.document import Document
-from primo_scale.publication.samplers import KEYSTREAM
+from primo_scale.publication.wording import KEYSTREAM
 
 _OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
 _OF_FITTED_EFFECTS = (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erfcx, log_ndtr
 
-from primo_scale.publication.samplers import KEYSTREAM_DISTANCE
+from primo_scale.publication.wording import KEYSTREAM_DISTANCE
 
 _ERFCX_OVERFLOWS = 26.0
 _HOPELESS_MU = 1e6  # epsilon is above 10^11

@@ -24,7 +24,7 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.party_statement import PartyStatement
 from primo_scale.publication.schema_types import AtLeastOne, Digest, Distinct, Natural, Text, one_of
-from primo_scale.publication.signature import ALGORITHM
+from primo_scale.publication.signed_document import ALGORITHM
 from primo_scale.publication.statement import Statement
 from primo_scale.publication.weights_files import WEIGHTS_FILES
 from primo_scale.publication.wording import NOT_PRIVATE

@@ -19,7 +19,7 @@ from primo_scale.publication.document import Document, people_in_words, statemen
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.release_log import options_of
-from primo_scale.publication.scoring import scoring_command_in_lines
+from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.wording import STATISTICS
 
 _TEMPLATE = "report.html.j2"

@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from primo_scale.publication.recompute_mechanisms import PARTS, THEOREMS
 from primo_scale.publication.recompute_method import METHODS
-from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Distinct,
@@ -20,7 +19,7 @@ from primo_scale.publication.schema_types import (
     Text,
     one_of,
 )
-from primo_scale.publication.wording import STATISTICS
+from primo_scale.publication.wording import KEYSTREAM, STATISTICS
 
 Layout = Literal["svec", "full"]
 _Scales = Annotated[tuple[Scale, ...], AtLeastOne]
@@ -89,7 +88,7 @@ class StatedMechanism:
         tuple[Annotated[StatedQuery, _EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS], ...], AtLeastOne
     ]
     # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
-    # (`primo_scale.publication.samplers`).
+    # (`primo_scale.publication.wording`).
     sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
     rng: Annotated[str, one_of([KEYSTREAM["rng"]])]

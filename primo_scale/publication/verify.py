@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.methods.catalogue import METHODS, REASONS
+from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication.bounded_text import bounded_bytes
-from primo_scale.publication.check_descriptions import description_problems
 from primo_scale.publication.check_weights import UNREADABLE, listed_in
 from primo_scale.publication.document import PARTY, RELEASE, Document, people_in_words
 from primo_scale.publication.file_names import LOG_FILE, README_FILE, RELEASE_FILE, REPORT_FILE
@@ -35,8 +37,10 @@ from primo_scale.publication.signed_document import (
 )
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights_files import WEIGHTS_FILES, Check, weights_files_of
-from primo_scale.publication.wording import unit_in_words
+from primo_scale.publication.wording import effective_size_in_words, unit_in_words
 from primo_scale.version import __version__
+
+_NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?(e-[0-9]{1,3})?")
 
 
 @dataclass(frozen=True)
@@ -284,3 +288,30 @@ def _report_problems(directory: Path, document: Document) -> list[str]:
 def _difference(content: bytes, again: str) -> list[str]:
     same = content == again.encode()
     return [] if same else [f"differs from what version {__version__} renders from release.json"]
+
+
+def description_problems(_: Path, document: Document) -> list[str]:
+    """Return the descriptions that differ from those of this version."""
+    estimation, mechanism = document["estimation"], document["mechanism"]
+    estimator = ESTIMATORS[estimation["estimator"]]
+    on_scores = bool(estimation.get("public_scores"))
+    heritability = PRIOR_HERITABILITY if document["private"] else None
+    size = effective_size_in_words(heritability, on_scores=on_scores)
+    pairs: dict[str, tuple[str, tuple[str, ...]]] = {
+        "estimation.shrinkage": (estimation["shrinkage"], (estimator.description,)),
+        "estimation.eigenvalue_floor": (estimation["eigenvalue_floor"], (estimator.floor,)),
+        "accuracy.definition": (document["accuracy"]["definition"], (size,)),
+    }
+    if mechanism is not None:
+        summary = METHODS[mechanism["method"]].summary
+        pairs["mechanism.summary"] = (mechanism["summary"], (summary,))
+        pairs["mechanism.reason"] = (mechanism["reason"], REASONS)
+    return [
+        f"has another {name} than this version writes"
+        for name, (stated, known) in pairs.items()
+        if _without_numbers(stated) not in map(_without_numbers, known)
+    ]
+
+
+def _without_numbers(text: str) -> str:
+    return _NUMBER.sub("0", text)

@@ -150,8 +150,7 @@ def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
         yield partial(run_on_threads, threads=execution.profile.threads)
         return
     from primo_scale.accumulation.engine import run_tasks
-    from primo_scale.cluster.connect import dask_client
-    from primo_scale.cluster.performance import performance_reported
+    from primo_scale.cluster.connect import dask_client, performance_reported
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
     where = execution.cluster_option

@@ -24,9 +24,13 @@ from primo_scale.privacy.scales import (
 )
 from primo_scale.publication import statement
 from primo_scale.publication.recompute_mechanisms import PARTS
-from primo_scale.publication.samplers import KEYSTREAM
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
-from primo_scale.publication.wording import STATISTICS, accountant_in_words, unit_in_words
+from primo_scale.publication.wording import (
+    KEYSTREAM,
+    STATISTICS,
+    accountant_in_words,
+    unit_in_words,
+)
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
 

@@ -30,7 +30,7 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.publication.stated_files import ReferenceFrequencies, StatedLoadings
+from primo_scale.publication.statement import ReferenceFrequencies, StatedLoadings
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically

@@ -38,7 +38,7 @@ from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
-from primo_scale.publication.stated_files import ReferenceFrequencies
+from primo_scale.publication.statement import ReferenceFrequencies
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.design import Budget, Design, PaidMoments, PanelDesign
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel

@@ -19,8 +19,13 @@ from primo_scale.evaluation.accuracy import (
     measure,
     why_unmeasured,
 )
-from primo_scale.evaluation.pictures import draw_pictures
-from primo_scale.evaluation.results import EVERYBODY, Evaluation, ScoreResult, write_results
+from primo_scale.evaluation.results import (
+    EVERYBODY,
+    Evaluation,
+    ScoreResult,
+    draw_pictures,
+    write_results,
+)
 from primo_scale.evaluation.scores import (
     Genotypes,
     MatchCounts,

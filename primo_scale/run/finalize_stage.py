@@ -19,10 +19,9 @@ from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
 from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.run.describe_hold_out import calibrated, state_hold_out
-from primo_scale.run.describe_release import Payment
+from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import solve
 from primo_scale.run.payments import log_payment, payer_of

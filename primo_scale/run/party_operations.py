@@ -25,8 +25,7 @@ from primo_scale.parties.columns import (
     individuals_of,
     survey,
 )
-from primo_scale.parties.noise_scale import party_noise, party_sensitivity
-from primo_scale.parties.purchase import PartyValues, pay_for_values
+from primo_scale.parties.purchase import PartyValues, party_noise, party_sensitivity, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import open_payer
@@ -40,10 +39,9 @@ from primo_scale.publication.party_statement import (
 )
 from primo_scale.publication.publish import publish_party_release
 from primo_scale.publication.releasable import check_column_names, check_variant_identifiers
-from primo_scale.publication.samplers import KEYSTREAM
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.statement import Software
-from primo_scale.publication.wording import public_by_assumption
+from primo_scale.publication.wording import KEYSTREAM, public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds

@@ -26,7 +26,7 @@ from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.publication.stated_files import StatedLoadings
+from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks

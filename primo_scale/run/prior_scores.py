@@ -16,7 +16,7 @@ from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.public_scores import PublicScores
 from primo_scale.methods.shrinkage import Float64
-from primo_scale.publication.stated_files import StatedScore
+from primo_scale.publication.statement import StatedScore
 from primo_scale.run.design import Design
 from primo_scale.run.request_parts import PriorFile, one_line
 from primo_scale.run.run_log import LOGGER

@@ -16,9 +16,8 @@ from primo_scale.publication.document import RELEASE, Document, DocumentKind
 from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
-from primo_scale.publication.scoring import scoring_command
-from primo_scale.publication.signature import Signer
-from primo_scale.publication.signed_document import read_document
+from primo_scale.publication.signed_document import Signer, read_document
+from primo_scale.publication.weights import scoring_command
 from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design

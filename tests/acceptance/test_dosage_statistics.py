@@ -17,7 +17,7 @@ from pgenlib import PgenWriter
 from small_cohort import command, refused, succeeded
 
 from primo_scale.accumulation import checkpoint
-from primo_scale.accumulation.task_memory import read_bytes, worker_bytes
+from primo_scale.accumulation.resource_needs import read_bytes, worker_bytes
 from primo_scale.accumulation.workload import Workload
 from primo_scale.cli import accumulate, evaluate, ingest, release, simulate, verify
 from primo_scale.errors import InputError

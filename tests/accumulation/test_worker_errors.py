@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from example_partials import partials_below
 
-from primo_scale.accumulation import worker_errors
+from primo_scale.accumulation import tasks
 from primo_scale.accumulation.plan import Plan, RowTask
-from primo_scale.accumulation.tasks import run_task
-from primo_scale.accumulation.worker_errors import naming_worker
+from primo_scale.accumulation.tasks import naming_worker, run_task
 from primo_scale.errors import DamagedChunk, InputError, OnWorker, OtherVersion, ResourceError
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.version import __version__
@@ -32,7 +31,7 @@ def node7(monkeypatch) -> None:
 def test_a_worker_of_another_version_computes_nothing(tmp_path, monkeypatch) -> None:
     partials = partials_below(tmp_path, PLAN, np.ones((8, 4), np.int8))
     assert partials.address[-1] == __version__
-    monkeypatch.setattr(worker_errors, "__version__", "0.2.9")
+    monkeypatch.setattr(tasks, "__version__", "0.2.9")
     with pytest.raises(OtherVersion) as refused:
         run_task(partials.address, RowTask(0))
     assert str(refused.value) == (
@@ -78,10 +77,10 @@ def test_a_worker_that_does_not_see_the_files_is_named(tmp_path, monkeypatch) ->
     ],
 )
 def test_other_errors_keep_their_remedy_and_name_the_host(error, line, monkeypatch) -> None:
-    shown = received(worker_errors.with_worker(error), monkeypatch)
+    shown = received(tasks.with_worker(error), monkeypatch)
     assert (type(shown), str(shown)) == (type(error), line)
 
 
 def test_a_worker_of_this_machine_is_not_named() -> None:
-    error = worker_errors.with_worker(InputError("is damaged", where="/"))
+    error = tasks.with_worker(InputError("is damaged", where="/"))
     assert naming_worker(error) is error

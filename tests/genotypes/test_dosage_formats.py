@@ -26,10 +26,10 @@ import primo_scale as ps
 from primo_scale.cli import ingest as ingest_command
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation.scores import MatchCounts, MatchedWeights, open_store, score_people
-from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles, open_source
+from primo_scale.genotypes.store import open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
 from primo_scale.parties.columns import GenotypeColumns
 

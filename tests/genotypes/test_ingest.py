@@ -16,8 +16,8 @@ from tiers import thinned
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import bed, ingest_plan
-from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.store import open_genotypes
 
 EDGE = Path(__file__).resolve().parents[1] / "reference/data/edge"
 

@@ -14,10 +14,10 @@ from ingest_runs import Stop, bed_reader_dosages, run, stop_after
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
-from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.ingest_plan import plan_ingest
 from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.store import open_genotypes
 
 
 def test_a_stopped_run_continues(base, tmp_path):

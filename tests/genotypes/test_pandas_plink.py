@@ -13,8 +13,8 @@ from bed_reader import open_bed
 from ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
+from primo_scale.genotypes.store import open_genotypes
 
 
 @pytest.fixture

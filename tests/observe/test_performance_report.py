@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from primo_scale.cluster.connect import dask_client
-from primo_scale.cluster.performance import performance_reported
+from primo_scale.cluster.connect import dask_client, performance_reported
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.execution import Execution

@@ -15,10 +15,10 @@ from presence import missing
 from processes import run_program
 
 from primo_scale.errors import PrimoError
-from primo_scale.genotypes.dosage import open_genotypes
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
 from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.store import open_genotypes
 
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-pandas_plink" / "bin" / "python"

@@ -29,7 +29,7 @@ from primo_scale.parties.roster import read_roster
 from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.publication.recompute_profile import epsilon_of
-from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import verify
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.operations import ingest

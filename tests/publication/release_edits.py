@@ -19,7 +19,7 @@ from primo_scale.publication.pictures import draw_pictures
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
-from primo_scale.publication.signature import Signer, signature_of
+from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify_release
 
 

@@ -30,10 +30,9 @@ from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import recompute_method
 from primo_scale.publication.document import statement_document
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.scoring import scoring_of
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.statement import Statement
-from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
+from primo_scale.publication.weights import ScoringWeights, SummaryStatistics, scoring_of
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments
 from primo_scale.run.estimation import Solved

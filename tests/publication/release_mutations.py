@@ -16,7 +16,7 @@ from documents import places, read_document, value_at
 from jinja2 import TemplateError
 from release_edits import forge, restate
 
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 ATTACKER = Signer(_KEY.public_key().public_bytes_raw().hex(), _KEY.sign)

@@ -28,7 +28,7 @@ from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.check_ledger import ledger_findings
 from primo_scale.publication.publish import publish_release
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 from primo_scale.run.describe_release import Payment
 from primo_scale.storage.files import sha256_of_file
 

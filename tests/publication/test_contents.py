@@ -24,7 +24,7 @@ from primo_scale.methods.catalogue import REASONS
 from primo_scale.publication import gzip_files
 from primo_scale.publication.check_weights import UNREADABLE, possible_frequencies
 from primo_scale.publication.document import serialise
-from primo_scale.publication.signature import Signer
+from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.verify import verify, verify_release
 from primo_scale.publication.weights import centre_frequency
 

@@ -14,7 +14,7 @@ from release_examples import example_statement, example_weights, publish
 
 from primo_scale.publication import pictures
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures
-from primo_scale.publication.stated_files import ReferenceFrequencies
+from primo_scale.publication.statement import ReferenceFrequencies
 
 
 def points_of(panel: Panel) -> list[tuple[int, int]]:

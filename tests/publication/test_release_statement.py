@@ -28,8 +28,8 @@ from tiers import thinned
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.publication.samplers import KEYSTREAM
-from primo_scale.publication.stated_files import ReferenceFrequencies
+from primo_scale.publication.statement import ReferenceFrequencies
+from primo_scale.publication.wording import KEYSTREAM
 
 PEOPLE = 48_731  # stands nowhere where it is private
 PANEL = {

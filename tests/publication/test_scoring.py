@@ -11,8 +11,8 @@ from release_examples import example_document, example_statement, example_weight
 
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.publication.readme import render_readme
-from primo_scale.publication.scoring import scoring_command, scoring_of
 from primo_scale.publication.verify import verify_release
+from primo_scale.publication.weights import scoring_command, scoring_of
 
 
 @pytest.mark.oracle

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.signature import (
+from primo_scale.publication.signed_document import (
     Signer,
     signature_of,
     signature_problem,

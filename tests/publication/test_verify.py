@@ -14,7 +14,7 @@ from tiers import thinned
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise
-from primo_scale.publication.signature import signature_of
+from primo_scale.publication.signed_document import signature_of
 from primo_scale.publication.verify import document_findings, verify, verify_release
 from primo_scale.publication.wording import stamp_of
 

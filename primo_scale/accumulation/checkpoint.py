@@ -26,20 +26,9 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import array_bytes, write_array, write_block
 from primo_scale.storage.files import canonical_json
-from primo_scale.storage.groups import (
-    ArrayLayout,
-    Group,
-    array_of,
-    attributes_of,
-    create_arrays,
-    create_group,
-    flush,
-    is_complete,
-    mark_complete,
-    open_group,
-)
 from primo_scale.storage.locations import Location
 
 _WHOLE = (slice(None), slice(None))
@@ -59,9 +48,9 @@ def open_partials(
     shape (d, 4).
     """
     digest = plan_digest(plan, inputs.to_json())
-    if is_complete(path, KIND):
-        group = open_group(path, KIND, complete=False)
-        attributes = attributes_of(group)
+    if groups.is_complete(path, KIND):
+        group = groups.open_group(path, KIND, complete=False)
+        attributes = groups.attributes_of(group)
         if attributes["plan_digest"] != digest:
             raise InputError(
                 "the work directory holds partial sums of other inputs or options",
@@ -70,7 +59,7 @@ def open_partials(
                 remedy="Use another --work-dir, or remove this one to start afresh",
             )
         if attributes["paths"] != _paths(inputs):
-            mark_complete(group, {"paths": _paths(inputs)})
+            groups.mark_complete(group, {"paths": _paths(inputs)})
         partials = Partials(path, str(attributes["store_id"]), kernel)
         write_block(partials.array("code_table"), _WHOLE, code_table)  # repairs a damaged one
         return partials
@@ -80,18 +69,18 @@ def open_partials(
 def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str:
     """Create the empty store and return its random name."""
     store_id = uuid.uuid4().hex
-    group = create_group(path, KIND, {})
+    group = groups.create_group(path, KIND, {})
     largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
     arrays = _partial_arrays(
         plan, len(code_table), multiplier_columns(inputs.clipping_rule), largest
     )
-    create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
-    write_block(array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
+    groups.create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
+    write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
     if inputs.subsample is not None:
         _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
     # Chunks that a power failure damages are computed again, but metadata cannot be.
-    flush(group)
-    mark_complete(
+    groups.flush(group)
+    groups.mark_complete(
         group,
         {
             "store_id": store_id,
@@ -116,25 +105,27 @@ def _paths(inputs: Inputs) -> dict[str, str]:
 
 def _partial_arrays(
     plan: Plan, n_variants: int, columns: int, largest: int
-) -> dict[str, ArrayLayout]:
+) -> dict[str, groups.ArrayLayout]:
     """Return the layout of every array of a store, except for a subsample, by name.
 
     A person has as many row multipliers as `columns`, and codes have a magnitude up to `largest`.
     """
     layout, q, planes = plan.layout, plan.layout.n_outcomes, plan.n_planes - 1
-    groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    row_groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
     multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
     arrays = {
-        "code_table": ArrayLayout((n_variants, 4), (65536, 4), np.int8),
-        "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
-        "outcome_planes": ArrayLayout((planes, n), (planes, rows), np.int8),
-        "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
+        "code_table": groups.ArrayLayout((n_variants, 4), (65536, 4), np.int8),
+        "row_multipliers": groups.ArrayLayout((n, columns), multipliers, np.uint32),
+        "outcome_planes": groups.ArrayLayout((planes, n), (planes, rows), np.int8),
+        "outcome_gram": groups.ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
     }
     kind = plan.gram_type(largest)
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
-        arrays[f"gram/{block}"] = ArrayLayout((groups, size, size), (1, side, side), kind)
-        arrays[f"cross/{block}"] = ArrayLayout((groups, size, q), (1, side, q), np.int64)
+        arrays[f"gram/{block}"] = groups.ArrayLayout(
+            (row_groups, size, size), (1, side, side), kind
+        )
+        arrays[f"cross/{block}"] = groups.ArrayLayout((row_groups, size, q), (1, side, q), np.int64)
     return arrays
 
 
@@ -149,7 +140,7 @@ def partial_bytes(work: Workload) -> int:
     return total + sum(map(array_bytes, arrays.values()))
 
 
-def _draw_subsample(group: Group, name: str, n_samples: int, size: int) -> None:
+def _draw_subsample(group: groups.Group, name: str, n_samples: int, size: int) -> None:
     """Draw a subsample of people uniformly without replacement, and store its members.
 
     Privacy amplification requires a secret subsample. It is drawn once for each store, from the

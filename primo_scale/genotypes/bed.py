@@ -1,7 +1,8 @@
-"""Reading of PLINK 1 .bed files: three header bytes, then packed genotypes.
+"""PLINK 1 filesets: a .bed file with its tables of variants (.bim) and people (.fam).
 
-Both layouts are read: variant-major (third byte 1, which PLINK writes) and sample-major (0). Files
-are not memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES` more.
+A .bed file is three header bytes, then packed genotypes. Both layouts are read: variant-major
+(third byte 1, which PLINK writes) and sample-major (0). Files are not memory-mapped. A read needs
+the memory of its result and at most `RAW_SLAB_BYTES` more.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from typing import Any
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import Index
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.tables import Index, read_bim, read_fam
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 from primo_scale.ranges import runs_of
-from primo_scale.storage.files import refuse_missing_file
+from primo_scale.storage.files import refuse_missing_file, refuse_special_file
+
+EXTENSIONS = (".bed", ".bim", ".fam")
 
 RAW_SLAB_BYTES = 4 << 20
 """Size of the buffer that a read holds in addition to its result, in bytes."""
@@ -32,15 +36,25 @@ _MAGIC = b"\x6c\x1b"
 _HEADER_BYTES = 3
 _SAMPLE_MAJOR, _VARIANT_MAJOR = 0, 1
 
+# Option that reads a file of another format, by file name ending.
+_OTHER_FORMATS = {
+    **dict.fromkeys((".pgen", ".pvar", ".psam"), "--pfile {prefix}"),
+    ".bgen": "--bgen {file}",
+    **dict.fromkeys((".vcf", ".vcf.gz", ".bcf"), "--vcf {file}"),
+}
 
-@dataclass(frozen=True)
-class BedFile:
-    """A .bed file whose header and size were checked; without `variant_major`, sample-major."""
 
-    path: Path
-    n_samples: int
-    n_variants: int
-    variant_major: bool
+@dataclass(frozen=True, eq=False)
+class Fileset(GenotypeSource):
+    """A .bed file with its tables, where `where` is the prefix."""
+
+    def files(self) -> list[Path]:
+        """Return the three files."""
+        return [fileset_path(self.where, kind) for kind in EXTENSIONS]
+
+    def copied_files(self) -> list[Path]:
+        """Return the .bed file."""
+        return [self._bed]
 
     def read(self, variants: Index, samples: Index) -> PackedGenotypes:
         """Read a selection of genotypes, packed and variant-major: uint8, shape (v, ceil(k / 4)).
@@ -60,12 +74,12 @@ class BedFile:
         For a sample-major file, `read_into` does this.
         """
         if self.variant_major:
-            with self.path.open("rb", buffering=0) as file:
+            with self._bed.open("rb", buffering=0) as file:
                 self._read_rows_ahead(file.fileno(), variants)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read as `read` does, into a C-contiguous array of the result's shape."""
-        with self.path.open("rb", buffering=0) as file:
+        with self._bed.open("rb", buffering=0) as file:
             descriptor = file.fileno()
             if self.variant_major and _is_whole_bytes(samples):
                 self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
@@ -79,14 +93,10 @@ class BedFile:
                 for start, stop, raw, origin in self._slabs(descriptor, samples, variants):
                     result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
 
-    def copied_files(self) -> list[Path]:
-        """Return the file."""
-        return [self.path]
-
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes as the format defines them, slowly, as an independent check of `read`."""
         values = []
-        with self.path.open("rb") as file:
+        with self._bed.open("rb") as file:
             for sample in samples.tolist():
                 row, column = (variant, sample) if self.variant_major else (sample, variant)
                 file.seek(_HEADER_BYTES + row * self._row_bytes + column // 4)
@@ -94,8 +104,12 @@ class BedFile:
         return values
 
     @property
+    def _bed(self) -> Path:
+        return fileset_path(self.where, ".bed")
+
+    @property
     def _row_bytes(self) -> int:
-        return packed_width(self.n_samples if self.variant_major else self.n_variants)
+        return packed_width(len(self.samples if self.variant_major else self.variants))
 
     def _slabs(
         self, descriptor: int, rows: Index, columns: Index
@@ -138,7 +152,11 @@ class BedFile:
         while target:
             count = os.preadv(descriptor, [target], offset)
             if not count:
-                raise _became_shorter(self.path)
+                raise InputError(
+                    "became shorter while it was read",
+                    where=self._bed,
+                    remedy="Do not change input files during a run; start the run again",
+                )
             target, offset = target[count:], offset + count
 
 
@@ -167,19 +185,33 @@ def _is_whole_bytes(samples: Index) -> bool:
     return bool(samples[0] % 4 == 0 and samples[-1] - samples[0] + 1 == len(samples))
 
 
-def _became_shorter(path: Path) -> InputError:
-    return InputError(
-        "became shorter while it was read",
-        where=path,
-        remedy="Do not change input files during a run; start the run again",
+def fileset_path(prefix: Path, extension: str) -> Path:
+    """Return a file of a fileset; unlike `Path.with_suffix`, this allows dots in the prefix."""
+    return prefix.parent / (prefix.name + extension)
+
+
+def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
+    """Read the tables of a fileset and check the .bed file against them.
+
+    Malformed files, files of other formats, and a file in place of a prefix are refused.
+    """
+    bed, bim, fam = (fileset_path(prefix, extension) for extension in EXTENSIONS)
+    if not bed.exists():
+        _check_format(prefix)
+    for path in (bed, bim, fam):
+        refuse_special_file(path)
+    table, people = read_bim(bim), read_fam(fam)
+    return Fileset(
+        prefix,
+        people,
+        table.variants,
+        odd_positions=table.odd_positions,
+        variant_major=_is_variant_major(bed, len(people), len(table.variants)),
     )
 
 
-def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
-    """Check the header and the exact size of a .bed file against its .fam and .bim.
-
-    A missing file, one of another format or layout, and one of another size are refused.
-    """
+def _is_variant_major(path: Path, n_samples: int, n_variants: int) -> bool:
+    """Check the header and the exact size of a .bed file, and return its layout."""
     refuse_missing_file(path)
     with path.open("rb") as file:
         header = file.read(_HEADER_BYTES)
@@ -210,4 +242,30 @@ def open_bed(path: Path, n_samples: int, n_variants: int) -> BedFile:
             expected=f"{expected} bytes",
             remedy="Check that .bed, .bim and .fam belong together and are complete",
         )
-    return BedFile(path, n_samples, n_variants, variant_major)
+    return variant_major
+
+
+def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
+    """Refuse a file of a fileset in place of the prefix."""
+    if prefix.suffix in extensions:
+        raise InputError(
+            f"is a file, but a fileset is given by its prefix (without {prefix.suffix})",
+            where=prefix,
+            remedy=f"Give {prefix.with_suffix('')}",
+        )
+
+
+def _check_format(prefix: Path) -> None:
+    """Refuse files of other formats, with the option that reads them."""
+    refuse_file_of_fileset(prefix, EXTENSIONS)
+    for ending, option in _OTHER_FORMATS.items():
+        if prefix.name.endswith(ending):
+            file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))
+        else:
+            file, bare = fileset_path(prefix, ending), prefix
+        if file.exists() or file == prefix:
+            raise InputError(
+                "is not a PLINK 1 fileset",
+                where=file,
+                remedy=f"Give {option.format(file=file, prefix=bare)}",
+            )

@@ -45,6 +45,7 @@ from primo_scale.genotypes.partitions import PartitionRecord, total_record, writ
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import check, result_of
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import chunk_path, read_block, write_array
 from primo_scale.storage.files import (
     disk_errors_explained,
@@ -53,18 +54,6 @@ from primo_scale.storage.files import (
     sync_directory,
     sync_tree,
     write_atomically,
-)
-from primo_scale.storage.groups import (
-    Array,
-    ArrayLayout,
-    Group,
-    array_of,
-    create_array,
-    create_group,
-    is_complete,
-    mark_complete,
-    open_group,
-    write_strings,
 )
 
 _TABLE_CHUNK_ROWS = 65536
@@ -125,10 +114,12 @@ def _initialise(plan: IngestPlan) -> None:
         check_same_request(plan, request, sources, plan.partial)
         return
     packing = plan.packing
-    group = create_group(plan.growing_store, packing.kind, {})
+    group = groups.create_group(plan.growing_store, packing.kind, {})
     shape = len(plan.variant_index), packing.width(len(plan.sample_index))
     chunks = plan.chunk_shape[0], packing.width(plan.chunk_shape[1])
-    create_array(group, "genotypes", ArrayLayout(shape, chunks, np.uint8), packing.missing)
+    groups.create_array(
+        group, "genotypes", groups.ArrayLayout(shape, chunks, np.uint8), packing.missing
+    )
     make_private_directory(plan.partial / "partitions")
     sync_tree(plan.partial)
     write_atomically(plan.request_path, json.dumps(plan.description).encode())
@@ -144,9 +135,9 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     record.commit(plan.record_path(number))
 
 
-def _growing_array(plan: IngestPlan) -> Array:
-    group = open_group(plan.growing_store, plan.packing.kind, complete=False)
-    return array_of(group, "genotypes")
+def _growing_array(plan: IngestPlan) -> groups.Array:
+    group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
+    return groups.array_of(group, "genotypes")
 
 
 def _hash_step_by_step(digests: Mapping[str, hashlib._Hash], n_steps: int) -> Iterator[None]:
@@ -212,12 +203,12 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     A source that changed during the run and a failed self-test are refused.
     """
     _refuse_changed_sources(plan)
-    group = open_group(plan.growing_store, plan.packing.kind, complete=False)
+    group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
     record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, record)
-    orientation = _check_orientation(plan, array_of(group, "genotypes"))
+    orientation = _check_orientation(plan, groups.array_of(group, "genotypes"))
     sync_tree(plan.growing_store)
-    mark_complete(
+    groups.mark_complete(
         group,
         {
             **plan.description,
@@ -249,7 +240,7 @@ def _refuse_changed_sources(plan: IngestPlan) -> None:
         )
 
 
-def _check_orientation(plan: IngestPlan, array: Array) -> dict[str, int]:
+def _check_orientation(plan: IngestPlan, array: groups.Array) -> dict[str, int]:
     """Compare stored dosages with source genotypes, which are read as the format defines them.
 
     A genotype that differs is refused. The result has the numbers of variants and of genotypes that
@@ -279,7 +270,7 @@ def _check_orientation(plan: IngestPlan, array: Array) -> dict[str, int]:
     return {"variants": len(rows), "genotypes": genotypes}
 
 
-def _write_tables(plan: IngestPlan, group: Group, record: PartitionRecord) -> None:
+def _write_tables(plan: IngestPlan, group: groups.Group, record: PartitionRecord) -> None:
     columns: dict[str, npt.NDArray[Any]]
     columns = {"genotype_counts": record.counts, "chunk_crc32c": record.crc32c}
     for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
@@ -287,7 +278,7 @@ def _write_tables(plan: IngestPlan, group: Group, record: PartitionRecord) -> No
     with disk_errors_explained(plan.partial):
         for name, values in columns.items():
             if values.dtype == object:
-                write_strings(group, name, values.tolist())
+                groups.write_strings(group, name, values.tolist())
                 continue
             chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
             write_array(group, name, values, chunks)
@@ -295,7 +286,7 @@ def _write_tables(plan: IngestPlan, group: Group, record: PartitionRecord) -> No
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:
     """Return the finished store; refuse the store of another request."""
-    if not is_complete(plan.destination, plan.packing.kind):
+    if not groups.is_complete(plan.destination, plan.packing.kind):
         raise InputError(
             "exists already and is not a finished genotype store",
             where=plan.destination,

@@ -18,17 +18,8 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.kernels.linear_map import FRACTION_BITS, LinearMap
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array
-from primo_scale.storage.groups import (
-    Group,
-    array_of,
-    attributes_of,
-    create_group,
-    flush,
-    is_complete,
-    mark_complete,
-    open_group,
-)
 from primo_scale.storage.locations import Location
 
 KIND = "ld components"
@@ -53,18 +44,18 @@ class LdComponents:
 
     def map_of(self, block: int) -> LinearMap:
         """Return the map of one LD block."""
-        matrix = read_block(array_of(self._group, f"matrix/{block}"))
-        multipliers = read_block(array_of(self._group, f"multipliers/{block}"))
+        matrix = read_block(groups.array_of(self._group, f"matrix/{block}"))
+        multipliers = read_block(groups.array_of(self._group, f"multipliers/{block}"))
         return LinearMap(matrix, multipliers)
 
     @cached_property
-    def _group(self) -> Group:
-        return open_group(self.path, KIND)
+    def _group(self) -> groups.Group:
+        return groups.open_group(self.path, KIND)
 
 
 def open_components(path: Location) -> LdComponents:
     """Open a finished store, or refuse what `open_group` refuses."""
-    attributes = attributes_of(open_group(path, KIND))
+    attributes = groups.attributes_of(groups.open_group(path, KIND))
     sizes, boundaries = tuple(attributes["sizes"]), tuple(attributes["boundaries"])
     return LdComponents(path, str(attributes["digest"]), sizes, boundaries)
 
@@ -75,9 +66,12 @@ def write_components(path: Location, request: str, maps: Iterable[LinearMap]) ->
     `request` is a digest of everything that determines the maps. They are then not computed again,
     because the last bits of an eigenvector may differ between machines.
     """
-    if is_complete(path, KIND) and attributes_of(open_group(path, KIND))["request"] == request:
+    if (
+        groups.is_complete(path, KIND)
+        and groups.attributes_of(groups.open_group(path, KIND))["request"] == request
+    ):
         return open_components(path)
-    group, content, shapes = create_group(path, KIND, {}), hashlib.sha256(), []
+    group, content, shapes = groups.create_group(path, KIND, {}), hashlib.sha256(), []
     for block, each in enumerate(maps):
         shape = each.matrix.shape
         write_array(group, f"matrix/{block}", each.matrix, shape)
@@ -86,9 +80,9 @@ def write_components(path: Location, request: str, maps: Iterable[LinearMap]) ->
         content.update(np.ascontiguousarray(each.matrix).tobytes())
         content.update(each.multipliers.astype("<i8").tobytes())
         shapes.append(shape)
-    flush(group)
+    groups.flush(group)
     sizes, widths = np.array(shapes).T.tolist()
-    mark_complete(
+    groups.mark_complete(
         group,
         {
             "request": request,

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.bed import RAW_SLAB_BYTES
-from primo_scale.genotypes.filesets import fileset_path, refuse_file_of_fileset
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (

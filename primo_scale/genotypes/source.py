@@ -88,7 +88,7 @@ class SourceFiles:
 
 
 SOURCES = {
-    "bfile": "primo_scale.genotypes.filesets:open_fileset",
+    "bfile": "primo_scale.genotypes.bed:open_fileset",
     "pfile": "primo_scale.genotypes.pgen:open_pgen",
     "bgen": "primo_scale.genotypes.bgen:open_bgen",
     "vcf": "primo_scale.genotypes.vcf:open_vcf",

@@ -31,17 +31,8 @@ from primo_scale.genotypes.packings import (
     Packing,
 )
 from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block
-from primo_scale.storage.groups import (
-    Array,
-    Group,
-    array_of,
-    attributes_of,
-    expect_checksums,
-    kind_of,
-    open_group,
-    read_strings,
-)
 from primo_scale.storage.locations import Location, parse_location
 
 if TYPE_CHECKING:
@@ -70,9 +61,9 @@ class GenotypeStore:
         """People of the store, in the order of the genotypes."""
         group = self._group
         return SampleTable(
-            family=read_strings(group, "sample_family"),
-            individual=read_strings(group, "sample_individual"),
-            sex=read_block(array_of(group, "sample_sex")),
+            family=groups.read_strings(group, "sample_family"),
+            individual=groups.read_strings(group, "sample_individual"),
+            sex=read_block(groups.array_of(group, "sample_sex")),
         )
 
     @cached_property
@@ -80,28 +71,28 @@ class GenotypeStore:
         """Variants of the store, in the order of the genotypes."""
         group = self._group
         return VariantTable(
-            chromosome=read_strings(group, "variant_chromosome"),
-            identifier=read_strings(group, "variant_identifier"),
-            centimorgan=read_block(array_of(group, "variant_centimorgan")),
-            position=read_block(array_of(group, "variant_position")),
-            allele1=read_strings(group, "variant_allele1"),
-            allele2=read_strings(group, "variant_allele2"),
+            chromosome=groups.read_strings(group, "variant_chromosome"),
+            identifier=groups.read_strings(group, "variant_identifier"),
+            centimorgan=read_block(groups.array_of(group, "variant_centimorgan")),
+            position=read_block(groups.array_of(group, "variant_position")),
+            allele1=groups.read_strings(group, "variant_allele1"),
+            allele2=groups.read_strings(group, "variant_allele2"),
         )
 
     @cached_property
     def input_warnings(self) -> InputWarnings:
         """Counts of suspicious features of the input. Private."""
-        return InputWarnings(**attributes_of(self._group)["hazards"])
+        return InputWarnings(**groups.attributes_of(self._group)["hazards"])
 
     @property
     def remark(self) -> str:
         """What the reader of the files remarked, see `GenotypeSource`."""
-        return str(attributes_of(self._group).get("remark", ""))
+        return str(groups.attributes_of(self._group).get("remark", ""))
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """Effects of the filters of the ingest. Private."""
-        counts = attributes_of(self._group)["filter_counts"]
+        counts = groups.attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
 
     @property
@@ -113,14 +104,14 @@ class GenotypeStore:
         return math.prod(count.share for count in self.filter_counts)
 
     @cached_property
-    def _group(self) -> Group:
-        return open_group(self.path, self.packing.kind)
+    def _group(self) -> groups.Group:
+        return groups.open_group(self.path, self.packing.kind)
 
     @cached_property
-    def _genotypes(self) -> Array:
-        checksums = read_block(array_of(self._group, "chunk_crc32c"))
-        expect_checksums(self._group, "genotypes", checksums)
-        return array_of(self._group, "genotypes")
+    def _genotypes(self) -> groups.Array:
+        checksums = read_block(groups.array_of(self._group, "chunk_crc32c"))
+        groups.expect_checksums(self._group, "genotypes", checksums)
+        return groups.array_of(self._group, "genotypes")
 
     def read_packed(self, variants: slice, samples: slice) -> PackedBytes:
         """Read packed genotypes, uint8 (v, width of the samples), of ranges without steps.
@@ -141,8 +132,8 @@ class GenotypeStore:
 
 def open_genotype_store(path: Location) -> GenotypeStore:
     """Open a finished store with two small reads, or refuse what `open_group` refuses."""
-    group = open_group(path, *PACKINGS)
-    attributes = attributes_of(group)
+    group = groups.open_group(path, *PACKINGS)
+    attributes = groups.attributes_of(group)
     return GenotypeStore(
         path=path,
         n_samples=int(attributes["n_samples"]),
@@ -150,7 +141,7 @@ def open_genotype_store(path: Location) -> GenotypeStore:
         chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
         identity_digest=str(attributes["identity_digest"]),
         cohort_digest=str(attributes["cohort_digest"]),
-        packing=PACKINGS[kind_of(group)],
+        packing=PACKINGS[groups.kind_of(group)],
     )
 
 

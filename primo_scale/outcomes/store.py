@@ -29,20 +29,9 @@ from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
 from primo_scale.ranges import runs_of
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
-from primo_scale.storage.groups import (
-    Array,
-    ArrayLayout,
-    array_of,
-    attributes_of,
-    create_array,
-    create_group,
-    flush,
-    is_complete,
-    mark_complete,
-    open_group,
-)
 from primo_scale.storage.locations import Location
 
 KIND = "outcomes"
@@ -57,7 +46,7 @@ class ComponentRows:
     """Principal components of all people, the last covariates of a coding. PRIVATE."""
 
     digest: str  # of everything that determines the components
-    array: Array  # float64, shape (n, k)
+    array: groups.Array  # float64, shape (n, k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +67,8 @@ class OutcomeStore:
     n_samples: int
     content_digest: str  # SHA-256 of the integers, independent of the order of rows in the files
     observed: Int64  # number of people with each phenotype, shape (l,)
-    _rows: Array
-    _held_out: Array | None
+    _rows: groups.Array
+    _held_out: groups.Array | None
 
     def read_rows(self, samples: slice) -> Int16:
         """Return the rows of consecutive people, int16 (r, q); zero for people held out."""
@@ -101,22 +90,22 @@ class OutcomeStore:
 
 def open_outcome_store(path: Location) -> OutcomeStore:
     """Open a finished outcome store, or refuse what `open_group` refuses."""
-    group = open_group(path, KIND)
-    rows, attributes = array_of(group, "rows"), attributes_of(group)
+    group = groups.open_group(path, KIND)
+    rows, attributes = groups.array_of(group, "rows"), groups.attributes_of(group)
     return OutcomeStore(
         path=path,
         n_samples=rows.shape[0],
         content_digest=str(attributes["content_digest"]),
-        observed=read_block(array_of(group, "observed")),
+        observed=read_block(groups.array_of(group, "observed")),
         _rows=rows,
-        _held_out=array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
+        _held_out=groups.array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
     )
 
 
-def rows_layout(n_samples: int, n_columns: int) -> ArrayLayout:
+def rows_layout(n_samples: int, n_columns: int) -> groups.ArrayLayout:
     """Return the shape and the chunks of the array of rows."""
     height = max(1, min(n_samples, CHUNK_BYTES // (n_columns * np.dtype(np.int16).itemsize)))
-    return ArrayLayout((n_samples, n_columns), (height, n_columns), np.int16)
+    return groups.ArrayLayout((n_samples, n_columns), (height, n_columns), np.int16)
 
 
 @dataclass(frozen=True)
@@ -179,8 +168,8 @@ def align_outcomes(
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
         request = beside.submit(_request_digest, samples, tables, coding, held_out, components)
-        if is_complete(path, KIND):
-            finished = attributes_of(open_group(path, KIND))
+        if groups.is_complete(path, KIND):
+            finished = groups.attributes_of(groups.open_group(path, KIND))
             if finished.get("request_digest") == request.result():
                 return open_outcome_store(path)
         with (
@@ -218,15 +207,15 @@ def _coded_rows(
 def _write_store(
     path: Location,
     header: Mapping[str, object],
-    layout: ArrayLayout,
+    layout: groups.ArrayLayout,
     rows_of: Callable[[slice], Int16],
     observed: Int64,
     held_out: Bool | None,
 ) -> None:
     """Write a complete outcome store; `rows_of` returns the rows of consecutive people."""
     n, height = layout.shape[0], layout.chunks[0]
-    group = create_group(path, KIND, {**header, "has_held_out": held_out is not None})
-    array = create_array(group, "rows", layout)
+    group = groups.create_group(path, KIND, {**header, "has_held_out": held_out is not None})
+    array = groups.create_array(group, "rows", layout)
     content = hashlib.sha256(f"{layout.shape} ".encode())
     for start in range(0, n, height):
         people = slice(start, min(start + height, n))
@@ -238,8 +227,8 @@ def _write_store(
     if held_out is not None:
         write_array(group, HELD_OUT, held_out.astype(np.uint8), (min(n, CHUNK_BYTES),))
         content.update(held_out.tobytes())
-    flush(group)
-    mark_complete(group, {"content_digest": content.hexdigest()})
+    groups.flush(group)
+    groups.mark_complete(group, {"content_digest": content.hexdigest()})
 
 
 def _spool_covariates(

@@ -24,6 +24,7 @@ from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes
+from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PaidMoments, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.early_refusals import PlannedRun
@@ -33,19 +34,6 @@ from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
-from primo_scale.run.work_directory import (
-    COMPONENTS,
-    DESIGN,
-    OUTCOMES,
-    PANEL,
-    PARTIALS,
-    PRINCIPAL_COMPONENTS,
-    STATISTICS,
-    claim,
-    hold_out_choice,
-    other_statistics,
-    store_root,
-)
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
 
@@ -63,26 +51,28 @@ def accumulate_stage(
     design = make_design(
         store, request.model, request.privacy, panels=panels, outcomes=coding, moments=moments
     )
-    root = store_root(work_dir, execution.object_store)
+    root = work_directory.store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
-        claim(execution.object_store, work_dir)
+        work_directory.claim(execution.object_store, work_dir)
         design = replace(design, object_store=str(execution.object_store))
     projected = None
     if panels.loadings is not None:
         with stage("principal components"):
-            projected = project(work_dir / PRINCIPAL_COMPONENTS, store, panels.loadings)
+            projected = project(
+                work_dir / work_directory.PRINCIPAL_COMPONENTS, store, panels.loadings
+            )
     with stage("outcomes"):
         aligned = align_outcomes(
-            root / OUTCOMES,
+            root / work_directory.OUTCOMES,
             store.samples,
             OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
             design.outcomes,
             scratch=work_dir,
-            hold_out=hold_out_choice(work_dir, design.held_out),
+            hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
         )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
-    write_choices(work_dir / DESIGN, design)
+    write_choices(work_dir / work_directory.DESIGN, design)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
 
@@ -115,11 +105,11 @@ def _components(
     """Return the store of the LD components of a design, which is written unless it is there."""
     if design.panel is None or panels.ld is None:
         return None
-    write_choices(work_dir / PANEL, design.panel)
+    write_choices(work_dir / work_directory.PANEL, design.panel)
     if design.components is None:
         return None
     with stage("LD components"):
-        return write_maps(root / COMPONENTS, panels.ld, design)
+        return write_maps(root / work_directory.COMPONENTS, panels.ld, design)
 
 
 @stage("accumulate")
@@ -127,19 +117,19 @@ def _sum(
     work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
 ) -> RawStatistics:
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
-    statistics = root / STATISTICS
+    statistics = root / work_directory.STATISTICS
     found = finished_plan_digest(statistics)
     if found == plan_digest(plan, inputs.to_json()):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(root / PARTIALS)
+        remove_partials(root / work_directory.PARTIALS)
         return open_raw_statistics(statistics, plan.layout, plan.n_samples)
     if found is not None:
-        raise other_statistics(statistics)
+        raise work_directory.other_statistics(statistics)
     codes = design.genotypes.code_table
-    partials = open_partials(root / PARTIALS, plan, inputs, codes, execution.kernel)
+    partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
     with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
         raw = accumulate(run_tasks, partials, statistics, move)
-    remove_partials(root / PARTIALS)
+    remove_partials(root / work_directory.PARTIALS)
     return raw
 
 

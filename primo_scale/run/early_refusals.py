@@ -36,6 +36,7 @@ from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.phenotype_moments import cost_beside_moments
+from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PaidMoments, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
@@ -58,16 +59,6 @@ from primo_scale.run.resources import (
     release_needs,
 )
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import (
-    DESIGN,
-    NOISE,
-    OUTCOMES,
-    PANEL,
-    STATISTICS,
-    last_claimed,
-    other_statistics,
-    store_root,
-)
 from primo_scale.storage.groups import is_complete
 
 
@@ -157,7 +148,7 @@ def _public_choices(
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
         ld=_matched_panel(request.model, store),
-        document=request.work_dir / PANEL,
+        document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
     )
     if panels.ld is not None and panels.frequencies is not None:
@@ -247,7 +238,7 @@ def _refuse_unaffordable(
     if pays or moments:  # this run writes to the ledger
         beside = JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES
         refuse_unwritable(path, appended=beside)
-    noise_store = NoiseStore(request.work_dir / NOISE)
+    noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget of the release
         return
@@ -268,11 +259,11 @@ def _refuse_unaffordable(
 def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     """Return whether the statistics are summed and whether the outcomes are aligned."""
     bucket = request.execution.object_store
-    if bucket is not None and last_claimed(request.work_dir) != str(bucket):
+    if bucket is not None and work_directory.last_claimed(request.work_dir) != str(bucket):
         return False, False  # the bucket holds nothing of this work directory
-    root = store_root(request.work_dir, bucket)
-    aligned = is_complete(root / OUTCOMES, OUTCOMES_KIND)
-    return finished_plan_digest(root / STATISTICS) is not None, aligned
+    root = work_directory.store_root(request.work_dir, bucket)
+    aligned = is_complete(root / work_directory.OUTCOMES, OUTCOMES_KIND)
+    return finished_plan_digest(root / work_directory.STATISTICS) is not None, aligned
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
@@ -281,12 +272,12 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
     Other moments would be paid for, and the statistics would not fit them.
     """
     work_dir = request.work_dir
-    path = work_dir / DESIGN
+    path = work_dir / work_directory.DESIGN
     if not path.is_file():
         return
     known = load_design(path)
     if request.outcomes.pheno_moments:
-        noise_store = NoiseStore(work_dir / NOISE)
+        noise_store = NoiseStore(work_dir / work_directory.NOISE)
         if known.moments and known.moments.bought.charge not in noise_store.charges():
             raise InputError(
                 "the phenotype moments of the finished statistics are missing",
@@ -294,7 +285,10 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
                 remedy="Restore the file, or use another --work-dir, which pays again",
             )
     elif known.digest != design.digest:
-        raise other_statistics(store_root(work_dir, request.execution.object_store) / STATISTICS)
+        raise work_directory.other_statistics(
+            work_directory.store_root(work_dir, request.execution.object_store)
+            / work_directory.STATISTICS
+        )
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:

@@ -29,21 +29,9 @@ from primo_scale.outcomes.store import ComponentRows
 from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
 from primo_scale.storage.files import refuse_missing_file, sha256_of_file, sha256_of_json
-from primo_scale.storage.groups import (
-    Array,
-    ArrayLayout,
-    array_of,
-    attributes_of,
-    create_array,
-    create_group,
-    flush,
-    has_array,
-    is_complete,
-    mark_complete,
-    open_group,
-)
 from primo_scale.storage.stores import HEADER, store_at
 from primo_scale.storage.tiles import n_threads
 
@@ -159,15 +147,15 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
                 move(done, total)
         finally:
             threads.shutdown(cancel_futures=True)
-    if not is_complete(path, KIND):
-        flush(open_group(path, KIND, complete=False))
-        mark_complete(open_group(path, KIND, complete=False), {})
-    rows = ComponentRows(request, array_of(open_group(path, KIND), _ARRAY))
+    if not groups.is_complete(path, KIND):
+        groups.flush(groups.open_group(path, KIND, complete=False))
+        groups.mark_complete(groups.open_group(path, KIND, complete=False), {})
+    rows = ComponentRows(request, groups.array_of(groups.open_group(path, KIND), _ARRAY))
     _log_people_outside(rows, loadings)
     return rows
 
 
-def _is_intact(array: Array, number: int) -> bool:
+def _is_intact(array: groups.Array, number: int) -> bool:
     """Return whether a chunk passes its checksum; a loss of power may have damaged it."""
     try:
         read_block(array, (_chunk(array, number), slice(None)))
@@ -176,7 +164,7 @@ def _is_intact(array: Array, number: int) -> bool:
     return True
 
 
-def _chunk(array: Array, number: int) -> slice:
+def _chunk(array: groups.Array, number: int) -> slice:
     """Return the people of a chunk."""
     height, n_people = array.chunks[0], array.shape[0]
     return slice(number * height, min((number + 1) * height, n_people))
@@ -193,15 +181,15 @@ def _log_people_outside(rows: ComponentRows, loadings: Loadings) -> None:
         LOGGER.info("%d people have a principal component outside of its bounds", outside)
 
 
-def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> Array:
+def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> groups.Array:
     """Return the array of the components, shape (n, k), of a new or begun store."""
     if store_at(path).holds(HEADER):
-        group = open_group(path, KIND, complete=False)
-        if attributes_of(group)["request"] == request and has_array(group, _ARRAY):
-            return array_of(group, _ARRAY)
-    group = create_group(path, KIND, {"request": request})
-    layout = ArrayLayout((store.n_samples, width), (store.chunk_shape[1], width), np.float64)
-    return create_array(group, _ARRAY, layout)
+        group = groups.open_group(path, KIND, complete=False)
+        if groups.attributes_of(group)["request"] == request and groups.has_array(group, _ARRAY):
+            return groups.array_of(group, _ARRAY)
+    group = groups.create_group(path, KIND, {"request": request})
+    layout = groups.ArrayLayout((store.n_samples, width), (store.chunk_shape[1], width), np.float64)
+    return groups.create_array(group, _ARRAY, layout)
 
 
 def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:

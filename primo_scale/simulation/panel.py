@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.filesets import open_fileset
+from primo_scale.genotypes.bed import open_fileset
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.kernels.packed import decode

@@ -31,21 +31,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import array_bytes, flush_chunk, read_block, write_block
-from primo_scale.storage.groups import (
-    Array,
-    ArrayLayout,
-    Group,
-    array_of,
-    attributes_of,
-    create_array,
-    create_arrays,
-    create_group,
-    flush,
-    has_array,
-    mark_complete,
-    open_group,
-)
 from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import (
     Panel,
@@ -136,7 +123,7 @@ class BlockMatrices:
     @property
     def gram_copies(self) -> int:
         """Number of copies of X'X, each with its own noise."""
-        return int(str(attributes_of(self._group)["gram_copies"]))
+        return int(str(groups.attributes_of(self._group)["gram_copies"]))
 
     def gram(self, block: int, copy: int = 0) -> Int64:
         """Return X_b' X_b, shape (d_b, d_b): 8 d_b^2 bytes, or 3.2 GB for 20,000 variants."""
@@ -178,13 +165,13 @@ class BlockMatrices:
 
     def smallest_eigenvalue(self) -> int | None:
         """Return the noisy, rounded smallest eigenvalue of X'X, or None if it was not measured."""
-        if not has_array(self._group, "eigenvalue"):
+        if not groups.has_array(self._group, "eigenvalue"):
             return None
         return int(read_block(self._array("eigenvalue"))[0])
 
     def sha256(self) -> str:
         """Return the digest of all integers and shapes, which reads the whole store."""
-        copies, measured = self.gram_copies, has_array(self._group, "eigenvalue")
+        copies, measured = self.gram_copies, groups.has_array(self._group, "eigenvalue")
         opened = lru_cache(maxsize=_OPEN_ARRAYS)(self._array)
 
         def digest(piece: _Piece) -> bytes:
@@ -195,13 +182,13 @@ class BlockMatrices:
         pieces = _pieces(self.layout, copies, measured=measured)
         return _digest_of_all(self.layout, copies, in_threads(digest, pieces))
 
-    def _array(self, name: str) -> Array:
-        return array_of(self._group, name)
+    def _array(self, name: str) -> groups.Array:
+        return groups.array_of(self._group, name)
 
     @cached_property
-    def _group(self) -> Group:
+    def _group(self) -> groups.Group:
         """Group of the store, opened once: opening one in a bucket takes several requests."""
-        return open_group(self.path, self.kind, complete=False)
+        return groups.open_group(self.path, self.kind, complete=False)
 
 
 class BlockMatricesWriter:
@@ -226,8 +213,8 @@ class BlockMatricesWriter:
             np.int32 if largest_gram < _INT32_END else np.int64
         )
         attributes = {"boundaries": list(layout.boundaries), "gram_copies": gram_copies}
-        self._group = create_group(path, kind, attributes)
-        self._arrays = create_arrays(
+        self._group = groups.create_group(path, kind, attributes)
+        self._arrays = groups.create_arrays(
             self._group, _array_layouts(layout, gram_copies, self.gram_type)
         )
         self._digests: dict[_Piece, bytes] = {}
@@ -250,8 +237,8 @@ class BlockMatricesWriter:
 
     def write_smallest_eigenvalue(self, value: int) -> None:
         """Write the noisy smallest eigenvalue of X'X."""
-        layout = ArrayLayout((1,), (1,), np.int64)
-        self._arrays["eigenvalue"] = create_array(self._group, "eigenvalue", layout)
+        layout = groups.ArrayLayout((1,), (1,), np.int64)
+        self._arrays["eigenvalue"] = groups.create_array(self._group, "eigenvalue", layout)
         self._write("eigenvalue", (0,), np.array([value], dtype=np.int64))
 
     def sha256(self) -> str:
@@ -265,8 +252,8 @@ class BlockMatricesWriter:
 
     def finish(self, attributes: Mapping[str, Any]) -> BlockMatrices:
         """Flush the store, mark it as complete and return a reader of it."""
-        flush(self._group)
-        mark_complete(self._group, attributes)
+        groups.flush(self._group)
+        groups.mark_complete(self._group, attributes)
         return BlockMatrices(self._path, self._kind, self._layout)
 
     def _write(self, name: str, index: tuple[int, ...], values: Integers) -> None:
@@ -286,19 +273,19 @@ def _gram_name(block: int, copy: int) -> str:
 
 def _array_layouts(
     layout: BlockLayout, gram_copies: int, gram_type: np.dtype[np.signedinteger[Any]]
-) -> dict[str, ArrayLayout]:
+) -> dict[str, groups.ArrayLayout]:
     """Return the layout of every array except for the eigenvalue, by name."""
     q, phenotypes = layout.n_outcomes, layout.n_phenotypes
     layouts = {
-        "outcome_gram": ArrayLayout((q, q), (q, q), np.int64),
-        "observed": ArrayLayout((phenotypes,), (phenotypes,), np.int64),
+        "outcome_gram": groups.ArrayLayout((q, q), (q, q), np.int64),
+        "observed": groups.ArrayLayout((phenotypes,), (phenotypes,), np.int64),
     }
     for block, size in enumerate(layout.sizes):
         side = tile_side(size)
-        gram = ArrayLayout((size, size), (side, side), gram_type)
+        gram = groups.ArrayLayout((size, size), (side, side), gram_type)
         layouts |= {_gram_name(block, copy): gram for copy in range(gram_copies)}
         panel = (min(panel_height(q), size), q)
-        layouts[f"cross/{block}"] = ArrayLayout((size, q), panel, np.int64)
+        layouts[f"cross/{block}"] = groups.ArrayLayout((size, q), panel, np.int64)
     return layouts
 
 
@@ -315,7 +302,7 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
         yield "eigenvalue", (0,)
 
 
-def _selection(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
+def _selection(array: groups.Array, index: tuple[int, ...]) -> tuple[slice, ...]:
     """Return the part of an array that the chunk at a grid position covers."""
     return tuple(
         slice(i * size, min((i + 1) * size, extent))

@@ -145,7 +145,9 @@ def test_a_new_store_is_flushed_before_it_is_complete(tmp_path, monkeypatch):
     """After a loss of power, a complete store without its subsample could sum everybody."""
     complete = []
     path = tmp_path / "partials.zarr"
-    monkeypatch.setattr(checkpoint, "flush", lambda _: complete.append(is_complete(path, KIND)))
+    monkeypatch.setattr(
+        checkpoint.groups, "flush", lambda _: complete.append(is_complete(path, KIND))
+    )
     store(tmp_path, subsample=4)
     assert complete == [False]
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from filesets import copy_fileset, open_filesets
 from ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError
@@ -16,7 +17,7 @@ LAYOUTS = ["base_n43_m61", "samplemajor_n43_m61"]
 def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, name, budget):
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", budget)
     prefix = reference / "data/edge/plink_made" / name
-    file = bed.open_bed(prefix.with_suffix(".bed"), 43, 61)
+    file = open_filesets([prefix])
     expected = bed_reader_dosages(prefix)
     rng = np.random.default_rng(budget)
     for _ in range(10):
@@ -29,9 +30,9 @@ def test_any_subset_is_read_with_any_buffer_size(reference, monkeypatch, name, b
 
 
 def test_a_file_that_shrinks_is_refused(reference, tmp_path):
+    prefix = copy_fileset(reference / "data/edge/plink_made/base_n43_m61", tmp_path / "x")
     path = tmp_path / "x.bed"
-    path.write_bytes((reference / "data/edge/plink_made/base_n43_m61.bed").read_bytes())
-    file = bed.open_bed(path, 43, 61)
+    file = open_filesets([prefix])
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(InputError, match="shorter"):
         file.read(np.arange(61), np.arange(43))

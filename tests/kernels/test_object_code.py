@@ -197,13 +197,15 @@ def test_code_with_an_address_of_this_process_is_not_kept(compilations) -> None:
 
 def test_without_compilation_a_bed_file_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.bed").write_bytes(b"\x6c\x1b\x01" + bytes(range(8)))
+    (tmp_path / "a.bim").write_text("".join(f"1 v{i} 0 {i + 1} A G\n" for i in range(4)))
+    (tmp_path / "a.fam").write_text("".join(f"F I{i} 0 0 0 -9\n" for i in range(7)))
     program = (
         "import sys; from pathlib import Path; import numpy as np;"
-        "from primo_scale.genotypes.bed import open_bed;"
-        "bed = open_bed(Path(sys.argv[1]), 7, 4);"
+        "from primo_scale.genotypes.source import SourceFiles, open_source;"
+        "bed = open_source(SourceFiles((Path(sys.argv[1]),)));"
         "print(bed.read(np.arange(4), np.arange(7)).ravel().tolist())"
     )
-    command = [sys.executable, "-c", program, tmp_path / "a.bed"]
+    command = [sys.executable, "-c", program, tmp_path / "a"]
     done = run(command, {**os.environ, "NUMBA_DISABLE_JIT": "1"})
     assert done.stdout == "[0, 1, 2, 3, 4, 5, 6, 7]\n", done.stderr
 

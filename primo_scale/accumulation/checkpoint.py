@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from primo_scale.accumulation.clipping_rules import multiplier_columns
-from primo_scale.accumulation.partials import (
-    KIND,
-    MULTIPLIER_COLUMNS,
-    SUBSAMPLE,
-    Inputs,
-    Partials,
-)
+from primo_scale.accumulation.partials import KIND, MULTIPLIER_COLUMNS, SUBSAMPLE, Inputs, Partials
 from primo_scale.accumulation.plan import Plan, plan_digest
 from primo_scale.accumulation.workload import Workload
 from primo_scale.errors import InputError

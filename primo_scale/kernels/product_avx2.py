@@ -35,14 +35,7 @@ from primo_scale.kernels.emitting import (
     pointer,
     word,
 )
-from primo_scale.kernels.products import (
-    ArraySums,
-    Int8,
-    Int32,
-    row_stride,
-    spread_rows,
-    whole_rows,
-)
+from primo_scale.kernels.products import ArraySums, Int8, Int32, row_stride, spread_rows, whole_rows
 from primo_scale.ranges import whole_multiple
 
 _BYTES, _SHORTS, _SUMS = (ir.VectorType(kind, 256 // kind.width) for kind in (I8, I16, I32))

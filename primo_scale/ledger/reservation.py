@@ -11,13 +11,7 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.history import History
 from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
 from primo_scale.ledger.rosters import Overlap, find_overlap
-from primo_scale.ledger.spending import (
-    AccountBudget,
-    Balance,
-    Charge,
-    ChargeRequest,
-    ChargeState,
-)
+from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRequest, ChargeState
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.text_lines import (
-    cells_of,
-    numbered_lines,
-    open_lines,
-    utf8_text,
-)
+from primo_scale.genotypes.text_lines import cells_of, numbered_lines, open_lines, utf8_text
 from primo_scale.humanize import examples
 from primo_scale.kernels.decimal_text import read_decimals
 from primo_scale.storage.read_ahead import read_ahead

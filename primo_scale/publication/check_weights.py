@@ -18,11 +18,7 @@ import numpy.typing as npt
 from primo_scale.genotypes.coding import LARGEST_CODE, REFERENCE_UNIT, SMALLEST_FREQUENCY
 from primo_scale.publication.bounded_text import bounded_bytes, bounded_lines
 from primo_scale.publication.document import Document
-from primo_scale.publication.file_names import (
-    CENTRE_FILE,
-    COVARIATES_FILE,
-    WEIGHTS_FILE,
-)
+from primo_scale.publication.file_names import CENTRE_FILE, COVARIATES_FILE, WEIGHTS_FILE
 from primo_scale.publication.gzip_files import GZIP_ERRORS, open_gzip_text
 from primo_scale.publication.weights import (
     CENTRE_ROW_END,

@@ -21,12 +21,7 @@ from primo_scale.genotypes.tables import UNPLACED, canonical_chromosome
 from primo_scale.privacy.held_out_accuracy import public_prevalence
 from primo_scale.publication.document import Document
 from primo_scale.publication.gzip_files import write_gzip
-from primo_scale.publication.weights import (
-    ScoringWeights,
-    VariantRow,
-    variant_rows,
-    weight_in_text,
-)
+from primo_scale.publication.weights import ScoringWeights, VariantRow, variant_rows, weight_in_text
 from primo_scale.publication.wording import stamp_of
 
 PGS_SUFFIX = ".txt.gz"

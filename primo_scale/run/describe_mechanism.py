@@ -17,11 +17,7 @@ from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ROW_NORM
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
-from primo_scale.privacy.scales import (
-    calibration_of,
-    counts_share,
-    eigenvalue_sensitivity,
-)
+from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement
 from primo_scale.publication.recompute_mechanisms import PARTS
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery

@@ -12,13 +12,7 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import (
-    LEAST_PEOPLE,
-    Floats,
-    Sample,
-    measure,
-    why_unmeasured,
-)
+from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure, why_unmeasured
 from primo_scale.evaluation.results import (
     EVERYBODY,
     Evaluation,

@@ -42,11 +42,7 @@ from primo_scale.run.run_log import run_logged
 from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
-from primo_scale.storage.files import (
-    files_private,
-    make_private_directory,
-    refuse_dangling_link,
-)
+from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release

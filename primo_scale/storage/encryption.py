@@ -35,11 +35,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from primo_scale.errors import InputError
 from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import (
-    canonical_json,
-    disk_errors_explained,
-    one_thread_at_a_time,
-)
+from primo_scale.storage.files import canonical_json, disk_errors_explained, one_thread_at_a_time
 
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16

@@ -141,7 +141,7 @@ def _wait_for_worker(client: Client, address: str, where: str) -> None:
     try:
         client.wait_for_workers(1, timeout=seconds)
     except TimeoutError as error:
-        raise no_workers(address, where=where, seconds=seconds) from error
+        raise _NO_WORKERS.refusal(address, where=where, seconds=seconds) from error
     except OSError as error:  # the scheduler ended meanwhile
         raise no_connection(error, address, where=where, seconds=seconds) from error
 
@@ -153,6 +153,18 @@ class _Fault:
     what: str
     remedy: str
     waits: bool = False
+
+    def refusal(
+        self, address: str, *, where: str, seconds: int, remedy: str | None = None
+    ) -> InputError:
+        """Return the error; `remedy` replaces that of a scheduler that is not reached."""
+        return InputError(
+            self.what,
+            where=where,
+            value=address,
+            limit=f"{seconds} s" if self.waits else None,
+            remedy=remedy if self.waits and remedy is not None else self.remedy,
+        )
 
 
 _NO_ADDRESS = _Fault(
@@ -210,26 +222,7 @@ def no_connection(
     `seconds` is the time for which the command tried. `remedy` replaces the remedies of a scheduler
     that is not reached, if it was not started with Dask's command.
     """
-    fault = _fault(error, address)
-    shown = remedy if fault.waits and remedy is not None else fault.remedy
-    return InputError(
-        fault.what,
-        where=where,
-        value=address,
-        limit=f"{seconds} s" if fault.waits else None,
-        remedy=shown,
-    )
-
-
-def no_workers(address: str, *, where: str, seconds: int) -> InputError:
-    """Return the error of a scheduler that answers and got no worker within some seconds."""
-    return InputError(
-        _NO_WORKERS.what,
-        where=where,
-        value=address,
-        limit=f"{seconds} s",
-        remedy=_NO_WORKERS.remedy,
-    )
+    return _fault(error, address).refusal(address, where=where, seconds=seconds, remedy=remedy)
 
 
 def without_frames(error: Exception) -> Exception:

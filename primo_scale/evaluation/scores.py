@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import starmap
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,12 @@ import pandas as pd
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
-from primo_scale.genotypes.alleles import compare_alleles, strand_is_unknown
-from primo_scale.genotypes.frequencies import LEAST_MATCHED, read_reference_frequencies
+from primo_scale.genotypes.frequencies import (
+    LEAST_MATCHED,
+    compare_alleles,
+    read_reference_frequencies,
+    strand_is_unknown,
+)
 from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
@@ -130,7 +133,13 @@ def match_weights(
     comparisons = map(compare_alleles, found_alleles, wanted_alleles)
     pairs = pairs.assign(found=pd.Series(list(comparisons), dtype=object))
     matched = pairs.dropna(subset="found").sort_values("variant")
-    _refuse_two_matches(file.path, matched)
+    twice = matched[matched["row"].duplicated() | matched["variant"].duplicated()]
+    if len(twice):
+        raise InputError(
+            f"variant {twice['ID'].iloc[0]} has two matches in the genotypes or the file",
+            where=file.path,
+            remedy="Remove all but one (plink2 --rm-dup)",
+        )
     found, rows = matched["variant"].to_numpy(), matched["row"].to_numpy()
     swapped, flipped = np.array([*matched["found"]], dtype=np.bool_).reshape(-1, 2).T
     counts = MatchCounts(
@@ -146,7 +155,10 @@ def match_weights(
     _refuse_few_matches(file, counts, expected)
     weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
     constant = -2 * weights[swapped].sum(axis=0)
-    return MatchedWeights(found, weights, constant, _centres(file, variants.select(found)), counts)
+    centres = np.full(len(found), np.nan)
+    if file.centres is not None:
+        centres = 2 * read_reference_frequencies(file.centres, variants.select(found)).a1_frequency
+    return MatchedWeights(found, weights, constant, centres, counts)
 
 
 def score_people(genotypes: Genotypes, weights: MatchedWeights) -> Floats:
@@ -199,16 +211,6 @@ def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:
     return [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
 
 
-def _refuse_two_matches(path: Path, matched: pd.DataFrame) -> None:
-    twice = matched[matched["row"].duplicated() | matched["variant"].duplicated()]
-    if len(twice):
-        raise InputError(
-            f"variant {twice['ID'].iloc[0]} has two matches in the genotypes or the file",
-            where=path,
-            remedy="Remove all but one (plink2 --rm-dup)",
-        )
-
-
 def _refuse_few_matches(file: ScoringFile, counts: MatchCounts, expected: int) -> None:
     remedy = "Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)"
     if file.by_position:
@@ -221,9 +223,3 @@ def _refuse_few_matches(file: ScoringFile, counts: MatchCounts, expected: int) -
             limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
             remedy=remedy,
         )
-
-
-def _centres(file: ScoringFile, variants: VariantTable) -> Floats:
-    if file.centres is None:
-        return np.full(len(variants), np.nan)
-    return 2 * read_reference_frequencies(file.centres, variants).a1_frequency

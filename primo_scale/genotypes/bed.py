@@ -8,7 +8,7 @@ the memory of its result and at most `RAW_SLAB_BYTES` more.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

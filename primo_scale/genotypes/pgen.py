@@ -108,7 +108,13 @@ class PgenFileset(GenotypeSource):
             reader.change_sample_subset(None if everybody else samples.astype(np.uint32))
             yield reader
         except RuntimeError as error:
-            raise _malformed(self.where, error) from error
+            words = error.args[0] if error.args else ""
+            text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
+            raise InputError(
+                f"Pgenlib cannot read it: {' '.join(text.split())}",
+                where=self.where,
+                remedy="Check that .pgen, .pvar and .psam belong together (plink2 --validate)",
+            ) from error
         self._idle.put(reader)
 
 
@@ -228,13 +234,3 @@ def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
             remedy="pip install 'primo-scale[pgen]', or convert with plink2 --make-bed",
         ) from error
     return PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)
-
-
-def _malformed(path: Path, error: RuntimeError) -> InputError:
-    words = error.args[0] if error.args else ""
-    text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
-    return InputError(
-        f"Pgenlib cannot read it: {' '.join(text.split())}",
-        where=path,
-        remedy="Check that .pgen, .pvar and .psam belong together (plink2 --validate)",
-    )

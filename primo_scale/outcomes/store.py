@@ -10,22 +10,23 @@ and an observed 0 is stored as 1.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import IO
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import Bool, Int16, Int64, OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
-from primo_scale.outcomes.hold_out import HoldOutChoice
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
 from primo_scale.ranges import runs_of
@@ -39,6 +40,29 @@ HELD_OUT = "held_out"
 CHUNK_BYTES = 1 << 22
 
 logger = logging.getLogger("primo_scale")
+KEY_BYTES = 32
+LEAST_HELD_OUT = 30
+"""Smallest number of people that a release may hold out."""
+
+
+@dataclass(frozen=True)
+class HoldOutChoice:
+    """Number of people to hold out, and the key that chooses them.
+
+    The choice depends on the IDs and on a random key alone, never on a value of a person, so that
+    two neighbouring cohorts hold out the same people (docs/maths/hold-out.md).
+    """
+
+    people: int
+    key: bytes = field(repr=False)  # random, of `KEY_BYTES` bytes
+
+    def members(self, samples: SampleTable) -> npt.NDArray[np.bool_]:
+        """Return the mask of the people whose IDs have the smallest keyed hashes, shape (n,)."""
+        hashes = [hmac.digest(self.key, each.encode(), "sha256") for each in samples.people()]
+        order = sorted(range(len(hashes)), key=hashes.__getitem__)
+        chosen = np.zeros(len(hashes), dtype=np.bool_)
+        chosen[order[: self.people]] = True
+        return chosen
 
 
 @dataclass(frozen=True, eq=False)

@@ -62,7 +62,13 @@ def guarantee_findings(document: Document) -> list[Finding]:
     method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
-    shift, lattice = _shift(claims), Lattice(_draws(document), min(_steps(document)))
+    shift = _Shift(
+        moments=theorems.squared_ratio(claims, "phenotype_moments"),
+        joint=theorems.joint_shift(claims),
+        counts=theorems.squared_ratio(claims, "observed"),
+        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
+    )
+    lattice = Lattice(_draws(document), min(_steps(document)))
     charged = [shift.moments] if shift.moments else []
     problems = ledger_problems(document, [*charged, shift.statistics])
     return [
@@ -85,15 +91,6 @@ def guarantee_findings(document: Document) -> list[Finding]:
         finding_of("ledger", problems, _ledger_line(document)),
         *([_check_hold_out(document, claims, shift)] if document.get("hold_out") else []),
     ]
-
-
-def _shift(claims: Claims) -> _Shift:
-    return _Shift(
-        moments=theorems.squared_ratio(claims, "phenotype_moments"),
-        joint=theorems.joint_shift(claims),
-        counts=theorems.squared_ratio(claims, "observed"),
-        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
-    )
 
 
 def _check_queries(document: Document, claims: Claims) -> Finding:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
@@ -244,13 +245,13 @@ def contents_problems(directory: Path, document: Document) -> list[str]:
 
 def _text_problems(directory: Path, document: Document, *, weights_are_good: bool) -> list[str]:
     """Return the differences between the texts and what this version renders from release.json."""
-    checks = {
-        README_FILE: _readme_problems,
-        LOG_FILE: _log_problems,
+    checks: dict[str, Check] = {
+        README_FILE: partial(_rendering_problems, README_FILE, render_readme),
+        LOG_FILE: partial(_rendering_problems, LOG_FILE, render_log),
         RELEASE_FILE: description_problems,
     }
     if weights_are_good:  # the report draws them
-        checks[REPORT_FILE] = _report_problems
+        checks[REPORT_FILE] = partial(_rendering_problems, REPORT_FILE, partial(_report, directory))
     return [
         problem
         for name, check in checks.items()
@@ -267,27 +268,20 @@ def _problems(name: str, check: Check, directory: Path, document: Document) -> l
         return [f"{name} cannot be read: {error}"]
 
 
-def _readme_problems(directory: Path, document: Document) -> list[str]:
-    return _difference(bounded_bytes(directory / README_FILE), render_readme(document))
+def _rendering_problems(
+    name: str, render: Callable[[Document], str], directory: Path, document: Document
+) -> list[str]:
+    same = bounded_bytes(directory / name) == render(document).encode()
+    return [] if same else [f"differs from what version {__version__} renders from release.json"]
 
 
-def _log_problems(directory: Path, document: Document) -> list[str]:
-    return _difference(bounded_bytes(directory / LOG_FILE), render_log(document))
-
-
-def _report_problems(directory: Path, document: Document) -> list[str]:
+def _report(directory: Path, document: Document) -> str:
     signature = document["signature"]
-    again = render_report(
+    return render_report(
         document,
         public_key=None if signature is None else signature["public_key"],
         pictures=draw_pictures(directory, document),
     )
-    return _difference(bounded_bytes(directory / REPORT_FILE), again)
-
-
-def _difference(content: bytes, again: str) -> list[str]:
-    same = content == again.encode()
-    return [] if same else [f"differs from what version {__version__} renders from release.json"]
 
 
 def description_problems(_: Path, document: Document) -> list[str]:

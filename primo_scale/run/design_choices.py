@@ -31,7 +31,7 @@ from primo_scale.outcomes.bounds import (
     read_phenotype_bounds,
 )
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
-from primo_scale.outcomes.hold_out import LEAST_HELD_OUT
+from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import expected_r2
 from primo_scale.privacy.mechanism import Promise, Recipe

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.hold_out import KEY_BYTES, HoldOutChoice
+from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.documents import read_fields

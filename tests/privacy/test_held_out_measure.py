@@ -12,8 +12,7 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.outcomes.hold_out import HoldOutChoice
-from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
+from primo_scale.outcomes.store import HoldOutChoice, OutcomeFiles, align_outcomes
 from primo_scale.privacy.held_out_accuracy import (
     N_COUNTS,
     HeldOutAccuracy,

@@ -24,8 +24,13 @@ import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.job_queue import job_script
-from primo_scale.cluster.profile import JOB_QUEUES, PROFILES, JobQueue, JobQueueProfile
-from primo_scale.cluster.read_profile import read_profile
+from primo_scale.cluster.profile import (
+    JOB_QUEUES,
+    PROFILES,
+    JobQueue,
+    JobQueueProfile,
+    read_profile,
+)
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, SourceFiles, open_source
 from primo_scale.genotypes.tables import read_bim, read_fam

@@ -24,8 +24,7 @@ def main(file: Path) -> None:
     SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
     """
     from primo_scale.cluster.kubernetes import manifest
-    from primo_scale.cluster.profile import JobQueueProfile, KubernetesProfile
-    from primo_scale.cluster.read_profile import read_profile
+    from primo_scale.cluster.profile import JobQueueProfile, KubernetesProfile, read_profile
 
     profile = read_profile(file)
     _check_certificates(profile)

@@ -16,8 +16,8 @@ from primo_scale.cluster.profile import (
     Size,
     ThreadsProfile,
     fits,
+    read_profile,
 )
-from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS

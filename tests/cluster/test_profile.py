@@ -12,9 +12,9 @@ from primo_scale.cluster.profile import (
     KubernetesProfile,
     LocalProfile,
     SchedulerProfile,
+    read_profile,
     worker_memory,
 )
-from primo_scale.cluster.read_profile import read_profile
 from primo_scale.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "cluster"

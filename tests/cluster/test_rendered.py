@@ -19,8 +19,7 @@ from write_golden import EXAMPLES, FOLDER, GOLDEN, rendered
 from primo_scale.cli import show_cluster
 from primo_scale.cluster.certificates import make_certificates
 from primo_scale.cluster.kubernetes import manifest
-from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume
-from primo_scale.cluster.read_profile import read_profile
+from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume, read_profile
 
 CRD = json.loads((Path(__file__).parent / "operator" / "daskcluster.v1.json").read_text())
 

@@ -25,7 +25,10 @@ def check_cluster(profile: Profile, work_dir: Path) -> None:
         if profile.jobs.python is None:
             _refuse_other_characters("the interpreter", sys.executable, "jobs.python")
         if profile.jobs.logs is not None:
-            _refuse_unwritable_logs(Path(profile.jobs.logs))
+            logs = Path(profile.jobs.logs)
+            there = next(path for path in (logs, *logs.parents) if path.exists())
+            if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+                raise unusable_logs(logs, f"{there} is not a directory that you may write to")
         _refuse_unusable_listener(profile)
 
 
@@ -52,12 +55,6 @@ def _refuse_other_characters(what: str, path: str, key: str) -> None:
             limit="letters, digits and _./+@=-",
             remedy=f"Choose another {key}",
         )
-
-
-def _refuse_unwritable_logs(logs: Path) -> None:
-    there = next(path for path in (logs, *logs.parents) if path.exists())
-    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise unusable_logs(logs, f"{there} is not a directory that you may write to")
 
 
 def unusable_logs(logs: Path, why: str) -> InputError:

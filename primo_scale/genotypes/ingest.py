@@ -202,7 +202,13 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
 
     A source that changed during the run and a failed self-test are refused.
     """
-    _refuse_changed_sources(plan)
+    known = {source.path: source for source in plan.sources}
+    if fingerprint(plan.source.files(), known) != plan.sources:
+        raise InputError(
+            "an input file changed while it was read",
+            where=plan.source.where,
+            remedy=f"Remove {plan.partial} and start again",
+        )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
     record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, record)
@@ -228,16 +234,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
         sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
-
-
-def _refuse_changed_sources(plan: IngestPlan) -> None:
-    known = {source.path: source for source in plan.sources}
-    if fingerprint(plan.source.files(), known) != plan.sources:
-        raise InputError(
-            "an input file changed while it was read",
-            where=plan.source.where,
-            remedy=f"Remove {plan.partial} and start again",
-        )
 
 
 def _check_orientation(plan: IngestPlan, array: groups.Array) -> dict[str, int]:

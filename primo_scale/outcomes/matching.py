@@ -58,7 +58,14 @@ def match_people(
         yield MatchedRows(rows, group.values[genotyped])
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
-        raise _nobody_in_common(table, first_people, list(position)[:_EXAMPLES])
+        ids = "FID and IID" if table.has_family else "IID"
+        raise InputError(
+            f"no person of this file is in the genotypes, matched by {ids}",
+            where=table.path,
+            value=_quoted(first_people),
+            expected=f"{_quoted(list(position)[:_EXAMPLES])} as in the genotypes",
+            remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
+        )
     logger.log(
         level,
         "%s: %d of %d genotyped people matched; %d rows without genotypes; "
@@ -106,17 +113,6 @@ def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) 
         f"two people of the genotypes have the IID {person} ({both}), and the file has no FID",
         where=table.path,
         remedy="Add an FID column",
-    )
-
-
-def _nobody_in_common(table: OutcomeTable, there: list[str], genotyped: list[str]) -> InputError:
-    ids = "FID and IID" if table.has_family else "IID"
-    return InputError(
-        f"no person of this file is in the genotypes, matched by {ids}",
-        where=table.path,
-        value=_quoted(there),
-        expected=f"{_quoted(genotyped)} as in the genotypes",
-        remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
     )
 
 

@@ -97,10 +97,6 @@ def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float6
     return importance
 
 
-def _file_name(file: PriorFile) -> str:
-    return one_line(file.path.resolve().name)
-
-
 def _read_columns(
     file: PriorFile, variants: VariantTable, phenotypes: list[str], build: GenomeBuild
 ) -> Iterator[_Column]:
@@ -120,7 +116,8 @@ def _read_columns(
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
     sha256, counts = sha256_of_file(read.weights_path), matched.counts
     pgs_id = None if read.pgs_id is None else one_line(read.pgs_id)
-    source = StatedScore(_file_name(file), sha256, pgs_id, counts.total, counts.matched, ())
+    file_name = one_line(file.path.resolve().name)
+    source = StatedScore(file_name, sha256, pgs_id, counts.total, counts.matched, ())
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights

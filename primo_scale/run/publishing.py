@@ -231,16 +231,12 @@ def publish(
         publish_release(request.out, solved.weights, statement, signer=signer)
     LOGGER.info("%s", statement.stamp)
     document = json.loads((request.out / "release.json").read_bytes())
-    _log_accuracy(document)
-    LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
-    out = request.out.absolute()
-    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(request.out / "release.json")
-
-
-def _log_accuracy(document: Document) -> None:
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
     for line in accuracies_in_words(document):
         LOGGER.info("held out: %s", line)
+    LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
+    out = request.out.absolute()
+    LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
+    return sha256_of_file(request.out / "release.json")

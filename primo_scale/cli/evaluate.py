@@ -9,7 +9,7 @@ import click
 
 from primo_scale.cli.command_line import ContractCommand, under
 from primo_scale.cli.genotype_options import SOURCE_OPTIONS
-from primo_scale.cli.option_types import FILE_PATH
+from primo_scale.cli.option_types import file_option
 from primo_scale.cli.options import column_options, out_option, request_from
 
 
@@ -29,15 +29,14 @@ from primo_scale.cli.options import column_options, out_option, request_from
     "People",
     *SOURCE_OPTIONS,
     click.option("--genotypes", metavar="PATH|URL", help="A store, in place of files."),
-    click.option(
+    file_option(
         "--pheno",
-        type=FILE_PATH,
         required=True,
         help="Phenotypes. A score is compared with the phenotype of its name.",
     ),
-    click.option("--covar", type=FILE_PATH, help="Covariates."),
+    file_option("--covar", help="Covariates."),
     *column_options,
-    click.option("--groups", type=FILE_PATH, help="Table of IID and group, for results by group."),
+    file_option("--groups", help="Table of IID and group, for results by group."),
     click.option(
         "--prevalence",
         multiple=True,

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import PRIVACY, ContractCommand, log_format_option, under
+from primo_scale.cli.option_types import flag
 from primo_scale.cli.options import (
     budget_options,
     encryption_option,
@@ -24,7 +25,7 @@ from primo_scale.cli.options import (
 @out_option("The release directory; must not exist.")
 @under(
     PRIVACY,
-    click.option("--non-private", is_flag=True, help="No noise; stamps every file NOT PRIVATE."),
+    flag("--non-private", help="No noise; stamps every file NOT PRIVATE."),
 )
 @release_options
 @ledger_options

@@ -8,7 +8,13 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, LocalPath, Number
+from primo_scale.cli.option_types import (
+    CommaSeparated,
+    LocalPath,
+    Number,
+    count_option,
+    file_option,
+)
 from primo_scale.cli.options import ld_components_option, request_from
 
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
@@ -27,9 +33,7 @@ _HEADINGS = (
     metavar="PREFIX",
     help="PLINK 1 fileset of public people, with the variants of the release.",
 )
-@click.option(
-    "--ref-freq", type=FILE_PATH, required=True, help="Their allele frequencies (plink2 --freq)."
-)
+@file_option("--ref-freq", required=True, help="Their allele frequencies (plink2 --freq).")
 @click.option(
     "--people",
     type=CommaSeparated(int),
@@ -52,7 +56,7 @@ _HEADINGS = (
     help="Values of epsilon.",
 )
 @click.option("--delta", type=Number(min=0, min_open=True), help="Default: 1 / people^2.")
-@click.option("--extract", type=FILE_PATH, help="List of the variants that take part.")
+@file_option("--extract", help="List of the variants that take part.")
 @click.option(
     "--variants",
     type=CommaSeparated(int),
@@ -60,9 +64,8 @@ _HEADINGS = (
     help="Numbers of variants (default: the panel's). More than the panel's tile it; fewer are the "
     "best by --extract-by-prior.",
 )
-@click.option(
+@file_option(
     "--extract-by-prior",
-    type=FILE_PATH,
     metavar="FILE",
     help="Public scoring file that ranks the variants, as in primo-scale release.",
 )
@@ -72,9 +75,8 @@ _HEADINGS = (
     metavar="R2",
     help="R^2, in people like the cohort, of a public score that the weights will build on.",
 )
-@click.option(
+@count_option(
     "--prior-people",
-    type=click.IntRange(min=1),
     default=100_000,
     help="People of the study that gave this score.",
 )

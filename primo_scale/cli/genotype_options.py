@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from primo_scale.cli.command_line import GENOTYPES, under
-from primo_scale.cli.option_types import FILE_PATH, CommaSeparated, Number
+from primo_scale.cli.option_types import CommaSeparated, Number, count_option, file_option, flag
 from primo_scale.errors import UsageError
 
 genotypes_option = click.option(
@@ -29,16 +29,15 @@ SOURCE_OPTIONS = (
         click.option(f"--{name}", type=CommaSeparated(), metavar="PATH[,PATH...]", help=text)
         for name, text in _FORMATS.items()
     ),
-    click.option("--sample", type=FILE_PATH, help="The .sample file of the BGEN files."),
+    file_option("--sample", help="The .sample file of the BGEN files."),
     click.option(
         "--bgen-order",
         type=click.Choice(["ref-first", "ref-last", "ref-unknown"]),
         help="Order of the alleles in BGEN files, as plink2 --bgen (default: ref-first); the other "
         "one is counted.",
     ),
-    click.option(
+    flag(
         "--dosages",
-        is_flag=True,
         help="Read dosages in place of hard calls (PGEN, BGEN, DS or GP of VCF), in steps of "
         "1/127 of a copy.",
     ),
@@ -69,19 +68,17 @@ _private_filters = [
 selection_options = under(
     GENOTYPES,
     *_private_filters,
-    click.option("--keep", type=FILE_PATH, help="Only these people (FID IID, or IID)."),
-    click.option("--remove", type=FILE_PATH, help="All but these people."),
-    click.option("--extract", type=FILE_PATH, help="Only these variant IDs."),
-    click.option("--exclude", type=FILE_PATH, help="All but these variant IDs."),
-    click.option(
+    file_option("--keep", help="Only these people (FID IID, or IID)."),
+    file_option("--remove", help="All but these people."),
+    file_option("--extract", help="Only these variant IDs."),
+    file_option("--exclude", help="All but these variant IDs."),
+    file_option(
         "--extract-by-prior",
-        type=FILE_PATH,
         metavar="FILE",
         help="Only the variants that matter most in this public scoring file; see --top.",
     ),
-    click.option(
+    count_option(
         "--top",
-        type=click.IntRange(min=1),
         metavar="K",
         help="Number of variants that --extract-by-prior leaves, those with the largest weight^2 "
         "2p(1-p) by the public frequencies p of --ref-freq.",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from primo_scale.cli.command_line import ContractGroup
-from primo_scale.cli.option_types import FILE_PATH
+from primo_scale.cli.option_types import file_option
 from primo_scale.cli.options import neighbour_options
 from primo_scale.errors import UsageError
 from primo_scale.humanize import spent_in_words
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from primo_scale.ledger.ledger import Ledger
     from primo_scale.ledger.spending import Balance
 
-_LEDGER_OPTION = click.option(
+_LEDGER_OPTION = file_option(
     "--ledger",
     "path",
-    type=FILE_PATH,
     help="The ledger file [default: primo_scale/ledger.sqlite under the XDG state directory].",
 )
 _COHORT_OPTION = click.option(

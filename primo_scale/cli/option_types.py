@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,11 @@ class RegularFile(click.Path):
 
 
 FILE_PATH = RegularFile(dir_okay=False, path_type=Path)
+
+flag = partial(click.option, is_flag=True)
+count_option = partial(click.option, type=click.IntRange(min=1))
+file_option = partial(click.option, type=FILE_PATH)
+"""Decorators that add an option of one type."""
 
 
 class LocalPath(click.Path):

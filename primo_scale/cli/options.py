@@ -21,11 +21,13 @@ from primo_scale.cli.command_line import (
 from primo_scale.cli.genotype_options import selection_options, source_options
 from primo_scale.cli.option_types import (
     DIRECTORY,
-    FILE_PATH,
     AutoNumber,
     CommaSeparated,
     LocalPath,
     Number,
+    count_option,
+    file_option,
+    flag,
 )
 from primo_scale.kernels import AUTOMATIC, NAMES
 from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES
@@ -80,34 +82,29 @@ column_options = (
 
 outcome_options = under(
     "Phenotypes and covariates",
-    click.option(
+    file_option(
         "--pheno",
-        type=FILE_PATH,
         required=True,
         help="Phenotypes: FID IID NAME... or #IID NAME..., with blanks, tabs or commas; NA and "
         "-9 are missing.",
     ),
-    click.option("--covar", type=FILE_PATH, help="Covariates, in the same layout."),
+    file_option("--covar", help="Covariates, in the same layout."),
     *column_options,
-    click.option(
+    file_option(
         "--pheno-bounds",
-        type=FILE_PATH,
         help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
     ),
-    click.option(
+    flag(
         "--pheno-moments",
-        is_flag=True,
         help="Pay 5% of the release's mu^2 for noisy means and sds of the phenotypes, where "
         "no public ones are known.",
     ),
-    click.option(
+    file_option(
         "--covar-bounds",
-        type=FILE_PATH,
         help="Public bounds of the covariates: a table of name, lower, upper.",
     ),
-    click.option(
+    file_option(
         "--pc-loadings",
-        type=FILE_PATH,
         metavar="PREFIX.eigenvec.allele",
         help="Loadings of a public panel (plink2 --pca allele-wts --freq counts): the principal "
         "components of each person are covariates, at no cost in privacy.",
@@ -116,9 +113,8 @@ outcome_options = under(
 
 ref_freq_option = under(
     MODEL,
-    click.option(
+    file_option(
         "--ref-freq",
-        type=FILE_PATH,
         help="Public allele frequencies (plink2 --freq of a reference panel).",
     ),
 )
@@ -146,9 +142,8 @@ _model_options = under(
         "(docs/maths/ld-components.md).",
     ),
     ld_components_option,
-    click.option(
+    count_option(
         "--genetic-factors",
-        type=click.IntRange(min=1),
         metavar="K",
         help="Public guess of the number of genetic factors that the phenotypes share, for which "
         "LD components are chosen (docs/maths/genetic-factors.md).",
@@ -164,15 +159,13 @@ _model_options = under(
 _privacy_options = under(
     PRIVACY,
     neighbour_options(),
-    click.option(
+    count_option(
         "--nominal-n",
-        type=click.IntRange(min=1),
         metavar="N",
         help="Public round size to plan for, where add-remove makes the real one private.",
     ),
-    click.option(
+    count_option(
         "--subsample",
-        type=click.IntRange(min=1),
         metavar="N",
         help="Sum X'X over a secret random N people (method sub-samp-reuse-cov).",
     ),
@@ -183,9 +176,8 @@ _privacy_options = under(
         help="Leave this share of the people, chosen at random, out of all sums, and measure the "
         "weights with them, under the same epsilon and delta: R^2 with an interval, and slope.",
     ),
-    click.option(
+    flag(
         "--non-private",
-        is_flag=True,
         help="No noise, and rows are not scaled down; values are still cut to their bounds. "
         "Every file is stamped NOT PRIVATE. For validation.",
     ),
@@ -197,16 +189,15 @@ budget_options = under(
     PRIVACY,
     click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
     click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
-    click.option(
+    flag(
         "--accept-noise",
-        is_flag=True,
         help="Spend the budget even if the weights are expected to be noise.",
     ),
 )
 
 ledger_options = under(
     PRIVACY,
-    click.option("--ledger", type=FILE_PATH, help="Ledger (default: one per user)."),
+    file_option("--ledger", help="Ledger (default: one per user)."),
     click.option(
         "--cohort", metavar="NAME", help="The cohort's name in the ledger. Every release states it."
     ),
@@ -252,22 +243,19 @@ _method_options = under(
 
 _output_options = under(
     FILES,
-    click.option(
+    flag(
         "--purge-intermediates",
-        is_flag=True,
         help="Delete the private intermediate files after publication. The release and the "
         "ledger stay.",
     ),
-    click.option(
+    flag(
         "--sumstats",
-        is_flag=True,
         help="Publish summary statistics too (GWAS-SSF): effect, standard error and p-value of "
         "each variant alone, at no further cost. Needs --ref-freq and, with --ld-panel, "
         "--no-ld-components where the statistics are made.",
     ),
-    click.option(
+    flag(
         "--calibrate",
-        is_flag=True,
         help="Multiply the weights of each phenotype by the slope that --hold-out measures, if "
         "its interval is above 0.",
     ),
@@ -289,21 +277,18 @@ execution_options = under(
         type=DIRECTORY,
         help="Certificates that the scheduler was started with (primo-scale certificates).",
     ),
-    click.option(
+    flag(
         "--no-tls",
-        is_flag=True,
         help="Talk to the scheduler in plain text: everybody on the network is trusted.",
     ),
-    click.option(
+    file_option(
         "--cluster",
-        type=FILE_PATH,
         metavar="FILE.toml",
         help="Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has "
         "examples.",
     ),
-    click.option(
+    count_option(
         "--workers",
-        type=click.IntRange(min=1),
         help="Worker processes on this machine (default: threads of the command itself).",
     ),
     click.option(
@@ -335,9 +320,8 @@ execution_options = under(
 
 dry_run_option = under(
     "Where and how to compute",
-    click.option(
+    flag(
         "--dry-run",
-        is_flag=True,
         help="Check options, headers, tables and the ledger, print what the run needs, and do "
         "nothing.",
     ),
@@ -345,9 +329,8 @@ dry_run_option = under(
 
 encryption_option = under(
     FILES,
-    click.option(
+    file_option(
         "--encryption-key",
-        type=FILE_PATH,
         help="Encrypt data about people with the key in this file (primo-scale encryption-key).",
     ),
 )

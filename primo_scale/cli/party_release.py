@@ -7,20 +7,16 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import PRIVACY, ContractCommand, log_format_option, under
-from primo_scale.cli.option_types import FILE_PATH, CommaSeparated
+from primo_scale.cli.option_types import CommaSeparated, count_option, file_option
 from primo_scale.cli.options import ledger_options, out_option, request_from, work_dir_option
 
 _columns_options = under(
     "Columns and people",
     click.option("--party", required=True, help="Public name of this party."),
-    click.option(
-        "--roster", type=FILE_PATH, required=True, help="The parties' roster (party-roster)."
-    ),
-    click.option(
-        "--party-key", type=FILE_PATH, required=True, help="The key that the parties share."
-    ),
-    click.option("--pheno", type=FILE_PATH, help="Table of the columns to release."),
-    click.option("--pheno-bounds", type=FILE_PATH, help="Public bounds: name, lower, upper."),
+    file_option("--roster", required=True, help="The parties' roster (party-roster)."),
+    file_option("--party-key", required=True, help="The key that the parties share."),
+    file_option("--pheno", help="Table of the columns to release."),
+    file_option("--pheno-bounds", help="Public bounds: name, lower, upper."),
     click.option("--pheno-name", type=CommaSeparated(), help="Only these columns."),
     click.option(
         "--genotypes",
@@ -32,16 +28,14 @@ _noise_options = under(
     PRIVACY,
     click.option("--epsilon", type=float, required=True, help="Privacy parameter epsilon."),
     click.option("--delta", type=float, required=True, help="Privacy parameter delta."),
-    click.option(
+    count_option(
         "--person-columns",
-        type=click.IntRange(min=1),
         metavar="N",
         help="Columns of all parties together: epsilon and delta then hold for a person and "
         "all parties (default: for this release alone).",
     ),
-    click.option(
+    count_option(
         "--mixtures",
-        type=click.IntRange(min=1),
         metavar="K",
         help="Release K random mixtures of the people in place of their rows.",
     ),

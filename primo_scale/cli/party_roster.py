@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import FILE_PATH
+from primo_scale.cli.option_types import file_option
 
 
 @click.command(cls=ContractCommand)
@@ -17,19 +17,17 @@ from primo_scale.cli.option_types import FILE_PATH
     metavar="PATH|URL",
     help="Phenotype table or genotype store of this party, for the IIDs.",
 )
-@click.option(
+@file_option(
     "--party-key",
-    type=FILE_PATH,
     required=True,
     help="The key that the parties share (primo-scale encryption-key makes one).",
 )
-@click.option(
+@file_option(
     "--shared-with",
-    type=FILE_PATH,
     multiple=True,
     help="Roster of another party: only people of all rosters are kept. Repeatable.",
 )
-@click.option("--out", type=FILE_PATH, required=True, help="Roster to write. PRIVATE.")
+@file_option("--out", required=True, help="Roster to write. PRIVATE.")
 def main(people: str, party_key: Path, shared_with: tuple[Path, ...], out: Path) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 

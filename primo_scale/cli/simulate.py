@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import Number
+from primo_scale.cli.option_types import Number, count_option
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
 SEED = click.IntRange(min=0, max=2**63 - 1)
@@ -16,11 +16,10 @@ SEED = click.IntRange(min=0, max=2**63 - 1)
 @click.command(cls=ContractCommand)
 @click.option("--bfile", required=True, metavar="PREFIX", help="PLINK 1 fileset of the panel.")
 @click.option("--out", required=True, metavar="PREFIX", help="Files to write: PREFIX.bed, ...")
-@click.option("--samples", type=click.IntRange(min=1), required=True, help="People to simulate.")
+@count_option("--samples", required=True, help="People to simulate.")
 @click.option("--seed", type=SEED, required=True, help="Seed of the people.")
-@click.option(
+@count_option(
     "--variants",
-    type=click.IntRange(min=1),
     help="Number of variants; a larger one tiles the panel under new IDs (default: the panel's).",
 )
 @click.option(

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import DIRECTORY
+from primo_scale.cli.option_types import DIRECTORY, flag
 from primo_scale.errors import InputError, InterruptedRun
 
 _EXIT_CODES = {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_code}
@@ -18,7 +18,7 @@ _EXIT_CODES = {"stopped": InterruptedRun.exit_code, "failed": InputError.exit_co
 
 @click.command(cls=ContractCommand)
 @click.argument("work_dir", metavar="WORK_DIR", type=DIRECTORY)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for machines.")
+@flag("--json", "as_json", help="Print one JSON object, for machines.")
 def main(work_dir: Path, as_json: bool) -> None:
     """Print the stage of the run in WORK_DIR, the work that is left, and the time it takes.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.option_types import DIRECTORY, FILE_PATH
+from primo_scale.cli.option_types import DIRECTORY, file_option
 
 
 @click.command(cls=ContractCommand)
@@ -18,9 +18,8 @@ from primo_scale.cli.option_types import DIRECTORY, FILE_PATH
     metavar="HEX",
     help="The custodian's public key, learned elsewhere: the release must be signed with it.",
 )
-@click.option(
+@file_option(
     "--ledger",
-    type=FILE_PATH,
     help="For the custodian: the ledger must have paid for this very release.",
 )
 def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:

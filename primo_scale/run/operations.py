@@ -98,12 +98,8 @@ def accumulate(request: AccumulateRequest) -> Summed:
     ------
     InputError, UsageError
         Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger would refuse to pay for the release.
-    ResourceError
-        Too little memory or disk.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    BudgetRefused, ResourceError, InterruptedRun
+        As for `release`, which the ledger would refuse to pay for.
     """
     check_request(request, AccumulateRequest)
     with _at_work(request):
@@ -131,12 +127,8 @@ def finalize(request: FinalizeRequest) -> Release:
     ------
     InputError, UsageError
         The statistics do not serve the release, or its directory holds another one.
-    BudgetRefused
-        The ledger refuses to pay for the release.
-    ResourceError
-        Too little memory or disk.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    BudgetRefused, ResourceError, InterruptedRun
+        As for `release`.
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 

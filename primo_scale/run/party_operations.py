@@ -94,12 +94,8 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     ------
     InputError, UsageError
         Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused
-        The ledger refuses to pay for the release.
-    ResourceError
-        Too little disk space.
-    InterruptedRun
-        The run stopped; the same request continues it.
+    BudgetRefused, ResourceError, InterruptedRun
+        As for `primo_scale.release`.
     """
     check_request(request, PartyReleaseRequest)
     work_dir = request.work_dir

@@ -75,24 +75,12 @@ class AccumulateRequest(RunRequest):
     ----------
     genotypes : Location
         Genotype store that `primo_scale.ingest` wrote.
-    outcomes : OutcomeTables
-        Phenotypes and covariates.
     privacy : Privacy
         Guarantee that the statistics are prepared for.
-    model : Model
-        Public choices that shape the statistics.
-    execution : Execution
-        Machines that compute.
     work_dir : Path
         Private directory for intermediate files and statistics.
-    ledger : Path or None
-        Ledger file; None stands for the user's own.
-    cohort : str or None
-        Name of the cohort in the ledger; None stands for an account without a name.
-    accept_noise : bool
-        Whether budget may be spent on weights that are expected to be noise.
-    encryption_key : Path or None
-        File of the key that encrypts what is kept about people.
+    outcomes, model, execution, ledger, cohort, accept_noise, encryption_key
+        With the same meaning as in `primo_scale.ReleaseRequest`.
 
     Raises
     ------
@@ -129,24 +117,10 @@ class FinalizeRequest(PublishingRequest):
         Private directory in which `primo_scale.accumulate` left the statistics.
     out : Path
         Release directory to publish.
-    fit : Fit
-        Method and shrinkage that turn the statistics into weights.
-    genome_build : str or None
-        Genome build of the positions; None stands for the build that known variants show.
-    purge_intermediates : bool
-        Whether the intermediate files are deleted once the release is published.
-    sumstats : bool
-        Whether the release has summary statistics; they need public allele frequencies.
-    calibrate : bool
-        Whether the weights are multiplied by the slope that the people held out measure.
-    ledger : Path or None
-        Ledger file; None stands for the user's own.
-    cohort : str or None
-        Name of the cohort in the ledger; None stands for an account without a name.
-    accept_noise : bool
-        Whether budget may be spent on weights that are expected to be noise.
-    encryption_key : Path or None
-        File of the key that encrypts what is kept about people.
+    fit, genome_build, purge_intermediates, sumstats, calibrate
+        With the same meaning as in `primo_scale.ReleaseRequest`.
+    ledger, cohort, accept_noise, encryption_key
+        With the same meaning as in `primo_scale.ReleaseRequest`.
 
     Raises
     ------

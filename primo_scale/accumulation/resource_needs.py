@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from primo_scale import machine
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS
 from primo_scale.accumulation.reduction import reduction_bytes
@@ -21,13 +22,6 @@ from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.kernels.choice import kernel_named
 from primo_scale.kernels.linear_map import PEOPLE_MAPPED
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
-from primo_scale.machine import (
-    available_memory,
-    free_disk,
-    refuse_full_disk,
-    resident_memory,
-    usable_cpus,
-)
 from primo_scale.outcomes.store import CHUNK_BYTES, rows_layout
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.chunks import array_bytes
@@ -60,7 +54,7 @@ class Machines:
     @property
     def cores(self) -> int:
         """Number of cores of this machine that run tasks; 0 if workers run elsewhere."""
-        return min(usable_cpus(), self.threads or self.local_workers)
+        return min(machine.usable_cpus(), self.threads or self.local_workers)
 
 
 @dataclass(frozen=True)
@@ -112,10 +106,10 @@ def described(
             needs.worker_bytes,
             _client_peak(needs, machines),
             _total(needs, machines),
-            available_memory() + resident_memory(),
+            machine.available_memory() + machine.resident_memory(),
             needs.read_bytes,
             _missing(needs, machines),
-            free_disk(machines.work_dir),
+            machine.free_disk(machines.work_dir),
         ),
     )
     if machines.threads:
@@ -133,13 +127,13 @@ def described(
 
 def refuse_if_too_small(needs: ResourceNeeds, machines: Machines) -> None:
     """Refuse an accumulation that needs more disk or memory than there is, before any work."""
-    refuse_full_disk(
+    machine.refuse_full_disk(
         machines.work_dir,
         _missing(needs, machines),
         what="the statistics",
         remedy="Use smaller LD blocks (--ld-blocks window:N), or a --work-dir on a larger disk",
     )
-    there = available_memory() + resident_memory()
+    there = machine.available_memory() + machine.resident_memory()
     if _total(needs, machines) > there:
         raise ResourceError(
             "not enough memory for the statistics",
@@ -161,7 +155,9 @@ def refuse_if_too_small(needs: ResourceNeeds, machines: Machines) -> None:
 
 def _client_peak(needs: ResourceNeeds, machines: Machines) -> int:
     """Return the peak memory of this process, with its tables of people and variants, in bytes."""
-    return resident_memory() + needs.client_bytes + (0 if machines.threads else CLUSTER_BASE)
+    return (
+        machine.resident_memory() + needs.client_bytes + (0 if machines.threads else CLUSTER_BASE)
+    )
 
 
 def _total(needs: ResourceNeeds, machines: Machines) -> int:

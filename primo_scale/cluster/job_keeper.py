@@ -143,10 +143,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
 async def submit_jobs(cluster: Any, jobs: int) -> None:
     """Submit jobs until the queue has at least `jobs` of them.
 
-    Raises
-    ------
-    RuntimeError, OSError
-        The submit command failed, or does not exist.
+    A RuntimeError or an OSError is raised if the submit command failed or does not exist.
     """
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())

@@ -15,11 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from primo_scale.cluster.dask_settings import (
-    ALLOWED_FAILURES,
-    ENCRYPTED_ENVIRONMENT,
-    WORKER_ENVIRONMENT,
-)
+from primo_scale.cluster import dask_settings
 from primo_scale.cluster.profile import (
     SCHEDULER_PORT,
     KubernetesProfile,
@@ -35,7 +31,7 @@ _SCRATCH, _CERTIFICATES = "/scratch", "/etc/primo-scale-tls"
 _SCHEDULER_ENVIRONMENT = {
     # The health page answers the probe with "ok" and reveals nothing else.
     "DASK_DISTRIBUTED__SCHEDULER__HTTP__ROUTES": '["distributed.http.health"]',
-    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(ALLOWED_FAILURES),
+    "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": str(dask_settings.ALLOWED_FAILURES),
 }
 
 
@@ -125,7 +121,7 @@ def _worker(profile: KubernetesProfile) -> dict[str, Any]:
     words = [word for option in options.items() for word in option]
     size = {"cpu": str(pods.cpus), "memory": pods.memory}
     return {
-        **_container(profile, "worker", WORKER_ENVIRONMENT),
+        **_container(profile, "worker", dask_settings.WORKER_ENVIRONMENT),
         "args": [
             # The operator sets an address without TLS in the environment; this one overrides it.
             "python", "-m", "distributed.cli.dask_worker", profile.service_address, *words,
@@ -139,7 +135,7 @@ def _container(
     profile: KubernetesProfile, name: str, environment: dict[str, str]
 ) -> dict[str, Any]:
     pods = profile.pods
-    encrypted = ENCRYPTED_ENVIRONMENT if profile.tls else {}
+    encrypted = dask_settings.ENCRYPTED_ENVIRONMENT if profile.tls else {}
     mounts = [
         {"name": f"data-{number}", "mountPath": volume.path, "readOnly": volume.read_only}
         for number, volume in enumerate(pods.volumes)

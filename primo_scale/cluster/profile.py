@@ -156,28 +156,16 @@ class Listener(_Table, frozen=True):
 
 @dataclass(frozen=True)
 class JobQueue:
-    """Job queue that dask-jobqueue can submit to.
+    """Job queue that dask-jobqueue can submit to."""
 
-    Attributes
-    ----------
-    cluster : str
-        ``module:class`` of the `dask_jobqueue.JobQueueCluster`.
-    listing : tuple of str
-        Command that lists the jobs of the user whose name is appended, one job per line with the
-        job number first.
-    account : str
-        Option of the class for the account at the site.
-    has_resources : bool
-        Whether the class has the option ``resource_spec``, which replaces cores and memory.
-    counts_minutes : bool
-        Whether the walltime is hours:minutes instead of hours:minutes:seconds.
-    """
-
-    cluster: str
+    cluster: str  # ``module:class`` of the `dask_jobqueue.JobQueueCluster`
+    # Command that lists the jobs of the user whose name is appended, one job per line with the job
+    # number first.
     listing: tuple[str, ...]
-    account: str
+    account: str  # option of the class for the account at the site
+    # Whether the class has the option ``resource_spec``, which replaces cores and memory.
     has_resources: bool = False
-    counts_minutes: bool = False
+    counts_minutes: bool = False  # whether the walltime is hours:minutes, without seconds
 
 
 JOB_QUEUES = {

@@ -20,23 +20,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import (
-    SEX_CODES,
-    UNKNOWN_SEX,
-    SampleTable,
-    StringColumn,
-    VariantTable,
-)
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
-from primo_scale.kernels.packed import (
-    GENOTYPES_PER_BYTE,
-    PackedGenotypes,
-    pack_copies,
-    packed_width,
-)
+from primo_scale.kernels import packed
 from primo_scale.storage.files import files_private, make_private_directory
 
 if TYPE_CHECKING:
@@ -99,7 +88,7 @@ def _check_form(genotypes: xarray.DataArray) -> None:
             remedy="Give the result of pandas_plink.read_plink1_bin",
         )
     people = _chunks(genotypes, 0)
-    if any(chunk.start % GENOTYPES_PER_BYTE for chunk in people):
+    if any(chunk.start % packed.GENOTYPES_PER_BYTE for chunk in people):
         raise InputError(
             "pandas-plink reads wrong genotypes in chunks of this number of people",
             where="genotypes",
@@ -123,7 +112,7 @@ def _slabs(genotypes: xarray.DataArray, counted: str) -> Iterator[GenotypeSlab]:
         yield GenotypeSlab(variants.start, people.start, _packed(values.T, counted))
 
 
-def _packed(copies: npt.NDArray[np.floating], counted: str) -> PackedGenotypes:
+def _packed(copies: npt.NDArray[np.floating], counted: str) -> packed.PackedGenotypes:
     """Pack copies of an allele, shape (variants, people), nan where missing."""
     known = ~np.isnan(copies)
     values = np.where(known, copies, 0)
@@ -136,22 +125,22 @@ def _packed(copies: npt.NDArray[np.floating], counted: str) -> PackedGenotypes:
             expected="0, 1, 2 or nan",
         )
     of_first = values if counted == "a0" else 2 - values
-    result = np.empty((len(values), packed_width(values.shape[1])), dtype=np.uint8)
-    pack_copies(np.where(known, of_first, -1).astype(np.int8), result)
+    result = np.empty((len(values), packed.packed_width(values.shape[1])), dtype=np.uint8)
+    packed.pack_copies(np.where(known, of_first, -1).astype(np.int8), result)
     return result
 
 
-def _texts(genotypes: xarray.DataArray, *names: str) -> list[StringColumn]:
+def _texts(genotypes: xarray.DataArray, *names: str) -> list[tables.StringColumn]:
     return [genotypes[name].values.astype(str).astype(object) for name in names]
 
 
-def _variants(genotypes: xarray.DataArray) -> VariantTable:
+def _variants(genotypes: xarray.DataArray) -> tables.VariantTable:
     chromosome, identifier, allele1, allele2 = _texts(genotypes, "chrom", "snp", "a0", "a1")
     position, centimorgan = genotypes["pos"].values, genotypes["cm"].values
-    return VariantTable.of(chromosome, identifier, position, allele1, allele2, centimorgan)
+    return tables.VariantTable.of(chromosome, identifier, position, allele1, allele2, centimorgan)
 
 
-def _samples(genotypes: xarray.DataArray) -> SampleTable:
+def _samples(genotypes: xarray.DataArray) -> tables.SampleTable:
     family, individual, gender = _texts(genotypes, "fid", "iid", "gender")
-    sex = [SEX_CODES.get(code, UNKNOWN_SEX) for code in gender]
-    return SampleTable(family, individual, np.array(sex, dtype=np.int8))
+    sex = [tables.SEX_CODES.get(code, tables.UNKNOWN_SEX) for code in gender]
+    return tables.SampleTable(family, individual, np.array(sex, dtype=np.int8))

@@ -60,12 +60,8 @@ class GenotypeSource(ABC):
         """Read genotypes of increasing positions into a C-contiguous array, variant-major.
 
         `result` has the shape (v, ceil(k / 4)), and its padding bits become 0; of dosages, (v, k).
-        `variants` and `samples` are positions in the tables.
-
-        Raises
-        ------
-        InputError
-            A file became shorter, or its content is malformed.
+        `variants` and `samples` are positions in the tables. A file that became shorter, or whose
+        content is malformed, is refused.
         """
 
     @abstractmethod

@@ -27,26 +27,11 @@ _LINE = 64  # bytes of a cache line, and of the widest vector
 
 
 class ProductKernel(Protocol):
-    """Interface of the kernels.
+    """Interface of the kernels; `largest_code` bounds the magnitude of the codes on both sides."""
 
-    Parameters
-    ----------
-    largest_code : int
-        Bound on the magnitude of the codes on both sides.
-
-    Attributes
-    ----------
-    name : str
-        Name of the kernel, a value of ``--kernel``.
-    needs : str
-        Hardware and software that the kernel requires, for an error message.
-    library_bytes : int
-        Memory that the kernel's libraries keep after their first use, in bytes.
-    """
-
-    name: str
-    needs: str
-    library_bytes: int
+    name: str  # a value of ``--kernel``
+    needs: str  # hardware and software that the kernel requires, for an error message
+    library_bytes: int  # memory that the kernel's libraries keep after their first use
 
     def __init__(self, largest_code: int) -> None: ...
 

@@ -19,36 +19,16 @@ _GENOTYPES_PRIVATE = (PrivacyUnit.FULL, PrivacyUnit.FEATURE)
 
 @dataclass(frozen=True)
 class Method:
-    """Method of private regression.
+    """Method of private regression."""
 
-    Attributes
-    ----------
-    name : str
-        Name on the command line.
-    privacy : tuple of PrivacyUnit
-        Privacy units that the method supports.
-    estimator : Estimator
-        Default estimator of the weights. Some methods let the user choose another one.
-    summary : str
-        Description in one line.
-    eigenvalue_share : float
-        Share of mu^2 spent on measuring the smallest eigenvalue of X'X.
-    gram_per_phenotype : bool
-        Whether a separate noisy X'X is measured for every phenotype.
-    subsamples : bool
-        Whether X'X is summed over a secret subsample.
-    projects_phenotypes : bool
-        Whether X'Y is projected by the public Y'Y before it is solved.
-    """
-
-    name: str
-    privacy: tuple[PrivacyUnit, ...]
-    estimator: Estimator
-    summary: str
-    eigenvalue_share: float = 0.0
-    gram_per_phenotype: bool = False
-    subsamples: bool = False
-    projects_phenotypes: bool = False
+    name: str  # on the command line
+    privacy: tuple[PrivacyUnit, ...]  # privacy units that the method supports
+    estimator: Estimator  # of the weights, by default; some methods let the user choose another one
+    summary: str  # description in one line
+    eigenvalue_share: float = 0.0  # of mu^2, to measure the smallest eigenvalue of X'X
+    gram_per_phenotype: bool = False  # whether every phenotype has a noisy X'X of its own
+    subsamples: bool = False  # whether X'X is summed over a secret subsample
+    projects_phenotypes: bool = False  # whether the public Y'Y projects X'Y before it is solved
 
     @property
     def takes_public_scores(self) -> bool:

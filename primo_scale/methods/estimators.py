@@ -67,44 +67,23 @@ def _fitted_effects(inputs: EstimatorInputs) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Estimator:
-    """Estimator of the weights from eigenvalues and targets.
+    """Estimator of the weights from eigenvalues and targets."""
 
-    Attributes
-    ----------
-    name : str
-        Name in ``--shrinkage`` and release.json.
-    rule : str or None
-        ``module:function`` that takes a `Spectrum` and `EstimatorInputs` and returns the
-        `Shrinkage` of one block; None for an estimator that fits the effects.
-    description : str
-        Description of the rule.
-    numbers : callable
-        Function that returns the parameters that a release states, by name. The verifier expects
-        these names (`primo_scale.publication.recompute_method`).
-    floor : str
-        Description of the treatment of small and negative eigenvalues.
-    is_choice : bool
-        Whether ``--shrinkage`` offers it. Others are set by ``--ridge`` or by a method.
-    is_deprecated : bool
-        Whether a later version removes it; known-noise is at least as accurate.
-    fits_variances : bool
-        Whether it estimates the variances of the effects of variants.
-    samples_effects : bool
-        Whether it also samples point-normal effects.
-    needs_every_spectrum : bool
-        Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
-        decompositions then stay in memory.
-    """
-
-    name: str
+    name: str  # in ``--shrinkage`` and release.json
+    # ``module:function`` that takes a `Spectrum` and `EstimatorInputs` and returns the `Shrinkage`
+    # of one block; None for an estimator that fits the effects.
     rule: str | None
-    description: str
+    description: str  # of the rule
+    # Function that returns the parameters that a release states, by name. The verifier expects
+    # these names (`primo_scale.publication.recompute_method`).
     numbers: Callable[[EstimatorInputs], dict[str, float]] = lambda inputs: {}
-    floor: str = _FLOOR
-    is_choice: bool = False
-    is_deprecated: bool = False
-    fits_variances: bool = False
-    samples_effects: bool = False
+    floor: str = _FLOOR  # description of the treatment of small and negative eigenvalues
+    is_choice: bool = False  # of ``--shrinkage``; others are set by ``--ridge`` or by a method
+    is_deprecated: bool = False  # a later version removes it; known-noise is at least as accurate
+    fits_variances: bool = False  # whether it estimates the variances of the effects of variants
+    samples_effects: bool = False  # whether it also samples point-normal effects
+    # Whether the penalty is the multiplier of the projection, which depends on all blocks. Their
+    # decompositions then stay in memory.
     needs_every_spectrum: bool = False
 
     def __str__(self) -> str:

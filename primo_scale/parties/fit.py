@@ -102,12 +102,7 @@ def fit_outcome(
     near zero or below, whose inverses destroy the weights (Wu et al., section 4.1). Eigenvalues
     below the noise of the matrix are therefore raised to it. If `ridge` is given, it is added to
     all eigenvalues instead, in the units of a sum over people. `outcome` and `predictors` are
-    indices among the columns without the constant.
-
-    Raises
-    ------
-    UsageError
-        The predictors are linearly dependent.
+    indices among the columns without the constant. Linearly dependent predictors are refused.
     """
     used = np.array([0, *(1 + index for index in predictors)])
     variance = joined.noise_sd[used] ** 2

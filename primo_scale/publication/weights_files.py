@@ -36,30 +36,15 @@ Check = Callable[[Path, Document], list[str]]
 
 @dataclass(frozen=True)
 class WeightsFile:
-    """File of a release that is made from the weights.
+    """File of a release that is made from the weights."""
 
-    Attributes
-    ----------
-    write : callable
-        Function that writes the file at a path, from the weights and release.json.
-    check : callable
-        Check of the file, for the verifier.
-    description : str
-        Description in README.txt.
-    needs_others : bool
-        Whether the check requires that the other files were found good.
-    suffix : str
-        Suffix of the files, one per phenotype, if the name is that of a directory.
-    is_optional : bool
-        Whether only a release with ``summary_statistics`` has the file.
-    """
-
+    # Writes the file at a path, from the weights and release.json.
     write: Callable[[Path, ScoringWeights, Document], None]
-    check: Check
-    description: str
-    needs_others: bool = False
-    suffix: str = ""
-    is_optional: bool = False
+    check: Check  # of the file, for the verifier
+    description: str  # in README.txt
+    needs_others: bool = False  # whether the check requires that the other files were found good
+    suffix: str = ""  # of the files, one per phenotype, if the name is that of a directory
+    is_optional: bool = False  # whether only a release with ``summary_statistics`` has the file
 
 
 WEIGHTS_FILES = {

@@ -18,15 +18,9 @@ from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ROW_NORM
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
-from primo_scale.publication import statement
+from primo_scale.publication import statement, wording
 from primo_scale.publication.recompute_mechanisms import PARTS
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
-from primo_scale.publication.wording import (
-    KEYSTREAM,
-    STATISTICS,
-    accountant_in_words,
-    unit_in_words,
-)
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
 
@@ -44,8 +38,10 @@ def state_guarantee(promise: Promise, cost: Cost) -> statement.Guarantee:
         mu=math.sqrt(cost.mu_squared),
         adjacency=str(promise.adjacency),
         privacy=str(promise.privacy),
-        unit=unit_in_words(promise.privacy, promise.adjacency),
-        accountant=statement.Accountant(accountant_in_words(subsampled=cost.delta > 0), versions),
+        unit=wording.unit_in_words(promise.privacy, promise.adjacency),
+        accountant=statement.Accountant(
+            wording.accountant_in_words(subsampled=cost.delta > 0), versions
+        ),
     )
 
 
@@ -83,7 +79,7 @@ def state_mechanism(
         subsample=recipe.subsample,
         exact_parts=tuple(name for name in PARTS if name not in noisy),
         queries=tuple(noisy.values()),
-        **KEYSTREAM,
+        **wording.KEYSTREAM,
     )
 
 
@@ -133,7 +129,7 @@ def _query(
     beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
     return StatedQuery(
         name=name,
-        statistic=STATISTICS[name],
+        statistic=wording.STATISTICS[name],
         shape=shape,
         layout="svec" if symmetric else "full",
         sensitivity=changes,

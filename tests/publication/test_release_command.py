@@ -16,7 +16,7 @@ from primo_scale.cli.release import main
 from primo_scale.publication.document import schema_problems, statement_document
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import release_command, render_report
-from primo_scale.publication.stated_files import (
+from primo_scale.publication.statement import (
     ReferenceFrequencies,
     StatedLdPanel,
     StatedLoadings,

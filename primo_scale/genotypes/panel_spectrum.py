@@ -109,11 +109,15 @@ def _vectors(panel: LdPanel, coding: GenotypeCoding, block: tuple[slice, Index])
 def _n_measured(coded: Float64) -> int:
     """Return the number of components that the people outside of any fold can define."""
     v, people = coded.shape
-    return int(min(v, people - math.ceil(people / _FOLDS)))
+    return int(min(v, people - math.ceil(people / _FOLDS) - 1))
 
 
 def _cross_validated(coded: Float64) -> Float64:
-    """Return the variances of the leading components in people who did not define them."""
+    """Return the variances of the leading components in people who did not define them.
+
+    Codes have the mean 0. In every fold they are centred again, at the mean of the people who
+    define its components: it depends on the others, who would seem to vary along it.
+    """
     v, people = coded.shape
     sums, fold_of = np.zeros(_n_measured(coded)), np.arange(people) % _FOLDS
     few = v == len(sums)  # variants, whose products are then the smaller ones
@@ -121,11 +125,15 @@ def _cross_validated(coded: Float64) -> Float64:
     for fold in range(_FOLDS):
         here = fold_of == fold
         if few:
-            others = coded[:, here]
-            projected = _leading(products - others @ others.T)[1].T @ others
+            others, defining = coded[:, here], people - int(here.sum())
+            mean = -others.sum(axis=1) / defining
+            covariance = products - others @ others.T - defining * np.outer(mean, mean)
+            projected = _leading(covariance)[1].T @ (others - mean[:, None])
         else:
-            values, vectors = _leading(products[~here][:, ~here])
-            projected = (vectors * _inverse_roots(values)).T @ products[~here][:, here]
+            kept, across = products[~here][:, ~here], products[~here][:, here]
+            mean = kept.mean(axis=1)
+            values, vectors = _leading(kept - mean - mean[:, None] + mean.mean())
+            projected = (vectors * _inverse_roots(values)).T @ (across - mean[:, None])
         sums += (projected[: len(sums)] ** 2).sum(axis=1)
     return np.asarray(sums / people)
 

@@ -41,16 +41,16 @@ class Blend:
         return np.asarray((vectors * np.maximum(values, FLOOR_SHARE * noise)) @ vectors.T)
 
 
-def blended(noisy: Float64, sigma: float, expected: Float64, n_panel: int) -> Blend:
+def blended(noisy: Float64, sigma: float, expected: Float64, n_known: float) -> Blend:
     """Return X'X of one block, blended with its expectation.
 
     `sigma` is the standard deviation of the noise on the diagonal, whose expectation is `expected`,
-    shape (m,). An entry (i, j) that a panel of `n_panel` people measures has the variance
-    ``expected[i] expected[j] / n_panel``.
+    shape (m,). Without noise, an entry (i, j) that is as well known as if `n_known` other people
+    had measured it has the variance ``expected[i] expected[j] / n_known``.
     """
     noise = np.full_like(noisy, sigma**2 / 2)
     np.fill_diagonal(noise, sigma**2)
-    kept = np.outer(expected, expected) / n_panel
+    kept = np.outer(expected, expected) / n_known
     kept /= kept + noise
     gram = kept * noisy
     gram[np.diag_indices_from(gram)] += (1 - kept.diagonal()) * expected

@@ -59,7 +59,7 @@ class PanelComponents:
     map_of: Callable[[int], Float64]
     variances: Float64  # expected square of each component, in squared lattice units, shape (m,)
     squared_norms: Float64  # of the rows of T, shape (m,)
-    n_panel: int  # number of people of the panel
+    n_known: float  # number of people whose covariances are as well known as the components'
     n_samples: float  # number of people of the cohort, noisy where it is private
     boundaries: tuple[int, ...]  # boundaries of the LD blocks among the variants: 0, ..., d
 
@@ -163,7 +163,7 @@ def _block(
     adjusted = adjustment.block(block)
     noisy, _ = adjustment.gram(adjusted, block, 0)
     expected = panel.n_samples * panel.variances[layout.variants(block)]
-    blend = blended(noisy, adjustment.gram_sigma(block), expected, panel.n_panel)
+    blend = blended(noisy, adjustment.gram_sigma(block), expected, panel.n_known)
     real, target, sigma = panel.map_of(block), adjusted.target, adjusted.target_sigma
     mean, outside = np.zeros_like(target), np.zeros((len(real.T), layout.n_phenotypes))
     if scores is not None:

@@ -38,6 +38,7 @@ from primo_scale.storage.files import canonical_json, sha256_of_json, write_atom
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
 _COARSE_STEPS_PER_SD = 8  # at least
+_LEAST_EXCESS = 0.01  # of the mean squared eigenvalue of a correlation matrix over 1
 _LONG_RECORDS = {
     PrivacyUnit.FULL: LongRecords.RECORD,
     PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
@@ -92,6 +93,17 @@ class PanelDesign:
     # most 4,096 values, each the mean of equally many neighbours.
     eigenvalues: Floats
     components: ComponentDesign | None  # None if the variants themselves are summed
+
+    @property
+    def known_people(self) -> float:
+        """Number of people whose covariances would be known as well as those of components.
+
+        They are better known than those of the panel's people where variants have little LD.
+        Source: docs/maths/ld-components.md, below Theorem 3.
+        """
+        mean_size = self.boundaries[-1] / (len(self.boundaries) - 1)
+        excess = float((self.eigenvalues**2).mean()) - 1
+        return self.n_people + (mean_size - 1) / max(excess, _LEAST_EXCESS)
 
 
 @dataclass(frozen=True)

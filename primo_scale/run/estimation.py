@@ -98,7 +98,7 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
         map_of=lambda block: store.map_of(block).real,
         variances=columns.variances,
         squared_norms=columns.squared_norms,
-        n_panel=design.panel.n_people,
+        n_known=design.panel.known_people,
         n_samples=n_samples,
         boundaries=design.boundaries,
     )

@@ -190,7 +190,7 @@ def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) ->
     for block, sigma in enumerate(mechanism.scales.gram):
         here = design.layout.variants(block)
         expected = design.public_n * columns.variances[here]
-        blend = blended(np.diag(expected), sigma, expected, design.panel.n_people)
+        blend = blended(np.diag(expected), sigma, expected, design.panel.known_people)
         squares = effect_variance / columns.squared_norms[here, None]
         variances.append(blend.product_variances(squares)[:, 0])
     return np.concatenate(variances)

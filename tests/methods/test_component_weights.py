@@ -31,7 +31,7 @@ def cohort(n=400, d=12, l=3):  # noqa: E741
     return X, fixed, Y
 
 
-def components_of(statistics, maps, n_samples, n_panel=10**9):
+def components_of(statistics, maps, n_samples, n_known=10**9):
     """Components with the given maps of each block; their expectations are the exact diagonals."""
     diagonals = [gram[0].diagonal() / n_samples for gram in statistics.grams]
     boundaries = (0, *np.cumsum([m.shape[1] for m in maps]).tolist())
@@ -39,7 +39,7 @@ def components_of(statistics, maps, n_samples, n_panel=10**9):
         map_of=lambda block: maps[block],
         variances=np.concatenate(diagonals),
         squared_norms=np.concatenate([(m**2).sum(axis=1) for m in maps]),
-        n_panel=n_panel,
+        n_known=n_known,
         n_samples=n_samples,
         boundaries=boundaries,
     )
@@ -239,7 +239,7 @@ def test_slopes_of_public_scores_are_not_biased_where_eigenvalues_are_raised():
     exact = statistics_of(X, np.zeros((n, 1), dtype=int), Y)
     sigma = 0.2 * n * 40**2
     scales = scales_for(exact, sigma, 0.0)
-    components = components_of(exact, [np.eye(12)], n, n_panel=50)
+    components = components_of(exact, [np.eye(12)], n, n_known=50)
     given = {"scales": scales, "components": components, "scores": with_scores(effects)}
     inputs = inputs_on(exact, n=n, effect=0.1, residual=25.0, **given)
     slopes = [solved(with_noise(exact, scales, rng), inputs).scores.slopes for _ in range(draws)]

@@ -75,7 +75,7 @@ def test_peak_memory_of_fitted_effects_is_as_predicted(estimator, sizes, n_pheno
         map_of=lambda block: maps[block],
         variances=np.ones(layout.n_variants),
         squared_norms=np.concatenate([(each**2).sum(axis=1) for each in maps]),
-        n_panel=300,
+        n_known=300,
         n_samples=10_000,
         boundaries=(0, *np.cumsum(block_sizes).tolist()),
     )

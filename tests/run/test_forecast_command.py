@@ -5,8 +5,10 @@ import json
 import logging
 
 import attrs
+import numpy as np
 import pytest
 from command_io import PANEL
+from filesets import write_fileset_of, written
 from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
@@ -68,6 +70,26 @@ def test_components_explain_more_than_variants(variants, rows):
     assert row.columns == D
     assert row.r2 < rows[N, 20, 0.5].r2
     assert row.r2_without_noise == rows[N, 20, 0.5].r2_without_noise
+
+
+def test_components_of_a_small_panel_explain_more_than_variants_without_ld(tmp_path):
+    """60 people define 47 of 400 directions, and show that correlations are near 0."""
+    dosages = np.random.default_rng(3).binomial(2, 0.4, (400, 60))
+    write_fileset_of(tmp_path / "panel", dosages, range(10**6, 401 * 10**6, 10**6))
+    ids = [line.split()[1] for line in (tmp_path / "panel.bim").read_text().splitlines()]
+    lines = [f"1\t{name}\tG\tA\t0.4\t120\n" for name in ids]
+    written(tmp_path / "panel.afreq", "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + "".join(lines))
+    whole = ps.ForecastRequest(
+        ld_panel=tmp_path / "panel",
+        ref_freq=tmp_path / "panel.afreq",
+        people=20_000,
+        phenotypes=10,
+        epsilon=5,
+    )
+    (of_components,), (of_variants,) = map(
+        ps.forecast, (whole, attrs.evolve(whole, ld_components=False))
+    )
+    assert of_components.r2 > of_variants.r2
 
 
 @pytest.fixture(scope="module")

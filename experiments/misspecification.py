@@ -59,6 +59,7 @@ class Cell:
     blocks: str | None = None
     covariates: bool = False
     missing: bool = False
+    mean_segment: float = 200  # number of variants that a person copies from one of the panel
 
     @property
     def cohort(self) -> str:
@@ -67,7 +68,8 @@ class Cell:
 
 
 _BASE = Cell("well specified", "demo", "demo")
-_HAPMAP_BASE = Cell("HapMap3, well specified", "europe", "europe")
+# Long segments of variants thinned by LD would have much more LD than a population.
+_HAPMAP_BASE = Cell("HapMap3, well specified", "europe", "europe", mean_segment=3)
 CELLS = (
     _BASE,
     replace(_BASE, name="heritability .05", heritability=0.05),
@@ -122,7 +124,7 @@ def _write_fileset(
 def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
     """Make the release of a cell, and return the R^2 of every trait in fresh people."""
     for name, people in _PEOPLE.items():
-        people = replace(people, heritability=cell.heritability)
+        people = replace(people, heritability=cell.heritability, mean_segment=cell.mean_segment)
         people.write(folder / cell.of, folder / f"{name}-{cell.cohort}")
     clear(*(folder / name for name in ("work", "release", "ledger")))
     cohort = folder / f"cohort-{cell.cohort}"

@@ -65,6 +65,7 @@ class People:
     heritability: float = 0.3
     causal_fraction: float = 0.1
     effects_seed: int = 0
+    mean_segment: float = 200
 
     def write(self, panel: Path, prefix: Path) -> None:
         """Simulate the people as mosaics of a panel, unless their files exist."""

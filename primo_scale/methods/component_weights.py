@@ -114,7 +114,7 @@ def solve_components(
     layout = adjustment.statistics.layout
     scores = None
     if public is not None:
-        sums = _score_sums(adjustment, panel, public)
+        sums = _score_sums(adjustment, panel, public, float(prior.residual_variance.mean()))
         scores = fit_scores(sums, public, prior, layout.n_variants)
         prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
 
@@ -265,9 +265,13 @@ def _on_components(real: Float64, squared_norms: Float64, effects: Float64) -> F
 
 
 def _score_sums(
-    adjustment: Adjustment, panel: PanelComponents, public: PublicScores
+    adjustment: Adjustment, panel: PanelComponents, public: PublicScores, residual: float
 ) -> list[ScoreSums]:
-    """Return the sums of every LD block, in which effects of components have the variances L."""
+    """Return the sums of every LD block, in which effects of components have the variances L.
+
+    Components count by the share of the noise in the target that is due to the sampling of people,
+    with the `residual` variance of a phenotype.
+    """
     layout = adjustment.statistics.layout
 
     def sums(number: int) -> ScoreSums:
@@ -276,14 +280,17 @@ def _score_sums(
         rows = slice(panel.boundaries[number], panel.boundaries[number + 1])
         effects = _on_components(block.real, block.squared_norms, public.effects[rows])
         blend, target = block.blend, block.target
-        responses = blend.gram @ effects
+        responses, sampled = blend.gram @ effects, residual * blend.expected
+        counts = sampled / (sampled + (block.target_sigma**2).mean())
+        weighted, counted = effects * np.sqrt(counts)[:, None], effects * counts[:, None]
         signal_of_prior = float(((block.gram**2) / block.squared_norms).sum())  # tr(S L S) / t
         return ScoreSums(
-            gram=effects.T @ responses,
-            gram_variance=blend.variance_of(effects),
-            even_gram=effects.T @ (blend.expected[:, None] * effects),
-            products=effects.T @ effects,
-            cross=effects.T @ target,
+            gram=weighted.T @ blend.gram @ weighted,
+            gram_variance=blend.variance_of(weighted),
+            even_gram=weighted.T @ (blend.expected[:, None] * weighted),
+            sampling=counted.T @ blend.gram @ counted,
+            products=counted.T @ counted,
+            cross=counted.T @ target,
             moments=replace(
                 moments_of(blend.gram, 0.0, target, block.target_sigma),
                 squared_trace=signal_of_prior,

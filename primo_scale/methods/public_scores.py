@@ -73,7 +73,8 @@ class ScoreSums:
     gram: Float64  # B'S B, shape (m, m)
     gram_variance: Float64  # variance of the noise on the diagonal of `gram`, shape (m,)
     even_gram: Float64  # B'B times the mean eigenvalue of S: `gram` without LD, shape (m, m)
-    products: Float64  # B'B, shape (m, m)
+    sampling: Float64  # covariance of `cross` by a residual variance of 1, shape (m, m)
+    products: Float64  # covariance of `cross` by noise of variance 1 in G, shape (m, m)
     cross: Float64  # B'G, shape (m, l)
     moments: EffectMoments
     response_gram: Float64  # unbiased estimate of B'M S B, shape (m, m)
@@ -98,14 +99,15 @@ def fit_scores(
         own = np.flatnonzero(scores.used[:, phenotype])
         pairs = np.ix_(own, own)
         gram, gram_variance = sums.gram[pairs], sums.gram_variance[own]
-        response_gram = sums.response_gram[pairs]
+        sampling, response_gram = sums.sampling[pairs], sums.response_gram[pairs]
         if (gram.diagonal() < _LEAST_SIGMAS * np.sqrt(gram_variance)).any():
             gram, gram_variance = sums.even_gram[pairs], np.zeros(len(own))
+            sampling = gram
             response_gram = gram * sums.moments.trace / n_columns
         basis = _independent_combinations(gram, gram_variance)
         noise_in_target = sums.moments.noise[phenotype] / n_columns
-        noise = basis.T @ sums.products[pairs] @ basis * noise_in_target
-        noise += prior.residual_variance[phenotype] * np.eye(len(noise))
+        noise = prior.residual_variance[phenotype] * sampling
+        noise = basis.T @ (noise + noise_in_target * sums.products[pairs]) @ basis
         slope = basis @ shrunk_slopes(basis.T @ sums.cross[own, phenotype], _CAUTION * noise)
         # The noise in the sums of score times score moves a slope in proportion to the slope.
         relative = gram_variance / np.maximum(gram.diagonal() ** 2, _TINY)
@@ -179,6 +181,7 @@ def _block_sums(adjustment: Adjustment, block: int, effects: Float64) -> ScoreSu
         gram=gram,
         gram_variance=(sigma * products.diagonal()) ** 2,
         even_gram=level * products,
+        sampling=gram,
         products=products,
         cross=effects.T @ adjusted.target,
         moments=moments,

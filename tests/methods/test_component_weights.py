@@ -252,17 +252,33 @@ def with_scores(effects):
 
 
 def test_public_scores_give_the_same_weights_on_components_as_on_variants():
-    """Without noise in X'X, the identity map changes nothing but the rules that mind that noise."""
+    """Without noise, the identity map changes nothing but the rules that mind noise."""
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
     useful = np.linalg.lstsq(X, Y - Y.mean(axis=0), rcond=None)[0][:, :1]
-    inputs = inputs_on(exact, scores=with_scores(useful))
+    inputs = inputs_on(exact, scores=with_scores(useful), sigma=0.0)
     expected = solved(exact, replace(inputs, components=None), estimator=PRIORS)
     found = solved(exact, inputs, estimator=PRIORS)
     np.testing.assert_allclose(found.scores.slopes, expected.scores.slopes, rtol=1e-6)
     np.testing.assert_allclose(found.scores.left, expected.scores.left, rtol=1e-6)
     np.testing.assert_allclose(found.weights.genotypes, expected.weights.genotypes, rtol=1e-6)
     np.testing.assert_allclose(found.weights.fixed, expected.weights.fixed, rtol=1e-6)
+
+
+def test_slopes_have_the_errors_of_generalised_least_squares():
+    """Components of little variance, on which effects are large, count by their precision."""
+    n, sigma, residual = 400, 500.0, 25.0
+    deviations = np.repeat([30, 1], 6)
+    X = deviations * np.rint(np.sign(np.random.default_rng(6).standard_normal((n, 12)))).astype(int)
+    exact = statistics_of(X, np.zeros((n, 1), dtype=int), np.zeros((n, 3), dtype=int))
+    exact = replace(exact, grams=((np.diag(n * deviations**2),),))
+    effects = 1 / deviations[:, None]
+    given = {"n": n, "sigma": sigma, "effect": 0.1, "residual": residual}
+    inputs = inputs_on(exact, scores=with_scores(effects), **given)
+    signal = n * deviations**2 * effects[:, 0]
+    precision = (signal**2 / (residual * n * deviations**2 + sigma**2)).sum()
+    errors = solved(exact, inputs, estimator=PRIORS).scores.standard_errors
+    np.testing.assert_allclose(errors, precision**-0.5, rtol=0.01)
 
 
 def test_a_score_keeps_what_it_explains_outside_the_components():

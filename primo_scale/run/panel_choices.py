@@ -37,6 +37,7 @@ from primo_scale.storage.locations import Location
 LARGEST_BLOCK = 2048
 """Largest number of variants of a block that components can replace: one tile of X'X."""
 _LEAST_VARIANCE = 0.01  # of a component, relative to the mean of a variant
+_VERSION = 2  # of the components and their order, for work directories of an earlier one
 _AGAIN = "Remove it, and run the same command again, which writes it anew"
 _EIGENVALUES = 4096  # values that describe the spectrum
 # F_ST is about .01 between Finns and Tuscans of the 1000 Genomes Project, .03 between Europeans and
@@ -104,6 +105,7 @@ def design_panel(
     use_components, n_factors = _uses_components(model, design), model.genetic_factors
     request = sha256_of_json(
         {
+            "version": _VERSION,
             "panel": panel.sha256,
             "components": use_components,
             "design": design.digest,

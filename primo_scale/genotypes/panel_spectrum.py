@@ -46,10 +46,10 @@ def components(
 ) -> Iterator[Float64]:
     """Yield the chosen components of every LD block, orthonormal rows of shape (chosen, v).
 
-    `chosen` has their positions in each block. As many leading eigenvectors of the covariance of
-    the variants that the panel has come first as cross-validation can measure. One unit vector for
-    each of the other variants follows. The last are directions that complete the eigenvectors, and
-    are all alike for the panel.
+    `chosen` has their positions in each block. The leading eigenvectors of the covariance of the
+    variants that the panel has come first, as many as cross-validation can measure. One unit vector
+    for each of the other variants follows. Directions that complete the eigenvectors come last; the
+    panel shows no difference between them.
     """
     blocks = zip(_blocks(boundaries), chosen, strict=True)
     yield from _side_by_side(partial(_vectors, panel, coding), blocks)
@@ -116,11 +116,12 @@ def _cross_validated(coded: Float64) -> Float64:
     """Return the variances of the leading components in people who did not define them.
 
     Codes have the mean 0. In every fold they are centred again, at the mean of the people who
-    define its components: it depends on the others, who would seem to vary along it.
+    define its components. The mean of everybody depends on the others, who would seem to vary along
+    the difference.
     """
     v, people = coded.shape
     sums, fold_of = np.zeros(_n_measured(coded)), np.arange(people) % _FOLDS
-    few = v == len(sums)  # variants, whose products are then the smaller ones
+    few = v == len(sums)  # few variants: their products are a smaller matrix than the people's
     products = coded @ coded.T if few else coded.T @ coded
     for fold in range(_FOLDS):
         here = fold_of == fold

@@ -45,8 +45,8 @@ def blended(noisy: Float64, sigma: float, expected: Float64, n_known: float) -> 
     """Return X'X of one block, blended with its expectation.
 
     `sigma` is the standard deviation of the noise on the diagonal, whose expectation is `expected`,
-    shape (m,). Without noise, an entry (i, j) that is as well known as if `n_known` other people
-    had measured it has the variance ``expected[i] expected[j] / n_known``.
+    shape (m,). Entry (i, j) without noise has the variance ``expected[i] expected[j] / n_known``
+    around its expectation, as in a sample of `n_known` people.
     """
     noise = np.full_like(noisy, sigma**2 / 2)
     np.fill_diagonal(noise, sigma**2)

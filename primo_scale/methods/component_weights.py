@@ -59,7 +59,7 @@ class PanelComponents:
     map_of: Callable[[int], Float64]
     variances: Float64  # expected square of each component, in squared lattice units, shape (m,)
     squared_norms: Float64  # of the rows of T, shape (m,)
-    n_known: float  # number of people whose covariances are as well known as the components'
+    n_known: float  # size of a sample whose covariances are as precise as those known of components
     n_samples: float  # number of people of the cohort, noisy where it is private
     boundaries: tuple[int, ...]  # boundaries of the LD blocks among the variants: 0, ..., d
 

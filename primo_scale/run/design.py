@@ -96,9 +96,9 @@ class PanelDesign:
 
     @property
     def known_people(self) -> float:
-        """Number of people whose covariances would be known as well as those of components.
+        """Size of a sample whose covariances would be as precise as those known of components.
 
-        They are better known than those of the panel's people where variants have little LD.
+        It exceeds the number of people in the panel most where variants have little LD.
         Source: docs/maths/ld-components.md, below Theorem 3.
         """
         mean_size = self.boundaries[-1] / (len(self.boundaries) - 1)

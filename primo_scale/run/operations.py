@@ -98,8 +98,12 @@ def accumulate(request: AccumulateRequest) -> Summed:
     ------
     InputError, UsageError
         Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused, ResourceError, InterruptedRun
-        As for `release`, which the ledger would refuse to pay for.
+    BudgetRefused
+        The ledger would refuse to pay for the release.
+    ResourceError
+        There is too little memory or disk space.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     check_request(request, AccumulateRequest)
     with _at_work(request):
@@ -127,8 +131,12 @@ def finalize(request: FinalizeRequest) -> Release:
     ------
     InputError, UsageError
         The statistics do not serve the release, or its directory holds another one.
-    BudgetRefused, ResourceError, InterruptedRun
-        As for `release`.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        There is too little memory or disk space.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 

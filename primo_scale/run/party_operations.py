@@ -94,8 +94,12 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     ------
     InputError, UsageError
         Inputs that are malformed, do not belong together, or cannot be released.
-    BudgetRefused, ResourceError, InterruptedRun
-        As for `primo_scale.release`.
+    BudgetRefused
+        The ledger refuses to pay for the release.
+    ResourceError
+        There is too little memory or disk space.
+    InterruptedRun
+        The run stopped; the same request continues it.
     """
     check_request(request, PartyReleaseRequest)
     work_dir = request.work_dir

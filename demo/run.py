@@ -23,16 +23,13 @@ N_TRAINING, N_FRESH = 30_000, 3_000
 HERITABILITY, PREVALENCE = 0.3, 0.2
 EPSILON, DELTA = 5, 1e-9  # delta is about 1 / N_TRAINING^2
 
-# SNPs; 0.14 million base pairs, about as far as linkage disequilibrium reaches in Europeans.
-MEAN_SEGMENT = 60
-
 MEANING = f"""\
 Real: the genotypes of 343 people of the 1000 Genomes Project at 3,000 SNPs of chromosome 22, and
 hence the allele frequencies and the correlations between neighbouring SNPs. Simulated: the people,
-each a mosaic of segments of those 343 ({MEAN_SEGMENT} SNPs long on average), and the phenotypes, of
-heritability {HERITABILITY} on these SNPs alone. The fresh people were made from other random
-numbers and took no part in the release. 3,000 SNPs are few: expect less of a private release of a
-whole genome from a cohort of this size."""
+each a mosaic of segments of those 343, and the phenotypes, of heritability {HERITABILITY} on these
+SNPs alone. The fresh people were made from other random numbers and took no part in the release.
+3,000 SNPs are few: expect less of a private release of a whole genome from a cohort of this
+size."""
 
 
 class DemoFailed(PrimoError):
@@ -60,7 +57,6 @@ def main() -> None:
 
 def _simulate(name: str, n_people: int, *, seed: int, missing: float) -> None:
     people = ["--samples", n_people, "--seed", seed, "--missing", missing]
-    people += ["--mean-segment", MEAN_SEGMENT]
     traits = ["--phenotypes", 3, "--prevalence", PREVALENCE, "--heritability", HERITABILITY]
     _run("simulate", "--bfile", PANEL, "--out", f"{RUN}/{name}", *people, *traits)
 

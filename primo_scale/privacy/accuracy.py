@@ -207,6 +207,15 @@ def expected_r2(
     return trait.explained(weights, unknown, odds)
 
 
+def degrees_of_rows(eigenvalues: Floats, n_columns: int) -> float:
+    """Return the degrees of freedom of the chi-square that the squared norm of a row counts as.
+
+    It has the mean and the variance of that of normal rows. `eigenvalues` are any number of those
+    of the covariance of the columns, in any unit.
+    """
+    return float(n_columns * eigenvalues.mean() ** 2 / (eigenvalues**2).mean())
+
+
 def forecast_of(
     explained: float, n_samples: int, eigenvalues: Floats, n_variants: int, trait: Trait
 ) -> Forecast:
@@ -233,13 +242,10 @@ def forecast_of(
 
 
 def _kept_of_rows(sizes: PublicSizes, eigenvalues: Floats, components: Components | None) -> float:
-    """Return the share c_x that the bound on rows of genotypes leaves of their products.
-
-    The squared norm of a row counts as a chi-square whose degrees of freedom have its variance.
-    """
+    """Return the share c_x that the bound on rows of genotypes leaves of their products."""
     if components is None:
-        degrees = sizes.n_variants / float((eigenvalues**2).mean())
+        degrees = degrees_of_rows(eigenvalues, sizes.n_variants)
     else:
-        degrees = float(components.variances.sum() ** 2 / (components.variances**2).sum())
+        degrees = degrees_of_rows(components.variances, len(components.variances))
     mean = sizes.n_variants * sizes.variant_variance
     return float(clipped_moments(math.sqrt(degrees * sizes.row_norm / mean), degrees)[1])

@@ -24,7 +24,15 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.clip_response import ClipResponse, Levels, clip_response, no_clipping
+from primo_scale.privacy.accuracy import degrees_of_rows
+from primo_scale.privacy.clip_response import (
+    ClipResponse,
+    Levels,
+    RowLengths,
+    clip_response,
+    no_clipping,
+    response_of_scaled_records,
+)
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
@@ -141,15 +149,27 @@ class Design:
         """Clip b: phenotype rows are clipped at b sqrt(l) standard deviations."""
         return math.sqrt(self.phenotype_norm / len(self.outcomes.phenotypes)) / self.outcomes.unit
 
-    def clip_response(self, observed_share: Floats) -> ClipResponse:
-        """Return how the clipping of phenotype rows changes a linear model of them.
+    def clip_response(self, observed_share: Floats, eigenvalues: Floats) -> ClipResponse:
+        """Return how clipping changes a linear model of the phenotypes.
 
-        `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts.
+        `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts,
+        and `eigenvalues` are public ones of the genotypes' correlation matrix.
         """
-        if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
-            return no_clipping(len(self.outcomes.phenotypes))
         levels = [_levels(p) for p in self.outcomes.phenotypes]
-        return clip_response(self.clip, levels, observed_share)
+
+        def respond(factor: float) -> ClipResponse:
+            if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
+                return no_clipping(len(levels))
+            return clip_response(factor * self.clip, levels, observed_share)
+
+        columns = self.components
+        never_long = columns is None and self.genotypes.max_squared_norm <= self.row_norm
+        if never_long or not self.clipped:
+            return respond(1.0)
+        spectrum = eigenvalues if columns is None else columns.variances
+        degrees = degrees_of_rows(spectrum, self.layout.n_variants)
+        rows = RowLengths(degrees, self.row_norm / self.column_variance)
+        return response_of_scaled_records(respond, rows, self.privacy)
 
     @property
     def phenotype_step(self) -> int:

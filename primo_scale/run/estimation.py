@@ -27,7 +27,7 @@ from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.design import Design
-from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease
+from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -61,7 +61,8 @@ def _solve(
     n_samples = _people(design, matrices)
     observed = matrices.observed().astype(float)
     rescale = missing_rescale(observed, n_samples)
-    response = design.clip_response(1 / rescale)
+    eigenvalues = public_eigenvalues(design, planned.store.variants)
+    response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
     if request.fit.ridge is not None:
         penalty = request.fit.ridge * unit**2
@@ -85,7 +86,8 @@ def _solve(
     if request.sumstats:
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
-        marginal = marginal_effects(matrices, inputs, design.genotypes.variances)
+        variances = design.genotypes.variances * response.gram_share
+        marginal = marginal_effects(matrices, inputs, variances)
     return solution, response, marginal
 
 

@@ -205,11 +205,7 @@ def forecast_release(
     design: Design, variants: VariantTable, mechanism: Mechanism, trait: Trait = _TRAIT
 ) -> Forecast:
     """Return the accuracy expected of a private release with the noise of `mechanism`."""
-    if design.panel is None:
-        total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
-        eigenvalues = spectrum_shape(total, design.n_variants)
-    else:
-        eigenvalues = design.panel.eigenvalues
+    eigenvalues = public_eigenvalues(design, variants)
     cross_sigma = mechanism.scales.phenotype_cross
     explained = expected_r2(
         design.sizes,
@@ -224,6 +220,14 @@ def forecast_release(
             share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
     return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
+
+
+def public_eigenvalues(design: Design, variants: VariantTable) -> Float64:
+    """Return eigenvalues of the genotypes' correlation matrix: the panel's, or expected ones."""
+    if design.panel is not None:
+        return design.panel.eigenvalues
+    total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
+    return spectrum_shape(total, design.n_variants)
 
 
 def _share_with_noisy_gram(

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from primo_scale.privacy.clip_response import clip_response, no_clipping
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.privacy.clip_response import (
+    RowLengths,
+    clip_response,
+    no_clipping,
+    response_of_scaled_records,
+)
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.5, 0.9])
@@ -58,3 +65,40 @@ def test_missing_values_make_rows_shorter_and_the_slope_larger(n_phenotypes, sha
     assert response.slope[0] == pytest.approx(slope, rel=0.05)
     ignored = clip_response(0.5, levels, np.ones(n_phenotypes))
     assert abs(ignored.slope[0] / slope - 1) > abs(response.slope[0] / slope - 1)
+
+
+@pytest.mark.parametrize("clip", [0.5, 3.0])
+@pytest.mark.parametrize("bound", [0.6, 1.0])
+@pytest.mark.parametrize(
+    ("privacy", "long_records"),
+    [
+        (PrivacyUnit.FULL, LongRecords.RECORD),
+        (PrivacyUnit.FEATURE, LongRecords.PREDICTORS),
+        (PrivacyUnit.LABEL, LongRecords.PHENOTYPES),
+    ],
+)
+def test_weights_of_scaled_records_have_the_slope(clip, bound, privacy, long_records):
+    rng, degrees, unit = np.random.default_rng(9), 12, 4_000
+    people, effect = 200_000, 0.1
+    codes = np.rint(30 * rng.standard_normal((people, degrees))).astype(np.int64)
+    norms = (codes**2).sum(axis=1, keepdims=True)
+    genetic = effect * codes.sum(axis=1) / 30
+    noise = rng.standard_normal((people, 3))
+    noise[:, 0] *= np.sqrt(1 - degrees * effect**2)
+    rows = np.rint(unit * (noise + np.outer(genetic, [1, 0, 0]))).astype(np.int16)
+    row_norm, phenotype_norm = round(bound * 900 * degrees), round(3 * (clip * unit) ** 2)
+    rule = ClippingRule(long_records, row_norm, None, 1, phenotype_norm)
+    _, record = rule.shrink(norms)
+    clipped = rule.clip_outcomes(rows, 0, record, norms)[:, 0]
+    scaled = codes * (record[:, None] / 2**31)
+    direction = np.ones(degrees)
+    found = direction @ (scaled.T @ clipped) / (direction @ (scaled.T @ scaled) @ direction)
+    levels, observed = [None] * 3, np.ones(3)
+    response = response_of_scaled_records(
+        lambda factor: clip_response(factor * clip, levels, observed),
+        RowLengths(degrees, bound),
+        privacy,
+    )
+    slope = found / (effect / 30 * unit)
+    assert response.slope[0] == pytest.approx(slope, rel=0.015)
+    assert response.gram_share == pytest.approx((scaled**2).sum() / (codes**2).sum(), rel=0.01)

@@ -10,6 +10,7 @@ from pathlib import Path
 from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.humanize import examples
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
@@ -17,7 +18,7 @@ from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
 from primo_scale.publication.signed_document import Signer, read_document
-from primo_scale.publication.weights import scoring_command
+from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
@@ -230,6 +231,7 @@ def publish(
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)
     LOGGER.info("%s", statement.stamp)
+    _warn_of_zeros(solved.weights)
     document = json.loads((request.out / "release.json").read_bytes())
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]
@@ -240,3 +242,14 @@ def publish(
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
+
+
+def _warn_of_zeros(weights: ScoringWeights) -> None:
+    """Warn of phenotypes whose weights are all 0, as the release shows."""
+    columns = zip(weights.phenotypes, weights.per_allele.T, strict=True)
+    names = [name for name, column in columns if not column.any()]
+    if names:
+        LOGGER.warning(
+            "all weights are 0 of %d of %d phenotypes, which the noise hides or which do not vary: "
+            "%s", len(names), len(weights.phenotypes), examples(names),
+        )  # fmt: skip

@@ -34,6 +34,7 @@ from primo_scale.storage.files import canonical_json, write_atomically
 MOMENTS_SHARE = 0.05
 # Largest distance of a bound from the mean, in standard deviations, that the lattice can code.
 _FARTHEST = 0.99 * LARGEST_VALUE / SMALLEST_UNIT
+_LARGEST_SD_ERROR = 0.1  # share of the sd that noise may change it by without a warning
 
 
 def moments_sigma(n_phenotypes: int, promise: Promise) -> float:
@@ -98,12 +99,18 @@ def with_moments(
     )
 
 
-def are_too_wide(bounds: PhenotypeBounds) -> bool:
-    """Return whether the sd of `with_moments` is the least that the bounds allow, not a noisy one.
+def are_too_wide(bounds: PhenotypeBounds, sigma: float, people: float) -> bool:
+    """Return whether the bounds of `with_moments` are too wide for its sd to be that of the values.
 
-    The lattice cannot code a bound that is further than some 32 sds from the mean.
+    Either it is the least that the bounds allow, as the lattice cannot code a bound that is further
+    than some 32 sds from the mean, or noise of `sigma` on the sums over `people` moves it by more
+    than a tenth.
     """
-    return bounds.sd <= _farthest(bounds) / _FARTHEST
+    middle, half = (bounds.lower + bounds.upper) / 2, (bounds.upper - bounds.lower) / 2
+    centre = (bounds.mean - middle) / half
+    error = sigma / (BOUNDED_UNIT * people) * math.hypot(1, 2 * centre, centre**2)
+    least = _farthest(bounds) / _FARTHEST
+    return bounds.sd <= least or error > 2 * _LARGEST_SD_ERROR * (bounds.sd / half) ** 2
 
 
 def _farthest(bounds: PhenotypeBounds) -> float:

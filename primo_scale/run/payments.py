@@ -16,6 +16,7 @@ from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
 from primo_scale.ledger.refusals import opening_command
 from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Account, Balance, PayingCohort
+from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.moments import RawMoments, sum_moments
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
@@ -122,12 +123,13 @@ def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMomen
         with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
             bought, receipt = pay_for_moments(raw, promise, payer)
             log_payment("phenotype means and sds", receipt, payer)
-    for bounds in with_moments(phenotype_bounds(request.outcomes), bought):
-        if are_too_wide(bounds):
+    phenotypes = with_moments(phenotype_bounds(request.outcomes), bought)
+    for bounds, people in zip(phenotypes, bought.sums[2], strict=True):
+        if are_too_wide(bounds, bought.sigma, max(people / BOUNDED_UNIT, 1)):
             LOGGER.warning(
-                "%s: its bounds are some 30 times as wide as its noisy sd or more, so that the sd "
-                "is taken as %.4g and the weights are too small; give narrower public bounds in "
-                "another --work-dir", bounds.name, bounds.sd,
+                "%s: its bounds are so wide beside its values that the noisy sd, %.4g, is not "
+                "theirs, and weights have a wrong size or are 0; give narrower public bounds, or "
+                "a published mean and sd, in another --work-dir", bounds.name, bounds.sd,
             )  # fmt: skip
     return PaidMoments(bought, budget)
 

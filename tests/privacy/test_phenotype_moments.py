@@ -169,7 +169,7 @@ def test_exact_sums_give_the_means_and_standard_deviations() -> None:
     assert found.mean == pytest.approx(values.mean(), abs=1e-3)
     assert found.sd == pytest.approx(values.std(), rel=1e-3)
     assert (found.lower, found.upper, found.name) == (120, 220, "height")
-    assert not are_too_wide(found)
+    assert not are_too_wide(found, 1.0, len(values))
 
 
 def test_bounds_too_wide_for_the_sd_are_told() -> None:
@@ -179,7 +179,23 @@ def test_bounds_too_wide_for_the_sd_are_told() -> None:
     bounds = PhenotypeBounds("height", -half, half, 0, 10, "quantitative")
     (found,) = with_moments([bounds], NoisyMoments(((0,), (squares,), (UNIT * people,)), 1.0, "c"))
     assert found.sd > 15
-    assert are_too_wide(found)
+    assert are_too_wide(found, 1.0, people)
+
+
+@pytest.mark.parametrize("mean", [0, 400])
+def test_an_sd_that_the_noise_hides_is_told(mean) -> None:
+    """Noisy sds spread by more than a tenth exactly where the bounds count as too wide."""
+    generator, half, people, sd = np.random.default_rng(2), 500, 10_000, 40
+    bounds = PhenotypeBounds("height", -half, half, mean, sd, "quantitative")
+    exact = np.array([mean / half, (mean**2 + sd**2) / half**2, 1]) * UNIT * people
+    for sigma in (UNIT, 100 * UNIT):
+        noise = generator.normal(0, sigma, (500, 3))
+        draws = [
+            with_moments([bounds], NoisyMoments(tuple((int(v),) for v in exact + e), sigma, "c"))
+            for e in noise
+        ]
+        spread = np.std([found.sd for (found,) in draws]) / sd
+        assert are_too_wide(bounds, sigma, people) == (spread > 0.1)
 
 
 def test_any_noise_gives_a_phenotype_that_can_be_coded() -> None:

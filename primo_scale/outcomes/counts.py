@@ -94,7 +94,8 @@ def _warn_of_columns(
             logger.log(
                 level,
                 "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
-                "nearer one; take bounds of the right unit from public knowledge",
+                "nearer one; take bounds of the right unit from public knowledge. Weights have a "
+                "wrong scale otherwise, also with --calibrate",
                 column.name, 100 * beyond / people, people, column.lower, column.upper,
             )  # fmt: skip
 

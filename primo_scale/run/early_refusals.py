@@ -215,8 +215,9 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     if assumed:
         LOGGER.warning(
             "%s: no sd for %d of %d phenotypes, so that half the range of the bounds is taken: "
-            "%s. Where that is not the sd, scores and predictions of a private release have a "
-            "wrong scale. Give a published mean and sd in the table, or --pheno-moments",
+            "%s. Where the sd is far smaller, the noise can hide the phenotype, which the forecast "
+            "does not count, and scores and predictions of a private release have a wrong scale. "
+            "Give a published mean and sd in the table, or --pheno-moments",
             path, len(assumed), len(phenotypes), examples(assumed),
         )  # fmt: skip
 

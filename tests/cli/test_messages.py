@@ -219,6 +219,7 @@ def test_half_the_range_is_said_where_no_sd_is_given(cohort: Path) -> None:
     said = dry_run(cohort)
     assert said.exit_code == 0
     assert "no sd for 1 of 1 phenotypes" in said.stderr
+    assert "the noise can hide the phenotype" in said.stderr
     assert "T 2" in said.stderr
     assert "no sd" not in dry_run(cohort, "--pheno-moments").stderr  # they are bought
     (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")

@@ -194,7 +194,7 @@ MISSING = (
         ({"phenotypes": "FID IID y cc\nf1 a -9 1\nf1 b NA 2\n"}, "y: nobody has a value", 1),
         ({"covariates": "FID IID age\nf1 a 101\nf1 b 50\n"},
          "age: 50.0% of 2 values lie outside of the bounds 0 and 100", 1),
-        ({"covariates": "FID IID age\nf1 a 101\nf1 b 50\n"}, "outside of the bounds", 1),
+        ({"covariates": "FID IID age\nf1 a 101\nf1 b 50\n"}, "Weights have a wrong scale", 1),
         ({"covariates": "FID IID age\nf1 a 30\nf1 b NA\nf2 c 50\n"}, MISSING, 1),  # f3 d has no row
         ({"covariates": "FID IID age\nf1 a 30\nf1 b 40\nf2 c 50\nf3 d 60\n"},
          "genotyped people have no value", 0),

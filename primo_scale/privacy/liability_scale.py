@@ -35,6 +35,11 @@ def liability_r2(observed: float, case_share: float, prevalence: float) -> float
     return min(observed * scale / (1 + observed * theta * scale), 1.0)
 
 
+def share_of_codes(prevalence: float) -> float:
+    """Return R^2 of the 0/1 trait over that of the liability (Dempster and Lerner 1950)."""
+    return _NORMAL.pdf(_NORMAL.inv_cdf(prevalence)) ** 2 / (prevalence * (1 - prevalence))
+
+
 def residual_spread(r2: float, case_share: float, prevalence: float) -> float:
     """Return ``E[u^2 e^2] / (E[u^2] E[e^2])`` for the residuals e of the 0/1 trait on the score u.
 

@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.humanize import examples
 from primo_scale.methods.catalogue import (
     AS_GIVEN,
     BY_COMPONENTS,
@@ -34,6 +35,7 @@ from primo_scale.privacy.accuracy import (
     forecast_of,
     spectrum_shape,
 )
+from primo_scale.privacy.liability_scale import share_of_codes
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.run.design import Budget, Design
@@ -185,6 +187,7 @@ def check_accuracy(
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise,
     )  # fmt: skip
+    _note_binary_traits(design, trait)
     if not expected.is_noise:
         return expected
     if not accept_noise:
@@ -199,6 +202,21 @@ def check_accuracy(
         )
     LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
     return expected
+
+
+def _note_binary_traits(design: Design, trait: Trait) -> None:
+    """Log how much less a heritability of the liability is in the codes of binary traits."""
+    shares = {
+        p.name: share_of_codes(p.mean - p.lower)
+        for p in design.outcomes.phenotypes
+        if p.kind == "binary" and p.lower < p.mean < p.upper
+    }
+    if shares:
+        LOGGER.info(
+            "forecast: scores explain less of binary traits, as heritability %.2g of the liability "
+            "is less of the codes: %s", trait.heritability,
+            examples([f"{name} {trait.heritability * by:.2g}" for name, by in shares.items()]),
+        )  # fmt: skip
 
 
 def forecast_release(

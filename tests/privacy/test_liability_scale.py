@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
+from primo_scale.privacy.liability_scale import (
+    area_under_curve,
+    liability_r2,
+    residual_spread,
+    share_of_codes,
+)
 
 
 @pytest.mark.parametrize("prevalence", [0.01, 0.5])
@@ -30,6 +35,15 @@ def test_the_area_is_close_to_the_approximation_of_wray_and_others(r2, prevalenc
     spread = 2 - r2 * case * (case - threshold) - r2 * control * (control - threshold)
     approximate = stats.norm.cdf((case - control) * r2 / math.sqrt(r2 * spread))
     assert area_under_curve(r2, prevalence) == pytest.approx(approximate, abs=0.005)
+
+
+@pytest.mark.parametrize(("prevalence", "share"), [(0.01, 0.0718), (0.3, 0.5757), (0.5, 0.6366)])
+def test_the_codes_have_their_share_of_the_liability(prevalence, share):
+    """The values are those of tables of the normal density."""
+    assert share_of_codes(prevalence) == pytest.approx(share, abs=2e-4)
+    assert liability_r2(0.2 * share_of_codes(prevalence), prevalence, prevalence) == pytest.approx(
+        0.2
+    )
 
 
 EXPLAINED = 0.3

@@ -206,16 +206,19 @@ def check_accuracy(
 
 def _note_binary_traits(design: Design, trait: Trait) -> None:
     """Log how much less a heritability of the liability is in the codes of binary traits."""
-    shares = {
-        p.name: share_of_codes(p.mean - p.lower)
+    prevalences = {
+        p.name: p.mean - p.lower
         for p in design.outcomes.phenotypes
         if p.kind == "binary" and p.lower < p.mean < p.upper
     }
-    if shares:
+    of_codes = [
+        f"{name} {trait.heritability * share_of_codes(prevalence):.2g} at prevalence {prevalence:g}"
+        for name, prevalence in prevalences.items()
+    ]
+    if of_codes:
         LOGGER.info(
             "forecast: scores explain less of binary traits, as heritability %.2g of the liability "
-            "is less of the codes: %s", trait.heritability,
-            examples([f"{name} {trait.heritability * by:.2g}" for name, by in shares.items()]),
+            "is less of the codes: %s", trait.heritability, examples(of_codes),
         )  # fmt: skip
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
@@ -29,6 +30,10 @@ from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
+
+_CLEAR_SLOPE = (
+    3  # standard errors below 0 from which the slope on a public score is worth a warning
+)
 
 # ---- What lies at --out --------------------------------------------------------------------------
 
@@ -233,6 +238,7 @@ def publish(
     LOGGER.info("%s", statement.stamp)
     _warn_of_zeros(solved.weights)
     document = json.loads((request.out / "release.json").read_bytes())
+    _warn_of_reversed_scores(document["estimation"]["public_scores"])
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
@@ -242,6 +248,19 @@ def publish(
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
     return sha256_of_file(request.out / "release.json")
+
+
+def _warn_of_reversed_scores(scores: Sequence[Mapping[str, Any]]) -> None:
+    """Warn of public scores whose stated slopes are clearly negative."""
+    for score in scores:
+        for each in score["slopes"]:
+            if each["slope"] < -_CLEAR_SLOPE * each["standard_error"]:
+                LOGGER.warning(
+                    "--prior-weights %s: its slope for %s is negative, %.3g with standard error "
+                    "%.2g: check its effect alleles and the direction of the phenotype; the "
+                    "weights build on the reversed score",
+                    score["file"], each["phenotype"], each["slope"], each["standard_error"],
+                )  # fmt: skip
 
 
 def _warn_of_zeros(weights: ScoringWeights) -> None:

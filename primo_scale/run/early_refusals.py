@@ -202,9 +202,8 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
     """Warn of public inputs that are allowed and cost accuracy."""
     if design.clipped and design.row_norm < design.column_variance:
         LOGGER.warning(
-            "--row-norm is below the expected norm of a row, %.4g: most records are shrunk, and "
-            "weights come out of a wrong size", math.sqrt(design.genotypes.variance)
-            / design.genotypes.unit,
+            "--row-norm is below the expected norm of a row, %.4g: most records are scaled down, "
+            "which costs accuracy", math.sqrt(design.genotypes.variance) / design.genotypes.unit,
         )  # fmt: skip
     if outcomes.pheno_moments:  # their sds are bought
         return

@@ -100,10 +100,6 @@ class LedgerReader:
                 return
         check_request(self.path, history, request, NO_COST, self._log.attachment)
 
-    def charges_for(self, request: ChargeRequest) -> tuple[Charge, ...]:
-        """Return the charges for the same request, oldest first."""
-        return self._history().charges_for(request)
-
     def stored_charge(self, request: ChargeRequest, stored_noise: Collection[str]) -> Charge | None:
         """Return the charge that `Ledger.reserve` would return at no cost, or None."""
         return self._history().stored_charge(request, stored_noise)

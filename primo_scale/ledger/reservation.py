@@ -9,7 +9,7 @@ from pathlib import Path
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.history import History
-from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
+from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget, second_use
 from primo_scale.ledger.rosters import Overlap, find_overlap
 from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRequest, ChargeState
 
@@ -60,6 +60,9 @@ def check_request(
     problem = request.problem()
     if problem:
         raise ValueError(f"the request {problem}: {request.cost}")
+    uses = history.uses_of_subsample(request)
+    if uses:
+        raise second_use(path, [charge.id for charge in uses])
     account = request.account
     shared = find_overlap(history, request, read_roster) if request.roster else Overlap()
     refusal = name_refusal(path, history, request, shared)

@@ -29,6 +29,7 @@ from pathlib import Path
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
+from primo_scale.ledger.refusals import second_use
 from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.ledger.spending import Charge
 from primo_scale.machine import refuse_full_disk
@@ -200,27 +201,18 @@ class NoiseStore:
             remedy="Free space, then run the same command again",
         )
 
-    def refuse_second_use(self, paid: Charge | None, earlier: Collection[Charge]) -> None:
+    def refuse_second_use(self, paid: Charge | None) -> None:
         """Refuse a second release from a subsample; allow the release that it serves to continue.
 
-        Amplification is proved for one fresh subsample per charge: two noisy X'X of the same
-        subsample reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
-        `paid` is the charge of a stored noise that serves the request, or None, and `earlier` are
-        all charges for the request. An InputError is raised if the subsample has served another
-        release, or if the noise of its release is lost.
+        `paid` is the charge of a stored noise that serves the request, or None. The ledger refuses
+        a second charge for a subsample also where no file remains (`refusals.second_use`).
         """
         files = self.used_charges().items()
         served = {charge for charge, path in files if path != self.moments_path}
-        served |= {charge.id for charge in earlier}  # also one whose noise was never recorded
         if paid is not None:
             served.discard(paid.id)
         if served:
-            raise InputError(
-                "the subsample has served a release already",
-                where=self.directory.parent,
-                value=", ".join(sorted(served)),
-                remedy="Draw a fresh subsample: run with another --work-dir",
-            )
+            raise second_use(self.directory.parent, served)
 
     def record_subsample_use(self, charge: str) -> None:
         """Record durably the charge that the subsample serves, before its noise is drawn.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
@@ -55,7 +55,7 @@ def pay_and_draw(
     noise_store, request = payer.noise_store, _request(raw, mechanism, payer)
     paid = payer.stored_charge(request)
     if mechanism.recipe.subsample is not None:
-        noise_store.refuse_second_use(paid, payer.ledger.charges_for(request))
+        noise_store.refuse_second_use(paid)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(paid, size)
     receipt = settle(payer, request)
@@ -88,7 +88,10 @@ def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRe
     else:  # the sums do not depend on the people held out, but their measurement does
         parameters["inputs"] = raw.inputs
     parameters["boundaries"] = list(raw.matrices.layout.boundaries)
-    return payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
+    request = payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
+    if mechanism.recipe.subsample is None:
+        return request
+    return replace(request, subsample=payer.ledger.keyed_digest("subsample", raw.sha256.encode()))
 
 
 def _drawn(

@@ -23,7 +23,7 @@ from whole_matrices import zero_statistics
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.spending import Account, ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.private_statistics import privatise
@@ -186,10 +186,15 @@ def test_a_subsample_serves_one_release(tmp_path, raw):
     for asked in (first, other):
         with pytest.raises(InputError, match="served a release already"):
             pay(tmp_path, raw, asked)
-    noise_store(tmp_path).subsample_use_path.unlink()  # the ledger still knows the first release
-    with pytest.raises(InputError, match="served a release already"):
-        pay(tmp_path, raw, first)
+    noise_store(tmp_path).subsample_use_path.unlink()  # as in a copy made before the release
+    open_budget(tmp_path, 9.0, Account("the same people"))
+    for asked in (first, other):
+        for cohort in ("cohort", "the same people"):
+            with pytest.raises(InputError, match="served a release already"):
+                pay(tmp_path, raw, asked, cohort)
     assert len(charges_of(tmp_path)) == 1
+    fresh = replace(raw, sha256="of another subsample")
+    assert charge_for(tmp_path, fresh, other, "the same people") != charge
 
 
 def test_a_subsample_whose_noise_was_lost_before_it_was_recorded_serves_no_other(tmp_path, raw):

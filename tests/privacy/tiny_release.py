@@ -34,9 +34,9 @@ def noise_store(folder):
     return NoiseStore(folder / "work" / "private_statistics")
 
 
-def pay(folder, raw, asked=MECHANISM):
+def pay(folder, raw, asked=MECHANISM, cohort="cohort"):
     """Return the private statistics and the receipt."""
-    account = Account("cohort", asked.promise.privacy, asked.promise.adjacency)
+    account = Account(cohort, asked.promise.privacy, asked.promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
         paid = pay_and_draw(raw, asked, payer, on_block=lambda *_: None)
@@ -50,9 +50,9 @@ def pay_moments(folder, raw=None, *, moments=NO_MOMENTS, promise=PROMISE):
         return pay_for_moments(moments, promise, payer)
 
 
-def open_budget(folder, epsilon):
+def open_budget(folder, epsilon, account=ACCOUNT):
     with Ledger(folder / "ledger.sqlite") as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=epsilon, delta=1e-6)
+        ledger.set_budget(account, epsilon=epsilon, delta=1e-6)
 
 
 def key_left(folder):

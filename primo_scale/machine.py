@@ -24,35 +24,39 @@ _MEMBERSHIP = Path("/proc/self/cgroup")
 class _Version:
     """File and controller names of one version of Linux control groups.
 
-    The controller of version 2, which has no name, is mounted at `_CGROUP` itself. `page_cache`
+    A controller is mounted at its name in `_CGROUP`; that of version 2 has no name. `page_cache`
     are the keys in ``memory.stat`` that count the page cache of a group and its subgroups.
     """
 
     controller: str
-    mount: str
     limit: str
     used: str
     page_cache: tuple[str, str]
 
 
 _VERSIONS = (
-    _Version("", "", "memory.max", "memory.current", ("active_file", "inactive_file")),
+    _Version("", "memory.max", "memory.current", ("active_file", "inactive_file")),
     _Version(
-        "memory",
         "memory",
         "memory.limit_in_bytes",
         "memory.usage_in_bytes",
         ("total_active_file", "total_inactive_file"),
     ),
 )
+# Files with a quota of time and its period, which may share a file, by controller.
+_CPU_QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 
 
 def usable_cpus() -> int:
-    """Return the number of CPUs that this process can use, within its affinity mask."""
+    """Return the number of CPUs that this process can use.
+
+    It is within the affinity mask and the quotas of control groups, which are rounded up.
+    """
     try:
-        return len(psutil.Process().cpu_affinity())
+        cpus = len(psutil.Process().cpu_affinity())
     except (AttributeError, NotImplementedError):  # macOS has no affinity masks
-        return psutil.cpu_count() or 1
+        cpus = psutil.cpu_count() or 1
+    return min([cpus, *_cpu_limits()])
 
 
 def available_memory() -> int:
@@ -102,20 +106,35 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
 
 
 def _limits() -> Iterator[tuple[int, int]]:
-    """Yield memory limit and use in bytes of this process's control group and those around it.
+    """Yield memory limit and use in bytes of this process's control group and those around it."""
+    for version in _VERSIONS:
+        for group in _groups(version.controller):
+            limit, used = _bytes_in(group / version.limit), _bytes_in(group / version.used)
+            if limit is not None and used is not None:
+                yield limit, max(0, used - _page_cache(group, version))
+
+
+def _cpu_limits() -> Iterator[int]:
+    """Yield the CPUs, rounded up, of the quota of each control group that has one."""
+    for controller, names in _CPU_QUOTAS.items():
+        for group in _groups(controller):
+            words = [word for name in names for word in _text_of(group / name).split()]
+            if len(words) == 2 and all(map(str.isdecimal, words)):
+                quota, period = map(int, words)
+                yield -(-quota // period)
+
+
+def _groups(controller: str) -> Iterator[Path]:
+    """Yield the directories of this process's control group and those around it.
 
     Queues and systemd limit groups far below the root, which has no limit. In a container the path
     may be that of the host; parts that are not visible in the container are skipped.
     """
-    own = _own_groups()
-    for version in _VERSIONS:
-        group = _CGROUP / version.mount
-        inside = PurePosixPath(own.get(version.controller, "/")).parts[1:]
-        for name in ("", *(() if ".." in inside else inside)):
-            group = group / name
-            limit, used = _bytes_in(group / version.limit), _bytes_in(group / version.used)
-            if limit is not None and used is not None:
-                yield limit, max(0, used - _page_cache(group, version))
+    group = _CGROUP / controller
+    inside = PurePosixPath(_own_groups().get(controller, "/")).parts[1:]
+    for name in ("", *(() if ".." in inside else inside)):
+        group = group / name
+        yield group
 
 
 def _own_groups() -> dict[str, str]:
@@ -123,22 +142,25 @@ def _own_groups() -> dict[str, str]:
 
     Lines have the form ``4:memory:/path`` (version 1) or ``0::/path`` (version 2).
     """
-    text = _MEMBERSHIP.read_text() if _MEMBERSHIP.is_file() else ""
+    text = _text_of(_MEMBERSHIP)
     lines = (line.split(":", 2) for line in text.splitlines())
     return {name: path for _, names, path in lines for name in names.split(",")}
 
 
 def _page_cache(group: Path, version: _Version) -> int:
     """Return the reclaimable page cache charged to a control group, in bytes."""
-    path = group / "memory.stat"
-    text = path.read_text() if path.is_file() else ""
+    text = _text_of(group / "memory.stat")
     counts = dict(line.split(maxsplit=1) for line in text.splitlines())
     return sum(int(counts.get(name, 0)) for name in version.page_cache)
 
 
 def _bytes_in(path: Path) -> int | None:
-    text = path.read_text().strip() if path.is_file() else "max"
+    text = _text_of(path).strip()
     return int(text) if text.isdecimal() else None
+
+
+def _text_of(path: Path) -> str:
+    return path.read_text() if path.is_file() else ""
 
 
 def disk_usage(directory: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Memory and disk space of a process within the limits of its control groups."""
+"""CPUs, memory and disk space of a process within the limits of its control groups."""
 
 from __future__ import annotations
 
@@ -35,6 +35,24 @@ def cgroup(tmp_path, monkeypatch):
 def roomy(monkeypatch):
     memory = psutil.virtual_memory()._replace(available=100 * GIB)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [("max", 64), (250_000, 3), (1_000, 1), (10**7, 64)])
+def test_cpus_are_those_of_the_smallest_quota_rounded_up(cgroup, monkeypatch, quota, cpus):
+    """Of 64 CPUs, as in a pod of Kubernetes; siblings do not count."""
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda _: list(range(64)))
+    cgroup("pods/own", member="0::/pods/own\n", cpu_max=f"{quota} 100000\n")
+    cgroup("pods", cpu_max="9900000 100000\n")
+    cgroup("pods/other", cpu_max="100000 100000\n")
+    assert machine.usable_cpus() == cpus
+
+
+@pytest.mark.parametrize(("quota", "cpus"), [(-1, 64), (150_000, 2)])
+def test_the_quota_of_version_1_is_read_as_well(cgroup, monkeypatch, quota, cpus):
+    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda _: list(range(64)))
+    files = {"cpu_cfs_quota_us": f"{quota}\n", "cpu_cfs_period_us": "100000\n"}
+    cgroup("cpu/job", member="3:cpu,cpuacct:/job\n0::/\n", **files)
+    assert machine.usable_cpus() == cpus
 
 
 def test_without_a_limit_memory_is_that_of_the_machine(cgroup, roomy):

@@ -8,11 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import attrs
 import numpy as np
@@ -300,6 +302,33 @@ def test_no_field_takes_a_path_that_the_file_system_cannot_hold() -> None:
         for each in taking:
             with pytest.raises(ps.InputError, match="xxx: File name too long"):
                 each.converter(long)
+
+
+PATH_ARGUMENTS: dict[str, tuple[Callable[[Any], object], ...]] = {
+    "directory": (ps.open_release, ps.open_party_release, ps.verify),
+    "ledger": (lambda path: ps.verify(ROOT, ledger=path),),
+    "path": (ps.open_genotypes,),
+    "out": (
+        partial(ps.ingest, ps.GenotypeFiles(ROOT)),
+        partial(ps.party_roster, ROOT / "people", ROOT / "key"),
+    ),
+    "people": (lambda path: ps.party_roster(path, ROOT / "key", ROOT / "out"),),
+    "bfile": (ps.GenotypeFiles, lambda path: ps.GenotypeFiles([path])),
+    "weights": (lambda path: attrs.fields(ps.EvaluationRequest).weights.converter([path]),),
+}
+
+
+@pytest.mark.parametrize("name", PATH_ARGUMENTS)
+def test_no_function_takes_what_can_be_no_path(name: str) -> None:
+    wrong = {
+        "a\0b": "null character (got 'a\\x00b')", "~/x": "begins with ~", 5: "is of the wrong type",
+    }  # fmt: skip
+    for take in PATH_ARGUMENTS[name]:
+        for path, line in wrong.items():
+            with pytest.raises(ps.UsageError, match=f"{name}: .*{re.escape(line)}"):
+                take(path)
+        with pytest.raises(ps.InputError, match="xxx: File name too long"):
+            take("x" * 300)
 
 
 def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None:

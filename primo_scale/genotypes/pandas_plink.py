@@ -27,6 +27,7 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.kernels import packed
 from primo_scale.storage.files import files_private, make_private_directory
+from primo_scale.storage.locations import usable_path
 
 if TYPE_CHECKING:
     import xarray
@@ -63,7 +64,7 @@ def from_pandas_plink(
     if counted not in ("a0", "a1"):
         raise UsageError("is no allele", where="counted", value=counted, limit="a0 or a1")
     _check_form(genotypes)
-    out = Path(out)
+    out = usable_path(out, "out")
     with files_private():
         place = make_private_directory(out.with_name(f"{out.name}.plink"))
         try:

@@ -33,7 +33,7 @@ from primo_scale.genotypes.packings import (
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block
-from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.locations import Location, parse_location, usable_location
 
 if TYPE_CHECKING:
     import xarray
@@ -168,7 +168,7 @@ def open_genotypes(path: str | Path) -> xarray.DataArray:
     import dask.array
     import xarray
 
-    store = open_genotype_store(parse_location(path))
+    store = open_genotype_store(usable_location(path, "path"))
     shape = (store.n_variants, store.n_samples)
     dtype = np.dtype(np.int8 if store.packing is HARD_CALLS else np.float32)
     blocks = dask.array.map_blocks(

@@ -26,6 +26,7 @@ from primo_scale.publication.party_readme import half_range
 from primo_scale.publication.signed_document import read_document
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights import TERM_COLUMN, WEIGHTS_HEADER
+from primo_scale.storage.locations import usable_path
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,7 +125,7 @@ def open_release(directory: str | Path) -> Release:
     InputError
         The directory holds no release, or its release.json is malformed.
     """
-    directory = Path(directory)
+    directory = usable_path(directory, "directory")
     if not (directory / RELEASE_FILE).is_file():
         raise InputError(
             "holds no release", where=directory, remedy="Give the directory of a release.json"
@@ -179,7 +180,7 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
     InputError
         The directory holds no release of a party, or one that does not pass its verification.
     """
-    directory = Path(directory)
+    directory = usable_path(directory, "directory")
     if not (directory / PARTY_FILE).is_file():
         raise InputError(
             "holds no release of a party",

@@ -39,6 +39,7 @@ from primo_scale.publication.signed_document import (
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights_files import WEIGHTS_FILES, Check, weights_files_of
 from primo_scale.publication.wording import effective_size_in_words, unit_in_words
+from primo_scale.storage.locations import usable_path
 from primo_scale.version import __version__
 
 _NUMBER = re.compile(r"[0-9]{1,19}(\.[0-9]{1,9})?(e-[0-9]{1,3})?")
@@ -108,14 +109,15 @@ def verify(
             limit="64 hexadecimal digits",
             remedy="The custodian sees it with primo-scale ledger show",
         )
-    directory = Path(directory)
+    directory = usable_path(directory, "directory")
+    ledger = None if ledger is None else usable_path(ledger, "ledger")
     kind = kind_of(directory)
     check = verify_party if kind is PARTY else verify_release
     findings = check(directory, public_key=public_key)
     if ledger is not None:
         from primo_scale.publication.check_ledger import ledger_findings
 
-        findings += ledger_findings(directory, Path(ledger))
+        findings += ledger_findings(directory, ledger)
     document, _ = read_document(directory, kind)
     return Verification(tuple(findings), bool(document and document["private"]))
 

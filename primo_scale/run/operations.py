@@ -43,6 +43,7 @@ from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
+from primo_scale.storage.locations import usable_path
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -88,7 +89,7 @@ def ingest(
         variants, people = map(index, chunk_shape)
         chunk_shape = variants, people
     with files_private():
-        return ingest_stage(genotypes, Path(out), chunk_shape=chunk_shape)
+        return ingest_stage(genotypes, usable_path(out, "out"), chunk_shape=chunk_shape)
 
 
 def accumulate(request: AccumulateRequest) -> Summed:

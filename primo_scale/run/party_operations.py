@@ -53,7 +53,7 @@ from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage.files import files_private, sha256_of_file
-from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.locations import Location, usable_location, usable_path
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
@@ -80,10 +80,12 @@ def party_roster(
     InputError
         A file is malformed, or the parties have nobody in common.
     """
+    source, key = usable_location(people, "people"), usable_path(party_key, "party_key")
+    rosters = [usable_path(path, "others") for path in paths_of(others)]
+    out = usable_path(out, "out")
     with files_private():
-        individuals = _individuals(parse_location(people))
-        roster = make_roster(individuals, Path(party_key), list(paths_of(others)))
-        write_roster(roster, Path(out))
+        roster = make_roster(_individuals(source), key, rosters)
+        write_roster(roster, out)
     return roster
 
 

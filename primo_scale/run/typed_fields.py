@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import reprlib
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -17,7 +16,7 @@ import numpy as np
 from attrs import Attribute
 
 from primo_scale.errors import UsageError, anticipated
-from primo_scale.storage.locations import ObjectUrl
+from primo_scale.storage.locations import ObjectUrl, usable_path
 
 _NAMES = {NoneType: "None", Path: "path", ObjectUrl: "URL"}
 
@@ -52,13 +51,12 @@ def _checked(
 ) -> Callable[[Any], object]:
     origins = [get_origin(one) for one in (kind, *get_args(kind))]
     takes_several = tuple in origins or Mapping in origins
-    is_path = Path in (kind, *get_args(kind))
+    is_path = Path in (kind, *get_args(kind)) and ObjectUrl not in get_args(kind)
 
     def checked(value: Any) -> object:
         """Return the value of the annotated type, or raise a UsageError."""
-        if is_path and isinstance(value, str | PathLike) and Path(value).parts[:1] == ("~",):
-            what = "begins with ~, which only a shell takes for the home directory"
-            raise UsageError(what, where=name, value=value, remedy="Give the whole path")
+        if is_path and isinstance(value, str | PathLike):
+            usable_path(value, name)
         try:
             if isinstance(value, bool | np.bool_) and kind is not bool:
                 raise TypeError
@@ -68,7 +66,7 @@ def _checked(
             given = value
             if takes_several and isinstance(value, str | PathLike | Number):
                 given = (value,)
-            return _as(kind, given if convert is None else convert(given))
+            return _as(name, kind, given if convert is None else convert(given))
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
             raise _wrong_type(name, value, _words(kind)) from error
         except OSError as error:  # of a path
@@ -80,32 +78,24 @@ def _checked(
     return checked
 
 
-def _as(kind: Any, value: Any) -> object:
+def _as(name: str, kind: Any, value: Any) -> object:
     """Return a value of the annotated type, or raise TypeError."""
     of = get_args(kind)
     if get_origin(kind) is UnionType:
         kind = next((one for one in of if _fits(one, value)), of[0])
-        return _as(kind, value)
+        return _as(name, kind, value)
     if get_origin(kind) is tuple and isinstance(value, tuple):
-        return tuple(_as(of[0], part) for part in value)
+        return tuple(_as(name, of[0], part) for part in value)
     if get_origin(kind) is Mapping and isinstance(value, Mapping):
-        return {_as(of[0], key): _as(of[1], part) for key, part in value.items()}
+        parts = value.items()
+        return {_as(name, of[0], key): _as(name, of[1], part) for key, part in parts}
     if not _fits(kind, value):
         raise TypeError
     if isinstance(value, Path):
-        _refuse_long(value)
+        usable_path(value, name)
     if kind is str:
         return str.__str__(value)  # str(value) of a member of an Enum may be its name
     return kind(value) if kind in (bool, int, float) else value
-
-
-def _refuse_long(path: Path) -> None:
-    """Raise the OSError of a path that the file system cannot hold."""
-    try:
-        path.lstat()
-    except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise
 
 
 def _fits(kind: Any, value: object) -> bool:

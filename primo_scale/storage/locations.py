@@ -6,12 +6,14 @@ credential: every process reads its own from its environment (`primo_scale.stora
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
 from typing import TypeAlias
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import UsageError, anticipated
 
 SCHEMES = ("s3", "gs", "az")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -49,6 +51,35 @@ class ObjectUrl:
 
 
 Location: TypeAlias = Path | ObjectUrl
+
+
+def usable_path(value: object, name: str) -> Path:
+    """Return the path that an argument or a field names, or refuse one that no file can have."""
+    if not isinstance(value, str | PathLike):
+        raise UsageError(
+            "is of the wrong type", where=name, value=type(value).__name__, expected="path"
+        )
+    path = Path(value)
+    if path.parts[:1] == ("~",):
+        what = "begins with ~, which only a shell takes for the home directory"
+        raise UsageError(what, where=name, value=path, remedy="Give the whole path")
+    if "\0" in str(path):
+        raise UsageError(
+            "a path cannot contain a null character", where=name, value=ascii(str(path))
+        )
+    try:
+        path.lstat()
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise anticipated(error) or error from error
+    return path
+
+
+def usable_location(value: object, name: str) -> Location:
+    """Return the location that an argument names, with the refusals of `usable_path`."""
+    if isinstance(value, ObjectUrl) or (isinstance(value, str) and _SCHEME.match(value)):
+        return parse_location(value)
+    return usable_path(value, name)
 
 
 def parse_location(text: str | Location) -> Location:

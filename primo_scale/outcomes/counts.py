@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from primo_scale.humanize import examples
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import (
     Bool,
@@ -77,6 +78,7 @@ class OutcomeCounts:
                 )  # fmt: skip
         _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)
         _warn_of_columns(self.covariates, self._covariates, level)
+        _warn_of_rare(phenotypes, self.observed, self.n_people, level)
         _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
 
 
@@ -98,6 +100,26 @@ def _warn_of_columns(
                 "wrong scale otherwise, also with --calibrate",
                 column.name, 100 * beyond / people, people, column.lower, column.upper,
             )  # fmt: skip
+
+
+def _warn_of_rare(
+    phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_people: int, level: int
+) -> None:
+    """Warn of phenotypes that most of the genotyped people lack; forecasts count everybody."""
+    rare = [
+        f"{phenotype.name} {100 * (n_people - people) / n_people:.1f}%"
+        for phenotype, people in zip(phenotypes, observed, strict=True)
+        if 0 < people < n_people / 2
+    ]
+    if rare:
+        logger.log(
+            level,
+            "%d of %d phenotypes have no value for more than half of %d genotyped people: %s. "
+            "Their weights are about as accurate as those of a cohort of the people with a value, "
+            "less than forecast. Leave them out with --pheno-name, which also lessens the noise of "
+            "the others, or release them apart, with --keep where it is public who has a value",
+            len(rare), len(phenotypes), n_people, examples(rare),
+        )  # fmt: skip
 
 
 def _warn_of_missing(

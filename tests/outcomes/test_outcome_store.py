@@ -198,6 +198,9 @@ MISSING = (
         ({"covariates": "FID IID age\nf1 a 30\nf1 b NA\nf2 c 50\n"}, MISSING, 1),  # f3 d has no row
         ({"covariates": "FID IID age\nf1 a 30\nf1 b 40\nf2 c 50\nf3 d 60\n"},
          "genotyped people have no value", 0),
+        ({"phenotypes": "FID IID y cc\nf1 a 1 1\nf1 b NA 2\n"},
+         "1 of 2 phenotypes have no value for more than half of 4 genotyped people: y 75.0%. Their",
+         1),
     ],
 )  # fmt: skip
 def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):

@@ -243,6 +243,28 @@ def test_a_request_with_other_values_is_a_copy_of_the_rest() -> None:
         attrs.evolve(request.privacy, epsilon=-1)
 
 
+PARTY = {"party": "p", "roster": "r", "party_key": "k", "epsilon": 1, "delta": 1e-6,
+         "pheno": "t", "pheno_bounds": "b"}  # fmt: skip
+BESIDE_OUT = {
+    "release": partial(
+        ps.ReleaseRequest, genotypes=ps.GenotypeFiles("a"), outcomes=ps.OutcomeTables("p", "b"),
+        privacy=ps.Privacy(epsilon=5, delta=1e-6),
+    ),
+    "party": partial(ps.PartyReleaseRequest, **PARTY),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BESIDE_OUT)
+def test_a_work_directory_that_is_not_given_lies_beside_another_release_too(kind: str) -> None:
+    request = BESIDE_OUT[kind](out="one")
+    assert request.work_dir == Path("one.work").absolute()
+    other = attrs.evolve(request, out="other")
+    assert other.work_dir == Path("other.work").absolute()
+    assert dict(options_of(other))["work-dir"] == other.work_dir
+    given = BESIDE_OUT[kind](out="one", work_dir=request.work_dir)
+    assert attrs.evolve(given, out="other").work_dir == request.work_dir
+
+
 WRONG_TYPES = {
     "subsample: is of the wrong type (found 100.5,": lambda: ps.Privacy(subsample=100.5),
     "subsample: is of the wrong type (found True,": lambda: ps.Privacy(subsample=True),

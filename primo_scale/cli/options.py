@@ -61,9 +61,9 @@ def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
     values = {}
     for field in fields(resolve_types(kind)):
         if field.type is not None and has(field.type):
-            values[field.name] = request_from(field.type, given)
-        elif field.name in given:
-            values[field.name] = given[field.name]
+            values[field.alias] = request_from(field.type, given)
+        elif field.alias in given:
+            values[field.alias] = given[field.alias]
     return kind(**values)
 
 

@@ -14,8 +14,8 @@ from primo_scale.parties.fit import PartyMethod
 from primo_scale.parties.mixtures import SEED_DIGITS, RandomSigns
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.run.request_parts import (
-    BESIDE_THE_RELEASE,
     OutcomeTables,
+    beside_release,
     check_number,
     one_line,
     paths_of,
@@ -92,7 +92,7 @@ class PartyReleaseRequest:
     mixtures: int | None = None
     seed: str | None = field(default=None, converter=optional(_seed))
     person_columns: int | None = None
-    work_dir: Path = field(default=BESIDE_THE_RELEASE, converter=Path)
+    _work_dir: Path | None = field(default=None, converter=optional(Path))
     ledger: Path | None = field(default=None, converter=optional(regular_file))
     cohort: str | None = field(default=None, converter=optional(one_line))
 
@@ -111,6 +111,11 @@ class PartyReleaseRequest:
             raise UsageError("a release has the columns of --pheno or of --genotypes, not of both")
         if (self.mixtures is None) != (self.seed is None):
             raise UsageError("--mixtures and --seed go together", remedy="Give both")
+
+    @property
+    def work_dir(self) -> Path:
+        """Private directory of the run."""
+        return self._work_dir or beside_release(self.out)
 
     @property
     def tables(self) -> OutcomeTables | None:

@@ -21,11 +21,11 @@ from primo_scale.run.design import Budget
 from primo_scale.run.execution import Execution
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.request_parts import (
-    BESIDE_THE_RELEASE,
     Fit,
     Model,
     OutcomeTables,
     Privacy,
+    beside_release,
     budget_from,
     one_line,
     regular_file,
@@ -43,11 +43,15 @@ _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
 class RunRequest:
     """Choices of every run, which the requests of single stages describe."""
 
-    work_dir: Path = field(converter=Path)
     ledger: Path | None = field(default=None, converter=optional(regular_file))
     cohort: str | None = field(default=None, converter=optional(one_line))
     accept_noise: bool = False
     encryption_key: Path | None = field(default=None, converter=optional(regular_file))
+
+    @property
+    def work_dir(self) -> Path:
+        """Private directory of the run."""
+        raise NotImplementedError
 
     @property
     def ledger_path(self) -> Path:
@@ -89,6 +93,7 @@ class AccumulateRequest(RunRequest):
     """
 
     genotypes: Location = field(converter=parse_location)
+    work_dir: Path = field(converter=Path)
     outcomes: OutcomeTables
     privacy: Privacy
     model: Model = field(factory=Model)
@@ -128,6 +133,7 @@ class FinalizeRequest(PublishingRequest):
         Neither a budget nor `non_private`.
     """
 
+    work_dir: Path = field(converter=Path)
     epsilon: float | None = field(default=None, converter=optional(float))
     delta: float | None = field(default=None, converter=optional(float))
     non_private: bool = False
@@ -194,7 +200,8 @@ class ReleaseRequest(PublishingRequest):
     outcomes: OutcomeTables
     privacy: Privacy
     out: Path = field(converter=release_directory)
-    work_dir: Path = field(default=BESIDE_THE_RELEASE, converter=Path)
+    # Given by the user, or None; the argument is `work_dir`.
+    _work_dir: Path | None = field(default=None, converter=optional(Path))
     model: Model = field(factory=Model)
     execution: Execution = field(factory=Execution)
 
@@ -204,6 +211,11 @@ class ReleaseRequest(PublishingRequest):
             method = method_named(self.fit.method, self.privacy.unit)
             method.recipe(1, self.privacy.subsample)
             estimator_for(method, self.fit.estimator)
+
+    @property
+    def work_dir(self) -> Path:
+        """Private directory of the run."""
+        return self._work_dir or beside_release(self.out)
 
     @property
     def accumulation(self) -> AccumulateRequest:
@@ -237,11 +249,11 @@ def options_of(request: AttrsInstance) -> list[tuple[str, object]]:
     """Return each option of a request and its parts once, with its value, in order of fields."""
     found: list[tuple[str, object]] = []
     for attribute in fields(type(request)):
-        value = getattr(request, attribute.name)
+        value = getattr(request, attribute.alias)
         if has(type(value)):
             found += [pair for pair in options_of(value) if pair not in found]
         else:
-            name = _OPTIONS.get(attribute.name, attribute.name)
+            name = _OPTIONS.get(attribute.alias, attribute.alias)
             found.append((name.replace("_", "-"), value))
     return found
 

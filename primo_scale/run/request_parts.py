@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from attrs import Factory, field, frozen
+from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import UsageError
@@ -63,10 +63,9 @@ def release_directory(path: StrPath) -> Path:
     return absolute
 
 
-BESIDE_THE_RELEASE = Factory(
-    lambda request: request.out.with_name(f"{request.out.name}.work"), takes_self=True
-)
-"""Default work directory of a request whose `out` is a `release_directory`."""
+def beside_release(out: Path) -> Path:
+    """Return the default work directory of a request whose `out` is a `release_directory`."""
+    return out.with_name(f"{out.name}.work")
 
 
 def to_build_name(value: str | None) -> str | None:

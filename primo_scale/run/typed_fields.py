@@ -29,7 +29,7 @@ def typed(cls: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
     """
     kinds = get_type_hints(cls)
     return [
-        each.evolve(converter=_checked(each.name, kinds[each.name], each.converter))
+        each.evolve(converter=_checked(each.name.lstrip("_"), kinds[each.name], each.converter))
         if each.name in cls.__annotations__  # others are checked by the class that they are of
         else each
         for each in fields

@@ -23,6 +23,8 @@ from whole_matrices import zero_statistics
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
+from primo_scale.ledger import ledger
+from primo_scale.ledger.history import reservation_as_json
 from primo_scale.ledger.spending import Account, ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Recipe
@@ -195,6 +197,20 @@ def test_a_subsample_serves_one_release(tmp_path, raw):
     assert len(charges_of(tmp_path)) == 1
     fresh = replace(raw, sha256="of another subsample")
     assert charge_for(tmp_path, fresh, other, "the same people") != charge
+
+
+def test_a_work_directory_knows_that_version_0_3_released_its_subsample(tmp_path, raw, monkeypatch):
+    """Its ledger did not record whose subsample it was."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr(
+            ledger,
+            "reservation_as_json",
+            lambda charge: {**reservation_as_json(charge), "subsample": ""},
+        )
+        pay(tmp_path, raw, mechanism(recipe=SUBSAMPLE))
+    open_budget(tmp_path, 9.0, Account("the same people"))
+    with pytest.raises(InputError, match="served a release already"):
+        pay(tmp_path, raw, mechanism(2.0, recipe=SUBSAMPLE), "the same people")
 
 
 def test_a_subsample_whose_noise_was_lost_before_it_was_recorded_serves_no_other(tmp_path, raw):

@@ -29,12 +29,15 @@ class OutcomeCounts:
     """Counts of the values of phenotypes, and of the covariates that come from a file.
 
     These are the first `n_covariates` of the coding; principal components follow them. `n_people`
-    are genotyped, with or without a row in the files.
+    are genotyped, with or without a row in the files; phenotypes of `n_held_out` are not counted.
     """
 
-    def __init__(self, coding: OutcomeCoding, n_covariates: int, n_people: int) -> None:
+    def __init__(
+        self, coding: OutcomeCoding, n_covariates: int, n_people: int, n_held_out: int = 0
+    ) -> None:
         self.coding = coding
         self.n_people = n_people
+        self.n_counted = n_people - n_held_out
         self.covariates = coding.covariates[:n_covariates]
         shape = len(coding.phenotypes)
         self.observed: Int64 = np.zeros(shape, dtype=np.int64)
@@ -78,7 +81,7 @@ class OutcomeCounts:
                 )  # fmt: skip
         _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)
         _warn_of_columns(self.covariates, self._covariates, level)
-        _warn_of_rare(phenotypes, self.observed, self.n_people, level)
+        _warn_of_rare(phenotypes, self.observed, self.n_counted, level)
         _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
 
 

@@ -200,7 +200,8 @@ def align_outcomes(
             _scratch_rows(scratch, n, n_covariates) as covariates,
             _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
         ):
-            counts = OutcomeCounts(coding, n_covariates, n)
+            apart = 0 if hold_out is None else hold_out.people
+            counts = OutcomeCounts(coding, n_covariates, n, apart)
             _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
             if n_covariates:
                 _spool_covariates(covariates, tables[1], samples, counts)

@@ -18,7 +18,9 @@ from primo_scale.outcomes import tables
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import (
+    KEY_BYTES,
     KIND,
+    HoldOutChoice,
     OutcomeFiles,
     OutcomeStore,
     align_outcomes,
@@ -206,6 +208,13 @@ MISSING = (
 def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):
     aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
     assert caplog.text.count(said) == count
+
+
+def test_people_held_out_do_not_count_as_people_without_a_value(tmp_path, caplog):
+    files = files_in(tmp_path, "FID IID y cc\nf1 a 1 1\nf1 b 2 2\nf2 c 1 1\nf3 d 2 2\n")
+    held_out = HoldOutChoice(3, bytes(KEY_BYTES))
+    align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING, scratch=tmp_path, hold_out=held_out)
+    assert "phenotypes have no value" not in caplog.text
 
 
 def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):

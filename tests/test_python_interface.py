@@ -353,6 +353,12 @@ def test_no_function_takes_what_can_be_no_path(name: str) -> None:
             take("x" * 300)
 
 
+@pytest.mark.parametrize("write", PATH_ARGUMENTS["out"])
+def test_a_name_too_long_for_the_files_beside_it_is_refused(write: Any, tmp_path: Path) -> None:
+    with pytest.raises(ps.InputError, match="the name is too long for the files beside it"):
+        write(tmp_path / ("x" * 250))
+
+
 def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None:
     method = Enum("Method", {"CHOSEN": "ssp"}, type=str).CHOSEN
     (tmp_path / "score.tsv").touch()

@@ -91,6 +91,7 @@ def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Pat
 
 def write_roster(roster: Roster, path: Path) -> None:
     """Write a roster to a file with mode 0600, one person a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, b"\n".join([_HEADER, *roster.people.tolist(), b""]))
 
 

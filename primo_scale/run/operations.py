@@ -88,8 +88,11 @@ def ingest(
     if chunk_shape is not None:
         variants, people = map(index, chunk_shape)
         chunk_shape = variants, people
+    out = usable_path(out, "out")
+    if not out.exists():
+        refuse_unwritable(out, appended=len(".partial"))
     with files_private():
-        return ingest_stage(genotypes, usable_path(out, "out"), chunk_shape=chunk_shape)
+        return ingest_stage(genotypes, out, chunk_shape=chunk_shape)
 
 
 def accumulate(request: AccumulateRequest) -> Summed:

@@ -47,12 +47,12 @@ from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.run.payments import log_payment
-from primo_scale.run.publishing import check_out, check_private_places
+from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.request_parts import StrPath, paths_of
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import NOISE, locked
-from primo_scale.storage.files import files_private, sha256_of_file
+from primo_scale.storage.files import STAGING_NAME_BYTES, files_private, sha256_of_file
 from primo_scale.storage.locations import Location, usable_location, usable_path
 from primo_scale.version import __version__
 
@@ -83,6 +83,8 @@ def party_roster(
     source, key = usable_location(people, "people"), usable_path(party_key, "party_key")
     rosters = [usable_path(path, "others") for path in paths_of(others)]
     out = usable_path(out, "out")
+    if not out.exists():
+        refuse_unwritable(out, appended=STAGING_NAME_BYTES)
     with files_private():
         roster = make_roster(_individuals(source), key, rosters)
         write_roster(roster, out)

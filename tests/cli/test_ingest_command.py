@@ -31,4 +31,4 @@ def test_bad_input_ends_in_one_line(reference: Path, tmp_path: Path, name: str) 
 def test_an_unwritable_destination_is_named(reference: Path) -> None:
     prefix = reference / "data/edge/plink_made/base_n43_m61"
     result = command(main, "--bfile", prefix, "--out", "/dev/null/g.zarr")
-    refused(result, 3, "/dev/null/g.zarr", "cannot be written")
+    refused(result, 3, "/dev/null/g.zarr", "cannot be created")

@@ -215,15 +215,15 @@ def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -
     fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
     genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")
     make_key_file(tmp_path / "key")
-    party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "roster")
+    party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "new" / "roster")
     release = party_release(PartyReleaseRequest(
-        party="site", genotypes=tmp_path / "store", roster=tmp_path / "roster",
+        party="site", genotypes=tmp_path / "store", roster=tmp_path / "new" / "roster",
         party_key=tmp_path / "key", epsilon=5, delta=1e-5, ledger=tmp_path / "ledger",
         out=tmp_path / "release",
     ))  # fmt: skip
     dosages = open_bed(f"{fileset}.bed").read(dtype="float64")
     exact = np.where(np.isnan(dosages), 0, dosages - 1) * BOUNDED_UNIT
-    roster = read_roster(tmp_path / "roster", tmp_path / "key")
+    roster = read_roster(tmp_path / "new" / "roster", tmp_path / "key")
     values = release.values[roster.positions(list(genotypes.samples.individual))]
     check_noise(values - exact, release.document["mechanism"]["sigma"])
     assert [c["name"] for c in release.document["columns"]] == list(genotypes.variants.identifier)

@@ -1,7 +1,5 @@
 """The demo's panel, options for a cohort made of it, and the digest and errors of commands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A hook on the audit events of `primo_scale.ledger.payment_steps` observes every 
 forked child with `os._exit`, so that no handler, no `finally` and no flush runs.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

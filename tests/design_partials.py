@@ -1,7 +1,5 @@
 """Checkpoints for the design and the outcomes of a finished work directory."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Code blocks of the documentation, which tests run."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

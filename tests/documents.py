@@ -1,7 +1,5 @@
 """release.json, and paths to the values in it and in other JSON documents."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import json

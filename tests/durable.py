@@ -1,7 +1,5 @@
 """Observation of the files that are flushed to the disk."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

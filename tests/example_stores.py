@@ -1,7 +1,5 @@
 """Small stores, and damage to their files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

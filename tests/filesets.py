@@ -1,7 +1,5 @@
 """Copies of PLINK 1 filesets, and tables of people and variants."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path

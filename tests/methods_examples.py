@@ -1,7 +1,5 @@
 """Small cohorts, their statistics in memory, and noise on them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs that tests need: tests without them are skipped, and fail in CI."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

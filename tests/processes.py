@@ -1,7 +1,5 @@
 """Commands in processes of their own, which a test starts, waits for and kills; free ports."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 Neither uses the product.
 """
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable
 from pathlib import Path

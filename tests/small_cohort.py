@@ -1,7 +1,5 @@
 """Tiny cohort for fast tests of commands, which run in this process."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Formatted budgets: a spent amount is printed above its limit only if it exceeds the limit."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Signals stop a command at its next check, and their handlers never raise."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

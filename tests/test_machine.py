@@ -1,7 +1,5 @@
 """CPUs, memory and disk space of a process within the limits of its control groups."""
 
-from __future__ import annotations
-
 import resource
 
 import psutil

@@ -1,7 +1,5 @@
 """The public functions: README's example, what they return, and what they leave alone."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

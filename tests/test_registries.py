@@ -3,8 +3,6 @@
 docs/extending.md shows the registration of each.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 import pkgutil

@@ -1,7 +1,5 @@
 """Cases of a test that the quick tier leaves to the slow one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

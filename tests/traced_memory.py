@@ -1,7 +1,5 @@
 """Peak of the memory that Python and numpy allocate."""
 
-from __future__ import annotations
-
 import tracemalloc
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Inputs and releases of acceptance tests, read without the product's code."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import math

@@ -1,7 +1,5 @@
 """Fixtures of the acceptance tests: real data sets, and commands."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ This module does not import the product. Public numbers of the coding come from 
 ``design.json`` or ``release.json``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

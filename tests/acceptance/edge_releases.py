@@ -1,7 +1,5 @@
 """Releases of degenerate cohorts: their output, their messages to the cluster, and comparisons."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Regression problem of a release without noise, stated and solved without the product's code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

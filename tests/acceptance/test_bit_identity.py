@@ -3,8 +3,6 @@
 Kills during a run are in ``tests/chaos``.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 from dataclasses import dataclass, replace

@@ -3,8 +3,6 @@
 The process ends as in a power failure, without handlers or flushes.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -4,8 +4,6 @@ Warnings of numpy are errors, in this process and in the worker. All tasks sent 
 examined.
 """
 
-from __future__ import annotations
-
 import functools
 import re
 import stat

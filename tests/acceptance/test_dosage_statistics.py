@@ -1,7 +1,5 @@
 """Statistics and releases of dosages: those of hard calls where these are equal, and exact sums."""
 
-from __future__ import annotations
-
 import random
 from fractions import Fraction
 from pathlib import Path

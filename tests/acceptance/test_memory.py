@@ -1,7 +1,5 @@
 """Peak memory does not grow with the number of people, and is as the pre-flight predicts."""
 
-from __future__ import annotations
-
 import operator
 import re
 import subprocess

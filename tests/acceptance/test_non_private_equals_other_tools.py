@@ -4,8 +4,6 @@ The oracles read the original files with bed-reader, pandas and plink2, and shar
 product. Only `release.json` gives them the public numbers of the coding.
 """
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Private releases of the real data sets: what they state, and that nothing private is in them."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

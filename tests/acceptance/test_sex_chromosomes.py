@@ -4,8 +4,6 @@ The genotypes are random, with heterozygous men on X and missing calls. plink2 r
 the release's README.txt.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exact statistics of real cohorts, compared with integer sums of the files."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass

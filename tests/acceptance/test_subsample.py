@@ -1,7 +1,5 @@
 """Secret subsample: uniform, of the right size, used only in X'X, and deleted after use."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Clipping rules satisfy the integer inequalities of the privacy guarantee for any record."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

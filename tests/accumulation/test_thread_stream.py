@@ -1,7 +1,5 @@
 """Tasks on threads: order, concurrency, failures and interruptions."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """What an error of a task on a worker tells: the worker's host, and what differs there."""
 
-from __future__ import annotations
-
 import pickle
 import socket
 

@@ -1,7 +1,5 @@
 """Mechanisms that the tests of the audit examine."""
 
-from __future__ import annotations
-
 from primo_scale.audit.worst_pairs import SPLIT, audit_bounds
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe

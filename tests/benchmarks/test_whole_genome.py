@@ -1,7 +1,5 @@
 """Costs of stages, and their extrapolation to a whole array."""
 
-from __future__ import annotations
-
 import logging
 
 import pytest

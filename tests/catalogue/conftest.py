@@ -1,7 +1,5 @@
 """A private release like that of the demo, and other people for programs to score with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

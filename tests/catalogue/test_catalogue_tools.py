@@ -3,8 +3,6 @@
 They run in an environment of their own, which ``make other-environments`` creates.
 """
 
-from __future__ import annotations
-
 import gzip
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ polars lies in the environment of the Catalog's tools (``make other-environments
 packages ``r-base-core`` and ``r-cran-data.table``.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import math

@@ -4,8 +4,6 @@
 after checking its inputs, with a plan whose tasks are so small that many kills fit into seconds.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The cohort of the tests, the journal of their tasks, and schedulers and workers of a user."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

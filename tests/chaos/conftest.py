@@ -1,7 +1,5 @@
 """Small cohort, and the results of an undisturbed run."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

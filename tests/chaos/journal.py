@@ -5,8 +5,6 @@ one write, so that a kill leaves complete lines. While the gate file exists, sta
 that a test can kill processes in the middle of tasks.
 """
 
-from __future__ import annotations
-
 import os
 import select
 import time

@@ -1,7 +1,5 @@
 """Ten kills during one accumulation: the same integers, and little repeated work."""
 
-from __future__ import annotations
-
 import random
 import signal
 import subprocess

@@ -6,8 +6,6 @@ milliseconds of the time of day, which takes very long if the clock is set back 
 (docs/architecture.md).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import ExitStack

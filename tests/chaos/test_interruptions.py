@@ -1,7 +1,5 @@
 """One blow at a time, in the middle of tasks: what the command says, and that it continues."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -5,8 +5,6 @@ undisturbed run, one release that verifies, and no temporary files. The same hol
 Times are drawn anew in every run. docs/testing.md has the results of a hundred and thirty trials.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shlex

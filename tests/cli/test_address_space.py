@@ -1,7 +1,5 @@
 """Limits of address space are refused before NumPy is loaded, which could hang or fail there."""
 
-from __future__ import annotations
-
 import resource
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """``--cluster`` and what it excludes; every refusal is one line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

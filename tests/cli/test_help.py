@@ -1,7 +1,5 @@
 """``--help``: every option under one heading, and examples that the command itself reads."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """Messages of the commands: what is wrong, the value, what is expected, and what to do."""
 
-from __future__ import annotations
-
 import csv
 import os
 import shutil

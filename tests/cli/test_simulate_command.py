@@ -1,7 +1,5 @@
 """``python -m pipelines.simulate``: files other programs read, reproducible, in flat memory."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

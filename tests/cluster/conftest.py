@@ -1,7 +1,5 @@
 """Fixtures: job queues of one node, and a cohort with its statistics from a run on this machine."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -4,8 +4,6 @@ The directory ``$PRIMO_TEST_GATE`` is the gate. Each job writes a file there whe
 gate, and a file ``open`` opens it, so that a test can disturb a run in its middle on any machine.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A scheduler that cannot be used is refused with its own cause and remedy."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import threading

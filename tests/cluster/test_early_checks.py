@@ -1,7 +1,5 @@
 """What a profile asks of this machine is checked before any work."""
 
-from __future__ import annotations
-
 import resource
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Runs on a real Grid Engine of one host end with the statistics of a run on this machine."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A DaskCluster is applied before a run and deleted after it, by a kubectl that logs its calls."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

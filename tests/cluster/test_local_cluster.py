@@ -1,7 +1,5 @@
 """The local cluster is private to its owner, limits memory, and replaces lost workers."""
 
-from __future__ import annotations
-
 import threading
 import urllib.error
 import urllib.request

@@ -3,8 +3,6 @@
 Only real queues can show that they accept the scripts; `test_grid_engine` has one.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Profiles are read strictly, and are refused if other users of a network could connect."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

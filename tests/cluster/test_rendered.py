@@ -1,7 +1,5 @@
 """Job scripts and manifests of the examples, and the operator's own schema for manifests."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

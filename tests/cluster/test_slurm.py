@@ -1,7 +1,5 @@
 """Runs on a real SLURM of one node end with the statistics of a run on this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The output of the submission scripts goes to a file that only its owner can read."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -5,8 +5,6 @@
 Read the differences before committing them, because sites run these job scripts.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -4,8 +4,6 @@ Images of registries may be out of reach of tests, so the base is made of Debian
 the certificates of this machine.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

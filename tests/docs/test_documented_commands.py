@@ -1,7 +1,5 @@
 """Commands and programs of the documentation: they run, or have only options that exist."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """DP-SGD over several outcomes: its accounting, and its steps without noise and with it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from dp_accounting import GaussianDpEvent, SelfComposedDpEvent

@@ -1,7 +1,5 @@
 """Effects of the public cohort, and the fractions of the table."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

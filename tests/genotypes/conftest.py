@@ -1,7 +1,5 @@
 """Fileset of the ingest tests, and the same genotypes in other formats."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ingests of fixtures, and what other programs read from them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

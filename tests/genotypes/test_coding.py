@@ -1,7 +1,5 @@
 """The public int8 coding of genotypes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`open_genotypes`: lazy reading, labels, and no private data in task names."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 ``odd.pgen`` those of DS in ``odd.vcf``.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

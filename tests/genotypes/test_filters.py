@@ -1,7 +1,5 @@
 """Selection of people and variants by lists and by chromosome, compared with plink2."""
 
-from __future__ import annotations
-
 import gzip
 import subprocess
 from dataclasses import replace

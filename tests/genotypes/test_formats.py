@@ -3,8 +3,6 @@
 The files in ``formats`` were written by plink2 and bio2zarr (``formats/make_formats.py``).
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Matching a public panel's allele frequencies to the variants of a cohort."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 

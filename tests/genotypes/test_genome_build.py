@@ -1,7 +1,5 @@
 """Genome build, given by any of its names or inferred from known variants."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ingest of every fixture, compared with bed-reader and plink2, and with interruptions."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import hashlib

@@ -1,7 +1,5 @@
 """Interrupted, continued and refused ingests, and their memory."""
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import replace

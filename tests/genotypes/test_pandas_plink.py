@@ -3,8 +3,6 @@
 ``tests/pandas_plink`` compares with pandas-plink itself, in an environment of its own.
 """
 
-from __future__ import annotations
-
 import dask.array
 import numpy as np
 import pytest

@@ -3,8 +3,6 @@
 They run in environments of their own, which ``make other-environments`` creates.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

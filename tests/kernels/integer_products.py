@@ -1,7 +1,5 @@
 """Products in numpy's int64, which no kernel uses, and the kernels that this machine has."""
 
-from __future__ import annotations
-
 import numpy as np
 import numpy.typing as npt
 import pytest

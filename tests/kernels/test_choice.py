@@ -1,7 +1,5 @@
 """Choice and refusal of kernels; sums do not depend on the choice."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import sys

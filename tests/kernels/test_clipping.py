@@ -1,7 +1,5 @@
 """Clipping on the lattice: the two inequalities that the privacy guarantee depends on."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

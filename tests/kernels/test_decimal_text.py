@@ -1,7 +1,5 @@
 """Numbers of a table line are those of Python's `float`, and are written as by ``"%.9g"``."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Kernels from the disk: same results, nothing stale or damaged, and no need of Numba."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

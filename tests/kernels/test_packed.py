@@ -1,7 +1,5 @@
 """Kernels for packed genotypes, compared with the definition of the layout."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Products of every kernel, compared with int64 arithmetic, and sums that exceed int32."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

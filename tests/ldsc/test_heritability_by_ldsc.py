@@ -3,8 +3,6 @@
 It runs in an environment of its own, which ``make other-environments`` creates.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`LedgerReader.check_request`: the error that `reserve` raises later; an unchanged file."""
 
-from __future__ import annotations
-
 import sqlite3
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ledger: tampering, damage, foreign files, full disks, keys and format versions."""
 
-from __future__ import annotations
-
 import os
 import random
 import sqlite3

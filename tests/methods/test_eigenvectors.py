@@ -1,7 +1,5 @@
 """Eigenvectors are those of SciPy, up to rounding and signs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scipy.linalg

@@ -1,7 +1,5 @@
 """Estimated effect variances and genetic factors."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The cost of noise on X'X, against simulated effects, people and noise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

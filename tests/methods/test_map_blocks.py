@@ -1,7 +1,5 @@
 """Small LD blocks are solved side by side on one BLAS thread each, and large ones alone on all."""
 
-from __future__ import annotations
-
 import threading
 
 from threadpoolctl import threadpool_info

@@ -1,7 +1,5 @@
 """Rules of shrinkage against closed forms, posterior means, derivatives and a reference vector."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

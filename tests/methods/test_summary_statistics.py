@@ -4,8 +4,6 @@ Genotypes are binomial, coded by public frequencies that differ from theirs. Phe
 covariate's effect, missing values and a mean other than the public one; rows are clipped.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path

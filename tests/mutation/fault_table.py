@@ -15,8 +15,6 @@ faults by name. A fault has
     Why no test can fail: the fault changes nothing that anybody could see (optional).
 """
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -11,8 +11,6 @@ Exit code 0: every fault is killed or explained; 1: a fault survives; 2: the tab
 broken.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import multiprocessing

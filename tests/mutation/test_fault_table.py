@@ -1,7 +1,5 @@
 """Every fault of the table still fits the product; `make mutation` runs the tests against them."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -1,7 +1,5 @@
 """Commands of runs with a bucket, called in this process."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """S3 server on loopback, with new buckets for each test."""
 
-from __future__ import annotations
-
 import http.client
 import importlib.util
 import itertools

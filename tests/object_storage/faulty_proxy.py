@@ -4,8 +4,6 @@ The fault of a request depends only on the seed, the method, the path and the nu
 but not on threads, processes, time, or names that differ between runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import http.client
 import re

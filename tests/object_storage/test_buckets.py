@@ -1,7 +1,5 @@
 """Stores in a bucket: conditional commits, faults of the service, damage, refusals."""
 
-from __future__ import annotations
-
 import pickle
 import threading
 import traceback

@@ -1,7 +1,5 @@
 """Claims on prefixes: what a purge deletes, and what it does not."""
 
-from __future__ import annotations
-
 import pytest
 from bucket_runs import interrupted_at
 

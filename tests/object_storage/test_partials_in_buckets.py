@@ -1,7 +1,5 @@
 """Partial sums in a bucket: encryption, committed tasks, and deletion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from bucket_runs import contents, interrupted_at

@@ -1,7 +1,5 @@
 """Runs with genotypes and partial sums in a bucket give the same integers as on a disk."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Finished statistics in a bucket: completeness, encryption, damage, and claims."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import shutil

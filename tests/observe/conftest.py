@@ -1,7 +1,5 @@
 """An accumulation that died, for all tests to look at."""
 
-from __future__ import annotations
-
 import pytest
 from observed_runs import TILES, D, accumulate_and_die, committed_tiles
 from small_cohort import Cohort, write_cohort

@@ -1,7 +1,5 @@
 """Accumulations of many tiny tasks in processes that tests watch, and commands that only log."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

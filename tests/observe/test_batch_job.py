@@ -1,7 +1,5 @@
 """A batch job prints public lines alone; its run.log has everything."""
 
-from __future__ import annotations
-
 import json
 import sys
 

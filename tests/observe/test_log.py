@@ -1,7 +1,5 @@
 """The log as JSON lines and as text: every line of a command, and reading both back."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import gc

@@ -1,7 +1,5 @@
 """Dask's performance report: of our local cluster, TLS and no web pages, and where it may lie."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import stat

@@ -1,7 +1,5 @@
 """The pace of runs of known speed, and progress in a log and at a terminal, on a test clock."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """What ``pipelines.status`` prints of runs that go on, end, fail, are killed or are elsewhere."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """Phenotypes and covariates on the integer lattice."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

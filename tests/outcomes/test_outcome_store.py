@@ -1,7 +1,5 @@
 """Aligning outcome files with the people of the genotypes."""
 
-from __future__ import annotations
-
 import gzip
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Streaming phenotype and covariate tables."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from pathlib import Path

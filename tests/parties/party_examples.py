@@ -1,7 +1,5 @@
 """Parties with small tables of the same people."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Random signs: a function of seed and position, fair, and independent between people."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from party_examples import SEED, signs_of

@@ -1,7 +1,5 @@
 """Weights from released columns, against reference vectors and least squares."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

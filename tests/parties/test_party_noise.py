@@ -1,7 +1,5 @@
 """Sensitivity and noise of a party's values, by brute force on neighbouring cohorts."""
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise, product
 

@@ -1,7 +1,5 @@
 """A party's release from its table to the joint model: values, payment, verification, crashes."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rosters: people are found by keyed hashes alone, in the same order everywhere."""
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Noise on tiles and panels: every number gets one draw of its scale under a unique label."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Paid phenotype moments: the stated noise, and one payment through every crash."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

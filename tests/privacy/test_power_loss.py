@@ -4,8 +4,6 @@ At every step the noise of a charge must be reproducible, or not yet paid for: t
 charge is, what it gave before the key is removed.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

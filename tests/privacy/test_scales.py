@@ -4,8 +4,6 @@ A record contributes outer products to seven statistics. In units of the noise, 
 records must have a distance of at most mu, and a statistic without noise must not change.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

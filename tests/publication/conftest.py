@@ -1,7 +1,5 @@
 """Example releases, written once a session and copied where a test changes one."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

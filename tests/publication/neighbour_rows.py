@@ -1,7 +1,5 @@
 """Pairs of rows that a promise must hide, and the shift of a release between two of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from dataclasses import dataclass

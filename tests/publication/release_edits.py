@@ -1,7 +1,5 @@
 """Changes of example releases that can make every digest and the signature fit again."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """Small artificial releases: one for every kind of promise and of mechanism."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Seeded mutations of the documents, tables and files of a release."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

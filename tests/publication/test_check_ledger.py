@@ -1,7 +1,5 @@
 """Verification of a release with the ledger that paid for it, and with other ledgers."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Verification of files that contradict release.json although digests and signature fit."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import re

@@ -1,7 +1,5 @@
 """Verification gives a verdict on any directory, in bounded memory."""
 
-from __future__ import annotations
-
 import gzip
 import random
 import shutil

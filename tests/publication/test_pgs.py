@@ -1,7 +1,5 @@
 """PGS Catalog scoring files: safe file names, header and rows."""
 
-from __future__ import annotations
-
 import dataclasses
 import gzip
 

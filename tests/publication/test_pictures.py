@@ -1,7 +1,5 @@
 """Pictures of report.html: where points lie, what they are drawn from, and their bounded size."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

@@ -1,7 +1,5 @@
 """A release is published whole or not at all, and its report is safe to read."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import math

@@ -1,7 +1,5 @@
 """A recipient verifies a release with the few packages of docs/report.md, and nothing else."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

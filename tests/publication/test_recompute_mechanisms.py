@@ -4,8 +4,6 @@ The shift of a pair of rows is computed here entry by entry, from the sigmas in 
 bound that verification recomputes must hold for every pair, and be reached by the worst.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from itertools import permutations

@@ -1,7 +1,5 @@
 """Tables of the methods, against the methods themselves and releases that contradict them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The command in report.html: every option of a release is in it or is named here."""
 
-from __future__ import annotations
-
 import dataclasses
 import html
 import math

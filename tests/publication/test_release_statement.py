@@ -4,8 +4,6 @@
 of this folder verify a statement of every kind.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

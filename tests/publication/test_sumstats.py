@@ -1,7 +1,5 @@
 """Summary statistics in a release: their format, their values, and their verification."""
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Verification finds every change, also one with the right digests and signature."""
 
-from __future__ import annotations
-
 import os
 import re
 from typing import Any

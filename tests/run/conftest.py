@@ -1,7 +1,5 @@
 """A small cohort for the tests of whole commands, also with its genotype store."""
 
-from __future__ import annotations
-
 import pytest
 from small_cohort import Cohort, write_cohort
 

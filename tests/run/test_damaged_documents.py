@@ -1,7 +1,5 @@
 """Whatever a document of the work directory or a given file holds, a command ends in one line."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

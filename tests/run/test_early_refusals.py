@@ -1,7 +1,5 @@
 """Every refusal that needs no genotype comes before the ingest, in the dry run and in the run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sqlite3

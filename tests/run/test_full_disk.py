@@ -1,7 +1,5 @@
 """Full disks end a release with one line and exit code 4, and the same command continues it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Genotype files of a request, and the patterns that stand for several."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

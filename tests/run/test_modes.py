@@ -3,8 +3,6 @@
 ``acceptance/test_degenerate_cohorts.py`` releases cohorts with every kind of privacy and method.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zarr

@@ -1,7 +1,5 @@
 """Principal components projected from public loadings: values, bounds and releases."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

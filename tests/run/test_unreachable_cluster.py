@@ -1,7 +1,5 @@
 """A cluster that cannot be used is refused before the ingest, and a dry run does not ask it."""
 
-from __future__ import annotations
-
 import pytest
 from distributed import LocalCluster
 from processes import free_ports

@@ -1,7 +1,5 @@
 """The small cohort, and a cluster as an administrator starts one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A small cohort with recognisable names and numbers, commands, and a cluster of processes."""
 
-from __future__ import annotations
-
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Certificates of a cluster: who may connect, and what is refused before it starts."""
 
-from __future__ import annotations
-
 import datetime
 import socket
 import ssl

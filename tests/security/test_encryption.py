@@ -1,7 +1,5 @@
 """Encryption at rest: the work directory is unreadable without the key, and changes are found."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import shutil

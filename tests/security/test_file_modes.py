@@ -1,7 +1,5 @@
 """Under any umask, private files are open to their owner only, and releases to everybody."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import stat

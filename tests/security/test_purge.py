@@ -1,7 +1,5 @@
 """``--purge-intermediates``: deleted and remaining files, and a repeated command afterwards."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

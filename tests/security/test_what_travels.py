@@ -1,7 +1,5 @@
 """A failure on a worker discloses nothing about people, in logs or exceptions."""
 
-from __future__ import annotations
-
 import pickle
 import re
 import shutil

@@ -4,8 +4,6 @@ Statistical checks use fixed seeds and thresholds that a right generator exceeds
 `FALSE_ALARM` per test (a Bonferroni bound where many values are checked).
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Chunks written row by row, compared with those that Zarr writes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import google_crc32c

@@ -1,7 +1,5 @@
 """Conversion of documents in several threads."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Zarr groups: kinds, format versions, completeness, checksums."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Exchanged chunks are detected in every kind of store and by every way of reading."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import pairwise
 from pathlib import Path

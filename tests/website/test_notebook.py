@@ -1,7 +1,5 @@
 """The tutorial becomes a notebook, all of whose cells run."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

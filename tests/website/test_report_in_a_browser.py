@@ -4,8 +4,6 @@ After a change of the report, look at it, and accept its new look:
 ``ACCEPT_SCREENSHOTS=1 python -m pytest tests/website/test_report_in_a_browser.py``.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import os

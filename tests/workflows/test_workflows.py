@@ -3,8 +3,6 @@
 Nextflow itself is in no package index: its file is parsed, and channels and directives do not run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

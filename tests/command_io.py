@@ -2,8 +2,17 @@
 
 import re
 from pathlib import Path
+from typing import Any
+
+from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
+
+
+def simulated(prefix: Path, samples: int, seed: int, **choices: Any) -> Path:
+    """Simulate people made of the panel, and return the prefix of their files."""
+    simulate(SimulatedCohort(str(PANEL), str(prefix), samples, seed, **choices))
+    return prefix
 
 
 def table_options(prefix: Path | str) -> list[str]:

@@ -19,12 +19,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import threadpoolctl  # noqa: F401  # its import sets an environment variable
+from command_io import simulated
 from crash import exit_code
 from documented_code import blocks
 
 import primo_scale as ps
 from primo_scale.run.request import options_of
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private
 
@@ -38,12 +38,7 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     (folder / "demo").symlink_to(ROOT / "demo")
     (folder / "demo-run").mkdir()
-    simulate(
-        SimulatedCohort(
-            bfile=str(ROOT / PANEL), out=str(folder / "demo-run/train"), samples=2000, seed=1,
-            variants=100, phenotypes=2,
-        )
-    )  # fmt: skip
+    simulated(folder / "demo-run/train", 2000, 1, variants=100, phenotypes=2)
     return folder
 
 

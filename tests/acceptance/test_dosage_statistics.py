@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zarr
 from acceptance_inputs import clipped_blocks, norms
-from command_io import PANEL, digest_in
+from command_io import PANEL, digest_in, simulated
 from documents import read_document
 from filesets import write_fileset_of
 from pgenlib import PgenWriter
@@ -17,7 +17,7 @@ from small_cohort import command, refused, succeeded
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation.resource_needs import read_bytes, worker_bytes
 from primo_scale.accumulation.workload import Workload
-from primo_scale.cli import accumulate, evaluate, ingest, release, simulate, verify
+from primo_scale.cli import accumulate, evaluate, ingest, release, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
 from primo_scale.genotypes.copying import copy_genotypes
@@ -128,9 +128,7 @@ def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monk
 
 @pytest.mark.slow
 def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
-    cohort = tmp_path / "cohort"
-    words = ("--samples", 401, "--seed", 3, "--variants", 200, "--phenotypes", 1, "--missing", 0.02)
-    succeeded(command(simulate.main, "--bfile", PANEL, "--out", cohort, *words))
+    cohort = simulated(tmp_path / "cohort", 401, 3, variants=200, phenotypes=1, missing=0.02)
     source = open_source(SourceFiles((cohort,)))
     packed = np.empty((200, 101), dtype=np.uint8)
     source.read_into(packed, np.arange(200), np.arange(401))

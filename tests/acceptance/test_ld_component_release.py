@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zarr
 from acceptance_inputs import clipped_blocks, norms
-from command_io import PANEL
+from command_io import PANEL, simulated
 from design_partials import inputs_of, partials_of_design
 from documents import read_document
 from filesets import copy_fileset
@@ -16,7 +16,7 @@ from tiers import thinned
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.cli import accumulate, finalize, release, simulate, verify
+from primo_scale.cli import accumulate, finalize, release, verify
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
@@ -43,9 +43,7 @@ class Cohort:
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     folder = tmp_path_factory.mktemp("components")
-    succeeded(command(
-        simulate.main, "--bfile", PANEL, "--out", folder / "cohort", "--samples", N, "--seed", 3,
-        "--variants", D, "--phenotypes", 2, "--missing", 0.01))  # fmt: skip
+    simulated(folder / "cohort", N, 3, variants=D, phenotypes=2, missing=0.01)
     cohort = Cohort(folder)
     succeeded(cohort.release("--genetic-factors", 2))
     return cohort

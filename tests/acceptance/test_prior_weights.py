@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL
+from command_io import PANEL, simulated
 from documents import read_document
 from small_cohort import command, refused, succeeded
 
@@ -16,7 +16,6 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.recompute_method import estimation_problems
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 BUDGET = ("--epsilon", 20, "--delta", 1e-7)
 LITTLE_NOISE = ("--epsilon", 100, "--delta", 1e-7)
@@ -33,8 +32,7 @@ def folder(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("prior")
     for name, seed, samples in (("small", 1, 1_000), ("public", 2, 2_000), ("fresh", 3, 1_000)):
-        people = (str(PANEL), str(folder / name), samples, seed)
-        simulate(SimulatedCohort(*people, variants=300, mean_segment=60, **TRAITS))
+        simulated(folder / name, samples, seed, variants=300, mean_segment=60, **TRAITS)
     run(folder, "public", folder / "public-release", budget=LITTLE_NOISE)
     run(folder, "small", folder / "alone", "--work-dir", folder / "work")
     return folder

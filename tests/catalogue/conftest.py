@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, table_options
+from command_io import PANEL, simulated, table_options
 from small_cohort import command, succeeded
 
 from primo_scale.cli.release import main as make_release
-from primo_scale.cli.simulate import main as simulate
 
 
 @pytest.fixture(scope="session")
@@ -15,10 +14,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a release with every kind of file, made without an option for the build."""
     folder = tmp_path_factory.mktemp("catalogue")
     for seed, (name, people) in enumerate({"train": 600, "fresh": 80}.items(), start=1):
-        succeeded(command(
-            simulate, "--bfile", PANEL, "--out", folder / name, "--samples", people,
-            "--seed", seed, "--missing", 0.01, "--phenotypes", 2,
-        ))  # fmt: skip
+        simulated(folder / name, people, seed, missing=0.01, phenotypes=2)
     succeeded(command(
         make_release, "--bfile", folder / "train", *table_options(folder / "train"),
         "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:250", "--epsilon", 5,

@@ -4,19 +4,17 @@ import os
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, digest_in
+from command_io import digest_in, simulated
 from commands import Cohort, Finished, Journal
 from processes import run
 
 import primo_scale as ps
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     directory = tmp_path_factory.mktemp("chaos")
-    prefix = directory / "cohort"
-    simulate(SimulatedCohort(str(PANEL), str(prefix), 3_000, 1, variants=600, phenotypes=2))
+    prefix = simulated(directory / "cohort", 3_000, 1, variants=600, phenotypes=2)
     ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
     return Cohort(prefix, {**os.environ, "XDG_STATE_HOME": str(directory)})
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, digest_in, error_in, table_options
+from command_io import PANEL, digest_in, error_in, simulated, table_options
 from processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
 from small_cohort import command, succeeded
 
@@ -26,7 +26,6 @@ from primo_scale.cli.accumulate import main as accumulate_command
 from primo_scale.cli.release import main as release_command
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.verify import verify_release
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
@@ -84,9 +83,9 @@ MODEL = ["--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:30", "--epsilon"
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     directory = tmp_path_factory.mktemp("signals")
-    prefix, work = directory / "c", directory / "work"
+    prefix = simulated(directory / "c", 400, 1, variants=90, phenotypes=2)
+    work = directory / "work"
     work.mkdir(mode=0o700)
-    simulate(SimulatedCohort(str(PANEL), str(prefix), 400, 1, variants=90, phenotypes=2))
     store = work / "genotypes.zarr"
     ps.ingest(ps.GenotypeFiles(prefix), store)
     words = ["--genotypes", store, *table_options(prefix), *MODEL, "--work-dir", work]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, digest_in
+from command_io import PANEL, digest_in, simulated
 from presence import missing
 from processes import free_ports
 from queue_runs import Cohort, GridEngine, Slurm
@@ -16,7 +16,6 @@ from small_cohort import command, succeeded
 
 import primo_scale as ps
 from primo_scale.cli import accumulate
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 HERE = Path(__file__).parent
 
@@ -67,8 +66,7 @@ def grid_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngine
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     """Provide a small cohort, and the digest of its statistics summed on this machine."""
     directory = tmp_path_factory.mktemp("cohort")
-    prefix = directory / "c"
-    simulate(SimulatedCohort(str(PANEL), str(prefix), 400, 1, variants=300, phenotypes=2))
+    prefix = simulated(directory / "c", 400, 1, variants=300, phenotypes=2)
     ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
     cohort = Cohort(prefix, Path(f"{PANEL}.afreq"))
     options = cohort.accumulate_options(directory / "work")

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL
+from command_io import PANEL, simulated
 from readme_scores import own_scores, readme_scores
 from sklearn.metrics import roc_auc_score
 from small_cohort import command, refused, succeeded
@@ -26,7 +26,6 @@ from primo_scale.evaluation.scores import match_weights, open_files, score_peopl
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 NAMES = ("QT1", "QT2", "CASE")
 OPPOSITE = str.maketrans("ACGT", "TGCA")
@@ -50,11 +49,9 @@ def folder(tmp_path_factory):
     """Release without noise of one simulated cohort, and a second cohort with missing calls."""
     folder = tmp_path_factory.mktemp("evaluation")
     for name, seed in (("train", 1), ("fresh", 2)):
-        simulate(
-            SimulatedCohort(
-                bfile=str(PANEL), out=str(folder / name), samples=500, seed=seed, variants=200,
-                phenotypes=2, prevalence=0.3, heritability=0.5, causal_fraction=0.2, missing=0.02,
-            )
+        simulated(
+            folder / name, 500, seed, variants=200, phenotypes=2, prevalence=0.3,
+            heritability=0.5, causal_fraction=0.2, missing=0.02,
         )  # fmt: skip
     ps.release(request_of(folder, "train", folder / "release"))
     fam = pd.read_csv(folder / "fresh.fam", sep=r"\s+", header=None)

@@ -7,14 +7,13 @@ import logging
 import attrs
 import numpy as np
 import pytest
-from command_io import PANEL
+from command_io import PANEL, simulated
 from filesets import write_fileset_of, written
 from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.forecast import main
 from primo_scale.errors import InputError, UsageError
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
 N, D = 2000, 700
 
@@ -95,8 +94,7 @@ def test_components_of_a_small_panel_explain_more_than_variants_without_ld(tmp_p
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     path = tmp_path_factory.mktemp("cohort") / "cohort"
-    simulate(SimulatedCohort(str(PANEL), str(path), N, 1, variants=D, phenotypes=1))
-    return path
+    return simulated(path, N, 1, variants=D, phenotypes=1)
 
 
 def choices(cohort, folder):

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL, table_options
+from command_io import PANEL, simulated, table_options
 from crash import KILLED, killed_at
 from documents import put, read_document
 from readme_scores import own_scores
@@ -20,7 +20,7 @@ from tiers import thinned
 
 import primo_scale as ps
 from primo_scale.accumulation.statistics import KIND
-from primo_scale.cli import finalize, release, simulate, verify
+from primo_scale.cli import finalize, release, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
@@ -40,9 +40,8 @@ BUDGET = ("--epsilon", 20, "--delta", 1e-8)
 def demo(tmp_path_factory):
     """Release of people made of the demo's panel, by the commands that a user types."""
     folder = tmp_path_factory.mktemp("demo")
-    people = ("--samples", N, "--seed", 3, "--variants", 150, "--missing", 0.01)
-    traits = ("--phenotypes", 2, "--prevalence", 0.3, "--heritability", 0.5, "--causal-fraction", 1)
-    succeeded(command(simulate.main, "--bfile", PANEL, "--out", folder / "train", *people, *traits))
+    traits = {"phenotypes": 2, "prevalence": 0.3, "heritability": 0.5, "causal_fraction": 1.0}
+    simulated(folder / "train", N, 3, variants=150, missing=0.01, **traits)
     model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:50", "--hold-out", 0.25)
     succeeded(command(
         release.main, "--bfile", folder / "train", *table_options(folder / "train"), *model,

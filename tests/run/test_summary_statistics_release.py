@@ -3,19 +3,17 @@
 import numpy as np
 import pandas as pd
 from bed_reader import open_bed
-from command_io import PANEL
+from command_io import PANEL, simulated
 from small_cohort import command, succeeded
 
-from primo_scale.cli import release, simulate
+from primo_scale.cli import release
 
 N, OBSERVED = 2000, 40
 
 
 def test_a_phenotype_that_few_people_have_keeps_its_scale(tmp_path):
     """Weights are shrunk below a tenth of the people, but effects and their errors are not."""
-    train = tmp_path / "train"
-    people = ("--samples", N, "--seed", 5, "--variants", 60, "--missing", 0, "--phenotypes", 1)
-    succeeded(command(simulate.main, "--bfile", PANEL, "--out", train, *people))
+    train = simulated(tmp_path / "train", N, 5, variants=60, phenotypes=1)
     table = pd.read_csv(f"{train}.pheno.tsv", sep="\t", dtype={"FID": str, "IID": str})
     table.loc[OBSERVED:, "QT1"] = np.nan
     table.to_csv(f"{train}.pheno.tsv", sep="\t", index=False, na_rep="NA")

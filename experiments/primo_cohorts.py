@@ -17,14 +17,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from experiments.gaussian_noise import Float64
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Cohort, alleles, centred, cohort_of
-from experiments.releases import demo_panel
+from experiments.releases import demo_panel, mosaic_of
 from experiments.reproduction import Setting
-from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, score_people
+from primo_scale.simulation.mosaic import GenotypeScores, score_people
 from primo_scale.simulation.panel import A1_COPIES
 
 N_VARIANTS = 25
@@ -84,15 +85,8 @@ def genotypes(n_people: int, rng: np.random.Generator) -> Float64:
     frequency = panel.a1_frequency
     common = np.minimum(frequency, 1 - frequency) >= SMALLEST_MINOR_FREQUENCY
     chosen = np.sort(rng.choice(np.flatnonzero(common), N_VARIANTS, replace=False))
-    n_panel = len(panel.variants)
-    mosaic = Mosaic(
-        codes=panel.codes,
-        panel_row=np.arange(n_panel, dtype=np.int32),
-        chromosome_starts=np.arange(n_panel) == 0,
-        mean_segment=_MEAN_SEGMENT,
-        missing_rate=0.0,
-        seed=int(rng.integers(0, 2**63)),
-    )
+    seed = int(rng.integers(0, 2**63))
+    mosaic = replace(mosaic_of(panel, seed), mean_segment=_MEAN_SEGMENT)
     copies = np.tile(np.nan_to_num(A1_COPIES), (N_VARIANTS, 1))
     counts = GenotypeScores(chosen, np.arange(N_VARIANTS), copies)
     return score_people(mosaic, range(n_people), counts, N_VARIANTS)

@@ -4,18 +4,15 @@ They run in an environment of their own, which ``make other-environments`` creat
 """
 
 import gzip
-import shutil
 import subprocess
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from presence import missing
+from presence import installed
 from processes import run_program
 from readme_scores import assert_equal_scores, own_scores
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / ".venv-catalogue" / "bin"
 N_VARIANTS = 3_000
 SCORED = "fresh_ALL_additive_0"  # the tools take data set and chromosome from this name
 
@@ -24,10 +21,7 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 def tool(name: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run one of the Catalog's tools."""
-    path = shutil.which(name, path=TOOLS)
-    if path is None:
-        missing(f"{name} (make other-environments)")
-    words = [str(path), *map(str, arguments)]
+    words = [str(installed("catalogue", name)), *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True)
 
 

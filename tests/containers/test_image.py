@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 from command_io import PANEL, table_options
-from presence import missing
+from presence import ROOT, missing
 
-ROOT = Path(__file__).resolve().parents[2]
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 SEPARATE = ["--isolation", "chroot"]  # which needs no container engine
 

@@ -9,12 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from presence import missing
+from presence import ROOT, installed
 from small_cohort import Cohort, refused, succeeded, write_cohort
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / ".venv-gwas_sumstats" / "bin"
-GWASLAB = ROOT / ".venv-gwaslab" / "bin" / "python"
 READER = ROOT / "tests" / "gwaslab" / "read_summary_statistics.py"
 AUTOSOMES = 22
 # So little noise that no effect leaves -100 to 100, the range outside which GWASLab drops variants.
@@ -51,19 +48,17 @@ def test_summary_statistics_need_public_frequencies(cohort: Cohort) -> None:
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_the_catalogues_validator_accepts_the_files(files: list[Path], tmp_path: Path) -> None:
-    tool = shutil.which("gwas-ssf", path=TOOLS)
-    if tool is None:
-        missing("gwas-ssf (make other-environments)")
+    tool = installed("gwas_sumstats", "gwas-ssf")
     for path in files:
-        found = validate(str(tool), shutil.copy(path, tmp_path))
+        found = validate(tool, shutil.copy(path, tmp_path))
         assert "Validation status: True" in found
         broken = tmp_path / "broken.tsv"
         text = subprocess.run(["gzip", "-dc", path], capture_output=True, text=True).stdout
         broken.write_text(text.replace("\tbeta\tstandard_error", "\tstandard_error\tbeta"))
-        assert "Validation status: False" in validate(str(tool), broken)
+        assert "Validation status: False" in validate(tool, broken)
 
 
-def validate(tool: str, path: Path) -> str:
+def validate(tool: Path, path: Path) -> str:
     return subprocess.run(
         [tool, "validate", "--min-rows", "1", path], capture_output=True, text=True
     ).stdout
@@ -72,9 +67,8 @@ def validate(tool: str, path: Path) -> str:
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_gwaslab_reads_every_variant(files: list[Path], tmp_path: Path) -> None:
-    if not GWASLAB.exists():
-        missing("GWASLab (make other-environments)")
-    subprocess.run([GWASLAB, READER, files[0], tmp_path / "read.tsv"], check=True)
+    python = installed("gwaslab", "python")
+    subprocess.run([python, READER, files[0], tmp_path / "read.tsv"], check=True)
     read = pd.read_csv(tmp_path / "read.tsv", sep="\t").sort_values(["CHR", "POS"])
     ours = pd.read_csv(files[0], sep="\t").sort_values(["chromosome", "base_pair_location"])
     pairs = {

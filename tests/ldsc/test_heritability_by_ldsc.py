@@ -7,35 +7,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from presence import missing
+from command_io import PANEL, simulated
+from presence import installed
 
 import primo_scale as ps
 from experiments.ld_score_regression import LDSC
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ROOT / ".venv-ldsc" / "bin"
-PANEL = ROOT / "demo" / "1000g_eur343_chr22"
 PEOPLE, TRAITS, HERITABILITY = 20_000, 4, 0.3
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder with a private release and the genotypes of other people."""
-    if not (COMMANDS / "ldsc.py").exists():
-        missing("ldsc (make other-environments)")
+    installed("ldsc", "ldsc.py")
     folder = tmp_path_factory.mktemp("ldsc")
-    cohort = SimulatedCohort(
-        bfile=str(PANEL),
-        out=str(folder / "cohort"),
-        samples=PEOPLE,
-        seed=1,
-        phenotypes=TRAITS,
-        heritability=HERITABILITY,
-        causal_fraction=0.1,
-    )
-    simulate(cohort)
-    simulate(SimulatedCohort(bfile=str(PANEL), out=str(folder / "others"), samples=2_000, seed=2))
+    traits = {"phenotypes": TRAITS, "heritability": HERITABILITY, "causal_fraction": 0.1}
+    simulated(folder / "cohort", PEOPLE, 1, **traits)
+    simulated(folder / "others", 2_000, 2)
     ps.release(
         ps.ReleaseRequest(
             genotypes=ps.GenotypeFiles(folder / "cohort"),
@@ -56,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.oracle
 @pytest.mark.slow
 def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder: Path) -> None:
-    tool = LDSC(COMMANDS, folder, folder / "others")
+    tool = LDSC(installed("ldsc", "ldsc.py").parent, folder, folder / "others")
 
     def heritability(people: int | None, traits: int) -> float:
         names = [f"QT{k + 1}" for k in range(traits)]

@@ -9,7 +9,7 @@ import dask.array
 import numpy as np
 import pytest
 import xarray
-from presence import missing
+from presence import ROOT, installed
 from processes import run_program
 
 from primo_scale.errors import PrimoError
@@ -18,8 +18,6 @@ from primo_scale.genotypes.pandas_plink import from_pandas_plink
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotypes
 
-ROOT = Path(__file__).resolve().parents[2]
-PYTHON = ROOT / ".venv-pandas_plink" / "bin" / "python"
 EDGE = ROOT / "tests" / "reference" / "data" / "edge" / "plink_made"
 FILESETS = [
     "a1a2_swapped", "bad_bim_nonint_pos", "bad_magic", "base_n43_m61", "degenerate", "dupid",
@@ -32,11 +30,9 @@ pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
 def read_all(folder: Path, people_per_chunk: int) -> Path:
-    if not PYTHON.exists():
-        missing("pandas-plink (make other-environments)")
     script = Path(__file__).with_name("read_with_pandas_plink.py")
     prefixes = [EDGE / name for name in (*FILESETS, *REFUSED_BY_US_ALONE)]
-    run_program(PYTHON, script, folder, people_per_chunk, *prefixes)
+    run_program(installed("pandas_plink", "python"), script, folder, people_per_chunk, *prefixes)
     return folder
 
 

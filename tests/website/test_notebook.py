@@ -8,14 +8,13 @@ from pathlib import Path
 
 import pytest
 from documented_code import ROOT, blocks
-from presence import missing
+from presence import installed
 
 pytestmark = pytest.mark.slow
 
 
 def test_the_tutorial_becomes_an_executed_notebook(tmp_path: Path) -> None:
-    if not (ROOT / ".venv-website" / "bin" / "jupytext").exists():
-        missing("Jupytext (make other-environments)")
+    installed("website", "jupytext")
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "state")}
     script = [ROOT / "website" / "notebook.sh", sys.executable, tmp_path]
     done = subprocess.run(

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from presence import missing
+from presence import ROOT, missing
 
-ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "publication"))
-from release_examples import publish_example  # noqa: E402
+from release_examples import publish_example
 
 _HEIGHT = 6400  # pixels, more than the report of the example has
 AXE = ROOT / ".venv-website/lib"

@@ -3,13 +3,9 @@
 import os
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
-from presence import missing
-
-ROOT = Path(__file__).resolve().parents[2]
-MKDOCS = ROOT / ".venv-website" / "bin" / "mkdocs"
+from presence import ROOT, installed
 
 pytestmark = pytest.mark.slow
 
@@ -17,10 +13,9 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """The site, whose every internal link leads somewhere: --strict makes warnings errors."""
-    if not MKDOCS.exists():
-        missing("MkDocs (make other-environments)")
+    mkdocs = installed("website", "mkdocs")
     out = tmp_path_factory.mktemp("site")
-    command = [MKDOCS, "build", "--quiet", "--strict", "--config-file", "website/mkdocs.yml"]
+    command = [mkdocs, "build", "--quiet", "--strict", "--config-file", "website/mkdocs.yml"]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
         [*map(str, command), "--site-dir", str(out)],

@@ -14,12 +14,10 @@ from string import Template
 import pandas as pd
 import pytest
 from command_io import PANEL
-from presence import missing
+from presence import ROOT, installed
 
 from primo_scale.ledger.ledger import Ledger
 
-ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ROOT / ".venv-workflows" / "bin"
 WORKFLOWS = ROOT / "workflows"
 DEMO = dict(re.findall(r"^(\w+): (\S+)", (WORKFLOWS / "demo.yaml").read_text(), re.MULTILINE))
 
@@ -52,11 +50,9 @@ def check_results(verified: Path, evaluation: Path, ledger: Path) -> None:
 
 
 def test_snakemake_runs_the_demo_and_a_repeated_job_spends_nothing(tmp_path: Path) -> None:
-    if not (TOOLS / "snakemake").exists():
-        missing("Snakemake (make other-environments)")
     (tmp_path / "demo").symlink_to(ROOT / "demo")
     command = [
-        TOOLS / "snakemake", "--cores", "2", "--snakefile", WORKFLOWS / "Snakefile",
+        installed("workflows", "snakemake"), "--cores", "2", "--snakefile", WORKFLOWS / "Snakefile",
         "--configfile", WORKFLOWS / "demo.yaml",
     ]  # fmt: skip
     run(command, tmp_path)
@@ -100,14 +96,13 @@ def test_nextflow_processes_run_the_demo_and_a_repeated_task_spends_nothing(tmp_
 
 
 def test_the_nextflow_file_is_parsed_and_a_fault_is_found(tmp_path: Path) -> None:
-    if not (TOOLS / "python").exists():
-        missing("RefTrace (make other-environments)")
+    python = installed("workflows", "python")
     code = (
         "import reftrace, sys; found = reftrace.parse_modules(sys.argv[1]);"
         "print(len(found.errors), *(p.name for each in found.results for p in each.processes))"
     )
     shutil.copy(WORKFLOWS / "main.nf", tmp_path)
-    parse: list[str | Path] = [TOOLS / "python", "-c", code, tmp_path]
+    parse: list[str | Path] = [python, "-c", code, tmp_path]
     assert run(parse, tmp_path) == "0 SIMULATE RELEASE VERIFY EVALUATE\n"
     text = (tmp_path / "main.nf").read_text()
     (tmp_path / "main.nf").write_text(text.replace("maxRetries 2", "maxRetries 2 {"))

@@ -10,10 +10,11 @@ import small_cohort
 from command_io import PANEL, table_options
 
 from primo_scale.errors import InterruptedRun
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
-COHORT = ("--samples", 400, "--seed", 1, "--variants", 90, "--phenotypes", 2)
 BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 
 
@@ -33,12 +34,8 @@ def options(cohort: Path, work: Path, budget: Sequence[object] = BUDGET) -> list
 
 def ledger(folder: Path) -> Path:
     """Create a ledger with a budget for the cohort c, and return its path."""
-    from primo_scale.ledger.ledger import Ledger
-
-    with Ledger(folder / "ledger.sqlite"):
-        pass
-    run("ledger", "set-budget", "--ledger", folder / "ledger.sqlite", "--cohort", "c",
-        "--epsilon", 2, "--delta", 1e-7)  # fmt: skip
+    with Ledger(folder / "ledger.sqlite") as created:
+        created.set_budget(Account("c"), epsilon=2, delta=1e-7)
     return folder / "ledger.sqlite"
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from bucket_runs import COHORT, run
-from command_io import PANEL
+from bucket_runs import run
+from command_io import simulated
 from faulty_proxy import SECRET, FaultyProxy
 from presence import missing
 
@@ -88,8 +88,8 @@ def proxy(s3_server: str, environment: pytest.MonkeyPatch) -> Iterator[Proxy]:
 @pytest.fixture(scope="session")
 def cohort(tmp_path_factory) -> Path:
     """Provide the prefix of a simulated cohort, with its genotype store in small chunks."""
-    prefix = tmp_path_factory.mktemp("cohort") / "c"
-    run("simulate", "--bfile", PANEL, "--out", prefix, *COHORT)
+    folder = tmp_path_factory.mktemp("cohort")
+    prefix = simulated(folder / "c", 400, 1, variants=90, phenotypes=2)
     run("ingest", "--bfile", prefix, "--out", f"{prefix}.zarr", "--chunk-variants", 32,
         "--chunk-samples", 128)  # fmt: skip
     return prefix

@@ -102,7 +102,9 @@ def _of_everybody(
     scales = replace(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
-        observed=_counts_scale(bounds, promise, mu),
+        observed=_scale_at_share(
+            sensitivity.observed_counts(bounds.n_phenotypes), mu, counts_share(promise)
+        ),
         smallest_eigenvalue=_scale_at_share(
             eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
         ),
@@ -244,11 +246,6 @@ def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
     if copies == 1:
         return gram
     return tuple(rounded_up(sigma * math.sqrt(copies)) for sigma in gram)
-
-
-def _counts_scale(bounds: PublicBounds, promise: Promise, mu: float) -> float:
-    change = sensitivity.observed_counts(bounds.n_phenotypes)
-    return _scale_at_share(change, mu, counts_share(promise))
 
 
 def _scale_at_share(change: float, mu: float, share: float) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import zarr
 from acceptance_inputs import Float64, Int64, blocks, norms, ratios, scaled
 from edge_cohorts import Column, EdgeCohort
 from sklearn.linear_model import Ridge
@@ -112,11 +111,6 @@ def moment_sums(phenotypes: Iterable[Column]) -> Int64:
         u = np.trunc(unit * (column.values() - middle) / half)[column.observed()].astype(np.int64)
         sums.append([u.sum(), (u * u // unit).sum(), unit * len(u)])
     return np.array(sums).T
-
-
-def stored(group: zarr.Group, names: list[str]) -> dict[str, Int64]:
-    """Return the same statistics from a store of the work directory."""
-    return {name: group[name][:] for name in names}
 
 
 def noise_scales(

@@ -52,8 +52,8 @@ def alone(scales):
     return EffectCovariance(np.asarray(scales, dtype=float), None)
 
 
-def shared_by_all(l, k, seed=4):  # noqa: E741
-    loadings = np.random.default_rng(seed).standard_normal((l, k)) / np.sqrt(k)
+def shared_by_all(l, k):  # noqa: E741
+    loadings = np.random.default_rng(4).standard_normal((l, k)) / np.sqrt(k)
     return loadings @ loadings.T
 
 

@@ -55,11 +55,11 @@ def test_reference_vector_05_projection_by_public_phenotypes():
     np.testing.assert_allclose(vectors @ (factors * target), vector["out_W"], rtol=1e-9)
 
 
-def descend(X, G, radius, steps=20000):
+def descend(X, G, radius):
     """Projected gradient for min ||X'Z - G|| over ||Z|| <= radius; returns X'Z."""
     Z = np.zeros((len(X), G.shape[1]))
     rate = 1 / np.linalg.eigvalsh(X.T @ X)[-1]
-    for _ in range(steps):
+    for _ in range(20_000):
         Z -= rate * X @ (X.T @ Z - G)
         Z *= min(1.0, radius / max(np.linalg.norm(Z), 1e-300))
     return X.T @ Z

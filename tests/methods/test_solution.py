@@ -31,10 +31,6 @@ def centred(rows):
     return rows - rows.mean(axis=0)
 
 
-def scikit_ridge(rows, outcomes, alpha):
-    return SklearnRidge(alpha=alpha).fit(rows, outcomes).coef_.T
-
-
 def scales(n_blocks=1, **sigmas):
     return replace(no_noise(n_blocks), **sigmas)
 
@@ -65,7 +61,7 @@ def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
         bounds=replace(inputs_for(DENSE, N).bounds, row_norm=10**6),
     )
     solution = solved(DENSE, inputs, name, estimator)
-    expected = scikit_ridge(X, Y, EXPECTED_PENALTIES[name])
+    expected = SklearnRidge(alpha=EXPECTED_PENALTIES[name]).fit(X, Y).coef_.T
     np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
     assert solution.rule and solution.floor
 

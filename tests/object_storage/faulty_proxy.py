@@ -133,13 +133,13 @@ class FaultyProxy:
 _OF_THIS_RUN = re.compile(r"bucket-\d+|[0-9a-f]{32}")
 
 
-def seeded(seed: int, share: float, faults: tuple[str, ...] = FAULTS) -> Callable[..., str | None]:
+def seeded(seed: int, share: float) -> Callable[..., str | None]:
     """Return a function that chooses a fault for a `share` of requests, each kind equally often."""
 
     def choose(method: str, path: str, attempt: int) -> str | None:
         lasting = _OF_THIS_RUN.sub("", path)
         digest = hashlib.sha256(f"{seed} {method} {lasting} {attempt}".encode()).digest()
         number = int.from_bytes(digest[:8], "little") / 2**64
-        return faults[int(number / share * len(faults))] if number < share else None
+        return FAULTS[int(number / share * len(FAULTS))] if number < share else None
 
     return choose

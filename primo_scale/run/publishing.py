@@ -31,9 +31,7 @@ from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
 
-_CLEAR_SLOPE = (
-    3  # standard errors below 0 from which the slope on a public score is worth a warning
-)
+_CLEAR_SLOPE = 3  # standard errors below 0 from which the slope on a public score is reported
 
 # ---- What lies at --out --------------------------------------------------------------------------
 

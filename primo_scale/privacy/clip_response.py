@@ -35,19 +35,20 @@ _LENGTHS = (np.arange(20) + 0.5) / 20  # quantiles of the lengths of rows
 
 @dataclass(frozen=True)
 class ClipResponse:
-    """Linear response of each clipped phenotype to the phenotype.
+    """Linear response of each clipped phenotype to the phenotype, and the variance that is left.
 
-    The slope has no unit, the offset is in standard deviations; both have shape (l,).
+    The slope has no unit, and offset and variance are in standard deviations; shapes (l,).
     """
 
     slope: Floats
     offset: Floats
+    variance: Floats
     gram_share: float = 1.0  # share of X'X that the bound on rows of genotypes leaves
 
 
 def no_clipping(n_phenotypes: int) -> ClipResponse:
-    """Return the response of rows that are not clipped: slope 1, offset 0."""
-    return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes))
+    """Return the response of rows that are not clipped: slope 1, offset 0, variance 1."""
+    return ClipResponse(np.ones(n_phenotypes), np.zeros(n_phenotypes), np.ones(n_phenotypes))
 
 
 def clip_response(
@@ -62,24 +63,29 @@ def clip_response(
     """
     n_phenotypes = len(levels)
     bound = clip * math.sqrt(n_phenotypes)
-    slope, offset = np.empty(n_phenotypes), np.zeros(n_phenotypes)
+    (slope, variance), offset = np.empty((2, n_phenotypes)), np.zeros(n_phenotypes)
     for j, pair in enumerate(levels):
         others = float(observed_share.sum() - observed_share[j])
         if pair is None:
-            slope[j], _ = clipped_moments(bound, 1 + others)
+            slope[j], variance[j] = clipped_moments(bound, 1 + others)
             continue
-        low, high = (_clipped(value, others, bound) for value in pair)
+        values = [_clipped(value, others, bound) for value in pair]
+        low, high = (clipped.mean() for clipped in values)
         slope[j] = (high - low) / (pair[1] - pair[0])
         offset[j] = low - slope[j] * pair[0]
-    return ClipResponse(slope, offset)
+        cases = min(max(-pair[0] / (pair[1] - pair[0]), 0.0), 1.0)  # because the mean is 0
+        squares = [(clipped**2).mean() for clipped in values]
+        mean = low + cases * (high - low)
+        variance[j] = squares[0] + cases * (squares[1] - squares[0]) - mean**2
+    return ClipResponse(slope, offset, variance)
 
 
-def _clipped(value: float, others: float, bound: float) -> float:
-    """Return g(value), where Q is chi-square on `others` degrees of freedom."""
+def _clipped(value: float, others: float, bound: float) -> Floats:
+    """Return the clipped value at quantiles of Q, chi-square on `others` degrees of freedom."""
     # Quantiles of Q; importing `scipy.stats` takes 0.3 s.
     rest = 2 * scipy.special.gammaincinv(others / 2, _QUANTILES) if others > 0 else np.zeros(1)
     norms = np.sqrt(value**2 + rest)
-    return float(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)).mean())
+    return np.asarray(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)))
 
 
 @dataclass(frozen=True)
@@ -103,18 +109,22 @@ def response_of_scaled_records(
     kept = np.minimum(1.0, rows.bound / lengths)  # of the products of two genotypes
     root = np.sqrt(kept)
     one = np.ones_like(kept)
-    # Factors on the clip, on X'Y of an unclipped phenotype, and on X'X.
-    clips, cross, gram = {
-        PrivacyUnit.FULL: (1 / root, kept, kept),
-        PrivacyUnit.FEATURE: (one, root, kept),
-        PrivacyUnit.LABEL: (root, one, one),
+    # Factors on the clip, on X'Y and the square of an unclipped phenotype, and on X'X.
+    clips, cross, squared, gram = {
+        PrivacyUnit.FULL: (1 / root, kept, kept, kept),
+        PrivacyUnit.FEATURE: (one, root, one, kept),
+        PrivacyUnit.LABEL: (root, one, one, one),
     }[privacy]
     factors, where = np.unique(clips, return_inverse=True)
     responses = [respond(float(factor)) for factor in factors]
-    slopes = np.array([each.slope for each in responses])[where]
-    offsets = np.array([each.offset for each in responses])[where]
+    slopes, offsets, variances = (
+        np.array([getattr(each, name) for each in responses])[where]
+        for name in ("slope", "offset", "variance")
+    )
+    seen = gram * lengths
     return ClipResponse(
-        slope=(cross * lengths) @ slopes / float(gram @ lengths),
+        slope=(cross * lengths) @ slopes / float(seen.sum()),
         offset=cross @ offsets / float(gram.sum()),
-        gram_share=float(gram @ lengths / lengths.sum()),
+        variance=(squared * seen) @ variances / float(seen.sum()),
+        gram_share=float(seen.sum() / lengths.sum()),
     )

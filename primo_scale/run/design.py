@@ -33,6 +33,7 @@ from primo_scale.privacy.clip_response import (
     no_clipping,
     response_of_scaled_records,
 )
+from primo_scale.privacy.liability_scale import share_of_codes
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
@@ -170,6 +171,18 @@ class Design:
         degrees = degrees_of_rows(spectrum, self.layout.n_variants)
         rows = RowLengths(degrees, self.row_norm / self.column_variance)
         return response_of_scaled_records(respond, rows, self.privacy)
+
+    @property
+    def shares_of_liability(self) -> Floats:
+        """Heritability of each phenotype over that of the liability, by its public prevalence.
+
+        It is 1 for a phenotype that is not binary, and shape (l,).
+        """
+        prevalences = [
+            p.mean - p.lower if p.kind == "binary" and p.lower < p.mean < p.upper else None
+            for p in self.outcomes.phenotypes
+        ]
+        return np.array([1.0 if p is None else share_of_codes(p) for p in prevalences])
 
     @property
     def phenotype_step(self) -> int:

@@ -22,7 +22,7 @@ from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
+from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
@@ -122,12 +122,13 @@ def _people(design: Design, matrices: BlockMatrices) -> float:
 
 
 def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
-    """Return the prior of effects: even, of the prior heritability, attenuated by clipping."""
-    unit = design.outcomes.unit
-    effect = PRIOR_HERITABILITY * unit**2 / design.genotypes.variance
-    _, variance = clipped_phenotype(design.clip, design.layout.n_phenotypes)
-    left = variance * unit**2
-    return EffectPrior(effect_variance=effect * response.slope**2, residual_variance=left * rescale)
+    """Return the prior: even effects of the assumed heritability, attenuated by clipping."""
+    squared = design.outcomes.unit**2
+    effect = PRIOR_HERITABILITY * design.shares_of_liability * squared / design.genotypes.variance
+    return EffectPrior(
+        effect_variance=effect * response.slope**2,
+        residual_variance=response.variance * squared * rescale,
+    )
 
 
 def _scoring_weights(

@@ -35,7 +35,6 @@ from primo_scale.privacy.accuracy import (
     forecast_of,
     spectrum_shape,
 )
-from primo_scale.privacy.liability_scale import share_of_codes
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.run.design import Budget, Design
@@ -206,14 +205,10 @@ def check_accuracy(
 
 def _note_binary_traits(design: Design, trait: Trait) -> None:
     """Log how much less a heritability of the liability is in the codes of binary traits."""
-    prevalences = {
-        p.name: p.mean - p.lower
-        for p in design.outcomes.phenotypes
-        if p.kind == "binary" and p.lower < p.mean < p.upper
-    }
     of_codes = [
-        f"{name} {trait.heritability * share_of_codes(prevalence):.2g} at prevalence {prevalence:g}"
-        for name, prevalence in prevalences.items()
+        f"{p.name} {trait.heritability * share:.2g} at prevalence {p.mean - p.lower:g}"
+        for p, share in zip(design.outcomes.phenotypes, design.shares_of_liability, strict=True)
+        if share < 1
     ]
     if of_codes:
         LOGGER.info(

@@ -29,7 +29,9 @@ def test_scores_in_raw_units_are_lattice_scores_decoded():
         weight=0.25,
     )
     weights = LatticeWeights(rng.normal(size=(4, 2)), rng.normal(size=(3, 2)))
-    response = ClipResponse(slope=np.array([0.7, 0.4]), offset=np.array([0.0, -0.2]))
+    response = ClipResponse(
+        slope=np.array([0.7, 0.4]), offset=np.array([0.0, -0.2]), variance=np.ones(2)
+    )
     raw = to_dosage_scale(weights, genotypes, outcomes, response)
 
     dosages, age, sex = rng.integers(0, 3, (50, 4)), rng.uniform(18, 90, 50), rng.integers(0, 2, 50)

@@ -34,9 +34,11 @@ def test_slope_and_offset_are_those_of_simulated_rows(clip, n_normal, prevalence
         if j == 0:
             assert response.slope[j] == pytest.approx(slope, abs=6 * standard_error + 1e-3)
             assert response.offset[j] == pytest.approx(offset, abs=6 * standard_error + 1e-3)
+            assert response.variance[j] == pytest.approx(clipped[:, j].var(), rel=0.02)
         elif n_normal == 7:
             # The norm of the others treats the binary phenotype as normal, an approximation.
             assert response.slope[j] == pytest.approx(slope, rel=0.06)
+            assert response.variance[j] == pytest.approx(clipped[:, j].var(), rel=0.1)
             assert abs(offset) < 6 * standard_error
 
 
@@ -102,3 +104,6 @@ def test_weights_of_scaled_records_have_the_slope(clip, bound, privacy, long_rec
     slope = found / (effect / 30 * unit)
     assert response.slope[0] == pytest.approx(slope, rel=0.015)
     assert response.gram_share == pytest.approx((scaled**2).sum() / (codes**2).sum(), rel=0.01)
+    lengths = (scaled**2).sum(axis=1)
+    variance = lengths @ (clipped / unit) ** 2 / lengths.sum()
+    assert response.variance[0] == pytest.approx(variance, rel=0.02)

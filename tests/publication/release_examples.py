@@ -216,7 +216,7 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
     solution = Solution(weights, chosen.description, chosen.floor, numbers, penalties)
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
-    response = ClipResponse(slope, np.zeros(layout.n_phenotypes))
+    response = ClipResponse(slope, np.zeros(layout.n_phenotypes), np.ones(layout.n_phenotypes))
     return Solved(ChosenMethod(method, "as given", chosen), solution, response, example_weights())
 
 

@@ -1,0 +1,60 @@
+"""What is assumed of the variances of rare binary traits, which clipping leaves little of."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from command_io import PANEL, simulated
+from scipy.stats import norm
+
+import primo_scale as ps
+from primo_scale.run.design import load_design
+
+N, PREVALENCE = 4000, 0.02
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rare")
+    choices = {"variants": 40, "phenotypes": 1, "prevalence": PREVALENCE, "causal_fraction": 0.5}
+    prefix = simulated(folder / "people", N, 1, **choices)
+    request = ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles(prefix),
+        outcomes=ps.OutcomeTables(
+            f"{prefix}.pheno.tsv", f"{prefix}.pheno-bounds.tsv", pheno_name="CASE"
+        ),
+        model=ps.Model(ref_freq=f"{PANEL}.afreq"),
+        privacy=ps.Privacy(epsilon=5, delta=1e-7),
+        fit=ps.Fit(shrinkage="known-noise"),
+        accept_noise=True,
+        ledger=folder / "ledger.sqlite",
+        out=folder / "release",
+    )
+    ps.release(request)
+    return request, prefix
+
+
+def test_the_variance_is_that_of_the_clipped_phenotype(release):
+    request, prefix = release
+    design = load_design(request.work_dir / "design.json")
+    case = pd.read_csv(f"{prefix}.pheno.tsv", sep="\t")["CASE"]
+    coded = (case - PREVALENCE) / np.sqrt(PREVALENCE * (1 - PREVALENCE))
+    clipped = coded.clip(-design.clip, design.clip)
+    found = estimated(request)["residual_variance"] / design.outcomes.unit**2
+    assert found == pytest.approx(clipped.var(), rel=0.3)  # of 80 cases
+    assert found < 0.2  # that of a normal phenotype is .69
+
+
+def test_effects_are_those_of_a_heritability_of_the_liability(release):
+    request, _ = release
+    design = load_design(request.work_dir / "design.json")
+    density = norm.pdf(norm.ppf(PREVALENCE))
+    share = density**2 / (PREVALENCE * (1 - PREVALENCE))
+    np.testing.assert_allclose(design.shares_of_liability, share)
+    assert share < 0.13
+    slope = design.clip_response(np.ones(1), np.ones(1)).slope[0]  # of independent variants
+    variance = estimated(request)["effect_variance"] / (slope * design.outcomes.unit) ** 2
+    assert variance * design.genotypes.variance == pytest.approx(0.3 * share, rel=0.3)
+
+
+def estimated(request):
+    return ps.open_release(request.out).document["estimation"]["parameters"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import scipy
@@ -82,10 +83,16 @@ def clip_response(
 
 def _clipped(value: float, others: float, bound: float) -> Floats:
     """Return the clipped value at quantiles of Q, chi-square on `others` degrees of freedom."""
-    # Quantiles of Q; importing `scipy.stats` takes 0.3 s.
-    rest = 2 * scipy.special.gammaincinv(others / 2, _QUANTILES) if others > 0 else np.zeros(1)
-    norms = np.sqrt(value**2 + rest)
+    norms = np.sqrt(value**2 + _quantiles(others))
     return np.asarray(value * np.minimum(1.0, bound / np.maximum(norms, 1e-300)))
+
+
+@lru_cache(maxsize=4096)  # for every phenotype and several clips; the inverse is slow
+def _quantiles(degrees: float) -> Floats:
+    if degrees <= 0:
+        return np.zeros(1)
+    # Importing `scipy.stats` takes 0.3 s.
+    return np.asarray(2 * scipy.special.gammaincinv(degrees / 2, _QUANTILES))
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from primo_scale.simulation.panel import A1_COPIES
 
 N_VARIANTS = 25
 HIDDEN_UNITS = 50
-_MEAN_SEGMENT = 60.0  # variants, as in the demo
+_MEAN_SEGMENT = 60.0  # variants
 _VALUES_AT_A_TIME = 1 << 22
 _SEED = 20261123
 

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path, PurePosixPath
 
 import psutil
@@ -47,8 +48,9 @@ _VERSIONS = (
 _CPU_QUOTAS = {"": ("cpu.max",), "cpu": ("cpu.cfs_quota_us", "cpu.cfs_period_us")}
 
 
+@cache
 def usable_cpus() -> int:
-    """Return the number of CPUs that this process can use.
+    """Return the number of CPUs that this process could use at the first call.
 
     It is within the affinity mask and the quotas of control groups, which are rounded up.
     """

@@ -63,7 +63,8 @@ def solve_bytes(
     def entries(size: int) -> int:
         """Return the most entries at a time while a block is solved."""
         solving = spectrum(size) + _COLUMNS_SOLVING * size * columns
-        decomposing = 2 * size * (size + layout.n_outcomes)
+        matrices = 3 if size <= LARGEST_SIDE_BY_SIDE else 2
+        decomposing = size * (matrices * size + 2 * layout.n_outcomes)
         if method.gram_per_phenotype:
             decomposing += spectrum(size) + _COLUMNS_BEFORE * size * columns
         if n_scores:

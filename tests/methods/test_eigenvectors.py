@@ -8,9 +8,11 @@ from primo_scale.methods import eigenvectors as module
 from primo_scale.methods.eigenvectors import eigenvectors
 
 
+@pytest.mark.parametrize("largest", [0, 2048])
 @pytest.mark.parametrize("n_columns", [1, 3, 200])
 @pytest.mark.parametrize("size", [1, 2, 7, 300])
-def test_products_are_those_of_scipys_eigenvectors(size, n_columns) -> None:
+def test_products_are_those_of_scipys_eigenvectors(size, n_columns, largest, monkeypatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_SIDE_BY_SIDE", largest)
     symmetric, columns = random_problem(size, n_columns)
     expected, vectors = scipy.linalg.eigh(symmetric)
     values, found = eigenvectors(symmetric.copy(), n_columns)
@@ -23,6 +25,7 @@ def test_products_are_those_of_scipys_eigenvectors(size, n_columns) -> None:
 
 
 def test_a_matrix_on_which_mrrr_fails_is_decomposed(monkeypatch) -> None:
+    monkeypatch.setattr(module, "LARGEST_SIDE_BY_SIDE", 0)
     symmetric, columns = random_problem(50, 3)
     expected = eigenvectors(symmetric.copy(), 3)
     call, failed = module._call, []

@@ -62,7 +62,7 @@ _HEADINGS = (
     type=CommaSeparated(int),
     metavar="K[,K...]",
     help="Numbers of variants (default: the panel's). More than the panel's tile it; fewer are the "
-    "best by --extract-by-prior, of which too little is expected where they are in LD.",
+    "best by --extract-by-prior.",
 )
 @file_option(
     "--extract-by-prior",

@@ -18,6 +18,13 @@ from primo_scale.cli.options import out_option, ref_freq_option, request_from
 @selection_options
 @ref_freq_option
 @click.option(
+    "--ld-panel",
+    type=Path,
+    metavar="PREFIX",
+    help="PLINK 1 fileset of public people, whose linkage disequilibrium tells how much of the "
+    "score the variants of --top explain, for forecasts.",
+)
+@click.option(
     "--chunk-variants", type=int, help="Variants of a chunk (default: 2048, of dosages 512)."
 )
 @click.option("--chunk-samples", default=8192, help="People of a chunk, a multiple of 4.")

@@ -23,14 +23,31 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_on
 from primo_scale.genotypes.text_lines import numbered_lines, utf8_text
 
 
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """Importance of variants, from public numbers."""
+
+    values: npt.NDArray[np.float64]  # 0 for a variant that is never chosen, shape (d,)
+    # Function that returns the share of what all variants explain, given the positions of some.
+    share_of: Callable[[Index], float]
+
+    def best(self, top: int) -> tuple[Index, float]:
+        """Return the increasing positions of the `top` largest values above 0, and their share.
+
+        Of equal values the first are chosen.
+        """
+        order = np.argsort(-self.values, kind="stable")[:top]
+        best = np.sort(order[self.values[order] > 0])
+        return best, self.share_of(best)
+
+
 @dataclass(frozen=True)
 class Ranking:
     """Choice of the variants of largest importance."""
 
     option: str  # that asks for it
     top: int  # largest number of variants to choose
-    # Importance of each variant from public numbers, 0 for a variant that is never chosen.
-    importance: Callable[[VariantTable], npt.NDArray[np.float64]]
+    importance: Callable[[VariantTable], Importance]
 
 
 @dataclass(frozen=True)
@@ -61,7 +78,7 @@ class FilterCount:
     found: int  # entries that the input has
     left: int  # rows left after the filter
     reason: str = ""  # reason to leave out the `found` rows, for a filter without a list
-    share: float = 1.0  # share of all variants' importance that the chosen ones have; public
+    share: float = 1.0  # share of what all variants explain that the chosen ones have; public
 
     def __str__(self) -> str:
         if self.reason:
@@ -125,22 +142,12 @@ def _select_top(
     """Clear all but the most important variants in `chosen`."""
     rows = np.flatnonzero(chosen)
     importance = ranking.importance(variants.select(rows))
-    best, share = most_important(importance, ranking.top)
+    best, share = importance.best(ranking.top)
     chosen[:] = False
     chosen[rows[best]] = True
-    weighted, left, others = np.count_nonzero(importance), len(best), len(rows) - len(best)
+    weighted, left, others = np.count_nonzero(importance.values), len(best), len(rows) - len(best)
     reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
     return FilterCount(ranking.option, "variants", others, others, left, reason, share)
-
-
-def most_important(importance: npt.NDArray[np.float64], top: int) -> tuple[Index, float]:
-    """Return the positions of the largest values above 0, and their share of the sum of all values.
-
-    Positions increase. Of equal values the first are chosen.
-    """
-    order = np.argsort(-importance, kind="stable")[:top]
-    best = np.sort(order[importance[order] > 0])
-    return best, float(importance[best].sum() / importance.sum()) if len(best) else 0.0
 
 
 def _select_common(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.filters import Selection, most_important, select_variants
+from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.ld_panel import open_ld_panel
 from primo_scale.genotypes.source import SourceFiles, open_source
@@ -27,11 +27,11 @@ from primo_scale.run.design import Budget
 from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design, outcome_weight
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
-from primo_scale.run.prior_scores import importance_by
 from primo_scale.run.release_forecast import forecast_release
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.typed_fields import check_request
+from primo_scale.run.variant_importance import importance_by
 from primo_scale.storage.files import directory_published_at_end
 
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
@@ -125,8 +125,9 @@ def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
     whole = PublicPanels(frequencies, panel)
     importance = None
     if request.extract_by_prior is not None:
-        importance = importance_by(request.extract_by_prior, request.ref_freq)(variants)
-        if not importance.any():
+        rank = importance_by(request.extract_by_prior, request.ref_freq, request.ld_panel)
+        importance = rank(variants)
+        if not importance.values.any():
             raise InputError(
                 "gives no variant of the panel a weight", where=request.extract_by_prior
             )
@@ -142,7 +143,7 @@ def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
                 limit=f"the {len(variants)} variants of the panel, or more",
                 remedy="Give --extract-by-prior, or choose them by --extract",
             )
-        yield _selected(whole, variants, *most_important(importance, number))
+        yield _selected(whole, variants, *importance.best(number))
 
 
 def _selected(

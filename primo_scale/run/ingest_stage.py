@@ -18,9 +18,9 @@ from primo_scale.genotypes.ingest_plan import (
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.run.genotype_files import GenotypeFiles
-from primo_scale.run.prior_scores import importance_by
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.run.variant_importance import importance_by
 from primo_scale.storage.locations import Location
 
 
@@ -50,7 +50,7 @@ def selection_of(files: GenotypeFiles) -> Selection:
     """Return the people and variants that take part."""
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
-        importance = importance_by(files.extract_by_prior, files.ref_freq)
+        importance = importance_by(files.extract_by_prior, files.ref_freq, files.ld_panel)
         ranking = Ranking("--extract-by-prior", files.top, importance)
     return Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.methods.public_scores import PublicScores
@@ -72,31 +71,6 @@ def read_prior_scores(
     return PriorScores(PublicScores(effects, used), tuple(column.source for column in columns))
 
 
-def importance_by(path: Path, ref_freq: Path) -> Callable[[VariantTable], Float64]:
-    """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
-
-    With several scores in the file, the largest importance counts, each score relative to its own
-    total. p are public frequencies; a variant without a weight or a frequency has importance 0.
-    """
-    from primo_scale.evaluation.scores import match_weights
-
-    def importance(variants: VariantTable) -> Float64:
-        """Return the importance of each variant, shape (d,)."""
-        file = _read_public(path, None)
-        matched = match_weights(file, variants, may_be_wider=True)
-        LOGGER.info("--extract-by-prior %s: %s", path, matched.counts.in_words())
-        frequency = read_reference_frequencies(ref_freq, variants).a1_frequency[matched.variants]
-        heterozygosity = np.nan_to_num(2 * frequency * (1 - frequency))
-        variance = matched.per_allele1**2 * heterozygosity[:, None]
-        total = variance.sum(axis=0)
-        share = np.divide(variance, total, out=np.zeros_like(variance), where=total > 0)
-        result = np.zeros(len(variants))
-        result[matched.variants] = share.max(axis=1)
-        return result
-
-    return importance
-
-
 def _read_columns(
     file: PriorFile, variants: VariantTable, phenotypes: list[str], build: GenomeBuild
 ) -> Iterator[_Column]:
@@ -110,7 +84,7 @@ def _read_columns(
             value=file.phenotype,
             limit=", ".join(phenotypes)[:80],
         )
-    read = _read_public(file.path, [file.phenotype] if file.phenotype else phenotypes)
+    read = read_public(file.path, [file.phenotype] if file.phenotype else phenotypes)
     _check_build(read, build)
     matched = match_weights(read, variants, may_be_wider=True)
     LOGGER.info("%s %s: %s", _OPTION, file.path, matched.counts.in_words())
@@ -124,7 +98,7 @@ def _read_columns(
         yield _Column(effects, file.phenotype or name, source)
 
 
-def _read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
+def read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
     """Read a scoring file, and refuse weights without noise, perhaps of this very cohort."""
     from primo_scale.evaluation.scoring_files import read_scoring_file
 

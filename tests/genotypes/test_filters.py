@@ -12,6 +12,7 @@ from filesets import sample_table, variants_with, written
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import (
+    Importance,
     Ranking,
     Selection,
     read_people,
@@ -186,7 +187,8 @@ def test_the_most_important_variants_are_chosen_after_the_other_filters(top, exp
 
     def of_variants(variants):
         assert len(variants) == 5  # without the one on Y
-        return np.array([importance[int(p)] for p in variants.position])
+        values = np.array([importance[int(p)] for p in variants.position])
+        return Importance(values, lambda chosen: values[chosen].sum() / values.sum())
 
     variants = variants_on("Y", *("1",) * 5)
     variants = replace(variants, position=np.arange(6))

@@ -126,21 +126,25 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
     sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0, "variants": 50}
     (row,) = ps.forecast(request(variants, extract_by_prior=score, **sizes))
     best = ps.GenotypeFiles(
-        cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=row.variants
+        cohort,
+        ref_freq=f"{PANEL}.afreq",
+        extract_by_prior=score,
+        top=row.variants,
+        ld_panel=PANEL,
     )
     options = choices(cohort, tmp_path)
     planned = [ps.plan(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))]
     ps.ingest(best, tmp_path / "store")
     with caplog.at_level(logging.INFO, "primo_scale"):
         planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
-    assert "heritability 0.3, of which these variants are taken to have 0.14, in" in caplog.text
+    assert "heritability 0.3, of which these variants are taken to have 0.029, in" in caplog.text
     for each in planned:
         assert each.accuracy.r_squared == pytest.approx(row.r2, rel=1e-3)
         assert each.accuracy.without_noise == pytest.approx(row.r2_without_noise, rel=1e-3)
     ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
     stated = json.loads((tmp_path / "out" / "release.json").read_text())["accuracy"]
     assert stated["effective_sample_size"] == planned[0].accuracy.stated_size
-    assert "a heritability of 0.14" in stated["definition"]
+    assert "a heritability of 0.029" in stated["definition"]
 
 
 def words_of(variants, *options):

@@ -36,7 +36,7 @@ _LEAST_VARIANCE, _LEAST_SIGMAS = 1e-6, 3.0
 # Smallest share of the effect variance that the scores leave.
 _LEAST_LEFT = 0.02
 # Factor on the variance of the noise by which slopes are shrunk. With 1, a useless score costs a
-# release of 100 phenotypes .010 of the R^2 without noise, and with 1.5 half of that
+# release of 100 phenotypes .011 of the R^2 without noise, and with 1.5 .006
 # (docs/maths/prior-scores.md).
 _CAUTION = 1.5
 _TINY = float(np.finfo(np.float64).tiny)

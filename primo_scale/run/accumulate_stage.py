@@ -25,11 +25,12 @@ from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes
 from primo_scale.run import work_directory
-from primo_scale.run.design import Design, PaidMoments, write_choices
+from primo_scale.run.design import Design, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.early_refusals import PlannedRun
 from primo_scale.run.execution import Execution
 from primo_scale.run.panel_choices import write_maps
+from primo_scale.run.payments import moments_stage
 from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
@@ -39,13 +40,10 @@ from primo_scale.storage.locations import Location
 
 
 def accumulate_stage(
-    store: GenotypeStore,
-    request: AccumulateRequest,
-    planned: PlannedRun,
-    moments: PaidMoments | None,
+    store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun
 ) -> RawStatistics:
-    """Make the design, align the outcomes, and compute the sums that are still missing."""
-    panels = planned.panels
+    """Buy moments, make the design, align the outcomes, and compute the sums still missing."""
+    moments, panels = moments_stage(store, request), planned.panels
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(

@@ -15,7 +15,6 @@ from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
@@ -26,7 +25,6 @@ from primo_scale.run.execution import Execution
 from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
-from primo_scale.run.payments import moments_stage
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
 from primo_scale.run.release_forecast import check_summed
@@ -119,7 +117,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
                 store, request, None, read_values=request.outcomes.pheno_moments
             )
             _check_reachable(request.execution, planned)
-            raw = _sum(store, request, planned)
+            raw = accumulate_stage(store, request, planned)
     return Summed(request.work_dir, raw.sha256)
 
 
@@ -233,7 +231,7 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     if bucket is not None:
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)
-    _sum(store, request.accumulation, planned)
+    accumulate_stage(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
 
 
@@ -245,10 +243,6 @@ def _check_reachable(execution: Execution, planned: PlannedRun) -> None:
     from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
 
     check_reachable(execution.profile, where=execution.cluster_option)
-
-
-def _sum(store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun) -> RawStatistics:
-    return accumulate_stage(store, request, planned, moments_stage(store, request))
 
 
 def _purge_or_warn(request: PublishingRequest) -> None:

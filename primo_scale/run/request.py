@@ -40,7 +40,7 @@ _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
 
 
 @frozen(kw_only=True, field_transformer=typed)
-class RunRequest:
+class _Run:
     """Choices of every run, which the requests of single stages describe."""
 
     ledger: Path | None = field(default=None, converter=optional(regular_file))
@@ -49,18 +49,13 @@ class RunRequest:
     encryption_key: Path | None = field(default=None, converter=optional(regular_file))
 
     @property
-    def work_dir(self) -> Path:
-        """Private directory of the run."""
-        raise NotImplementedError
-
-    @property
     def ledger_path(self) -> Path:
         """Ledger file of the run."""
         return self.ledger or default_ledger_path()
 
 
 @frozen(kw_only=True, field_transformer=typed)
-class PublishingRequest(RunRequest):
+class _Publishing(_Run):
     """Choices of every run that publishes a release."""
 
     out: Path = field(converter=Path)
@@ -72,7 +67,7 @@ class PublishingRequest(RunRequest):
 
 
 @frozen(kw_only=True, field_transformer=typed)
-class AccumulateRequest(RunRequest):
+class AccumulateRequest(_Run):
     """Exact statistics of a cohort, in a work directory.
 
     Attributes
@@ -109,7 +104,7 @@ class AccumulateRequest(RunRequest):
 
 
 @frozen(kw_only=True, field_transformer=typed)
-class FinalizeRequest(PublishingRequest):
+class FinalizeRequest(_Publishing):
     """A release of the finished statistics in a work directory.
 
     Attributes
@@ -152,7 +147,7 @@ class FinalizeRequest(PublishingRequest):
 
 
 @frozen(kw_only=True, field_transformer=typed)
-class ReleaseRequest(PublishingRequest):
+class ReleaseRequest(_Publishing):
     """A release from genotype files: ingest, accumulation and finalization in one.
 
     Attributes
@@ -233,6 +228,10 @@ class ReleaseRequest(PublishingRequest):
             delta=privacy.delta,
             non_private=privacy.non_private,
         )
+
+
+PublishingRequest = FinalizeRequest | ReleaseRequest
+RunRequest = AccumulateRequest | PublishingRequest
 
 
 def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> _Stage:

@@ -387,7 +387,7 @@ def test_moments_that_were_bought_are_not_asked_for_again(
         raise InterruptedRun("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr("primo_scale.run.operations.accumulate_stage", stop)
+        patch.setattr("primo_scale.run.accumulate_stage.make_design", stop)
         assert cohort.release(*options).exit_code == 5
     assert len(ledger_events(cohort)) == 4  # created, budget, and the moments reserved and drawn
     assert cohort.release(*options, "--dry-run").exit_code == 0

@@ -23,7 +23,6 @@ class Scored:
 
     inputs: RealSet
     published: Published
-    stderr: str
 
 
 @pytest.fixture(
@@ -33,11 +32,11 @@ def released(request, reference: Path, run, tmp_path_factory) -> Scored:
     folder = tmp_path_factory.mktemp(request.param)
     inputs = randomised(reference / "data/edge/plink_made" / request.param, folder)
     out = folder / "release"
-    finished = run(
+    run(
         "gwas_release", *inputs.options, "--ref-freq", inputs.frequencies, "--ld-blocks",
         "window:20", "--non-private", "--out", out,
     )  # fmt: skip
-    return Scored(inputs, Published(out), finished.stderr)
+    return Scored(inputs, Published(out))
 
 
 def randomised(fileset: Path, folder: Path) -> RealSet:
@@ -72,29 +71,9 @@ def test_plink2_scores_equal_weights_times_dosages(released: Scored, plink2: str
     assert np.abs(other - expected).max() > 1e-2 * expected.std()
 
 
-def test_y_and_mt_are_left_out_with_a_log_line(released: Scored) -> None:
-    chromosomes = released.inputs.bim.set_index("ID")["chrom"]
-    kept = chromosomes.loc[released.published.variant_weights.index]
-    assert set(kept).isdisjoint({"Y", "24", "MT", "26"})
-    assert len(chromosomes) - len(kept) == 9
-    assert (
-        "chromosome Y: 7 variants left out (plink2 --score counts one copy in men and none in "
-        "others)" in released.stderr
-    )
-    assert "chromosome MT: 2 variants left out (plink2 --score counts one copy)" in released.stderr
-
-
 def test_the_release_states_its_chromosomes_and_how_men_are_coded_on_x(released: Scored) -> None:
     scoring = released.published.statement["scoring"]
     assert set(scoring["chromosomes"]) <= {"X", "XY", "PAR1", "PAR2"}
     assert "X" in scoring["chromosomes"]
     assert scoring["males_on_x"] == "0/2"
     assert "men count as 0 or 2 copies" in (released.published.path / "README.txt").read_text()
-
-
-def test_scoring_files_name_chromosomes_as_the_catalog_does(released: Scored) -> None:
-    table = pd.read_csv(released.published.path / "pgs/phenoA.txt.gz", sep="\t", comment="#")
-    assert set(table["chr_name"]) == {"X"}
-    np.testing.assert_array_equal(
-        table["chr_position"], released.inputs.bim.set_index("ID")["pos"].loc[table["rsID"]]
-    )

@@ -8,7 +8,6 @@ is therefore a fixed function of one person's genotypes and costs no privacy
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -86,14 +85,6 @@ class GenotypeCoding:
         rarer = (1 - np.sqrt(np.maximum(1 - 2 * heterozygosity, 0))) / 2
         frequency = np.where(self.centre > self.multiplier, 1 - rarer, rarer)
         return np.where(self.centre == self.multiplier, 0.5, frequency)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
-        content = hashlib.sha256(f"{self.n_variants} {self.unit} ".encode())
-        content.update(self.multiplier.astype("<i2").tobytes())
-        content.update(self.centre.astype("<i2").tobytes())
-        return content.hexdigest()
 
 
 def largest_code(code_table: npt.NDArray[np.int8]) -> int:

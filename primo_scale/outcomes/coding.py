@@ -27,7 +27,6 @@ from primo_scale.outcomes.bounds import ONE_TWO, CovariateBounds, PhenotypeBound
 from primo_scale.storage.files import sha256_of_json
 
 MISSING_NUMBER = -9.0
-CONSTANT_NAME = "intercept"
 
 LARGEST_VALUE = 32767
 LARGEST_UNIT = 1 << 13
@@ -65,13 +64,6 @@ class OutcomeCoding:
     def n_columns(self) -> int:
         """Number of columns q."""
         return 1 + len(self.covariates) + len(self.phenotypes)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the q columns."""
-        covariates = (covariate.name for covariate in self.covariates)
-        phenotypes = (phenotype.name for phenotype in self.phenotypes)
-        return (CONSTANT_NAME, *covariates, *phenotypes)
 
     @cached_property
     def max_abs(self) -> npt.NDArray[np.int64]:

@@ -95,13 +95,6 @@ def test_row_norm_is_at_most_the_largest_possible_norm():
         assert default_row_norm(coding_of(p)) <= coding_of(p).max_squared_norm
 
 
-def test_digests_of_different_codings_differ():
-    codings = [coding_of([0.1, 0.2]), coding_of([0.2, 0.1]), coding_of([0.1])]
-    codings += [uninformative_coding(1), uninformative_coding(2)]
-    assert len({coding.digest for coding in codings}) == len(codings)
-    assert coding_of([0.1, 0.2]).digest == codings[0].digest
-
-
 def test_largest_norms_take_the_largest_code_of_each_variant():
     """Variants whose largest code is that of two, one or no copies of A1."""
     table = np.array([[5, 0, 1, -3], [1, 0, -4, 2], [2, 0, 1, -7]], dtype=np.int8)

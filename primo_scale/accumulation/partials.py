@@ -151,17 +151,13 @@ class Partials:
         They are read again for every task, since a later run may move them while a worker lives on.
         """
         attributes = self.attributes
-        stored, paths = dict(attributes["inputs"]), attributes["paths"]
-        rule, subsample = stored.pop("row_rule"), stored.pop("subsample")
-        holds_out = stored.pop("holds_out")
+        stored = dict(attributes["inputs"])
         return Inputs(
-            parse_location(paths["genotypes"]),
-            parse_location(paths["outcomes"]),
-            converted(rule, ClippingRule | None),
-            subsample,
-            stored,
-            holds_out,
-            parse_location(paths["components"]) if "components" in paths else None,
+            clipping_rule=converted(stored.pop("row_rule"), ClippingRule | None),
+            subsample=stored.pop("subsample"),
+            holds_out=stored.pop("holds_out"),
+            digests=stored,
+            **{name: parse_location(path) for name, path in attributes["paths"].items()},
         )
 
     @cached_property

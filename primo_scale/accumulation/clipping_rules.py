@@ -27,7 +27,7 @@ import numpy as np
 from primo_scale.genotypes.coding import largest_block_norms
 from primo_scale.kernels.clipping import (
     UNCLIPPED,
-    clip_rows_to_step,
+    clip_rows,
     row_multipliers,
     scale_entries,
 )
@@ -103,7 +103,7 @@ class ClippingRule:
             rows[:, :n_fixed] = scale_entries(rows[:, :n_fixed], record[:, None])
         else:
             limit = self._phenotype_limits(norms.sum(axis=1))
-        return clip_rows_to_step(rows, phenotypes, limit, phenotype_step)
+        return clip_rows(rows, phenotypes, limit, phenotype_step)
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
         """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""

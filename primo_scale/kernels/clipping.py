@@ -67,28 +67,18 @@ def scale_entries(entries: npt.NDArray[_Entry], multipliers: Int64) -> npt.NDArr
     return scaled
 
 
-def clip_rows(rows: Int16, columns: slice, limit: int | Int64) -> Int16:
+def clip_rows(rows: Int16, columns: slice, limit: int | Int64, step: int = 1) -> Int16:
     """Return rows, shape (people, columns), with some columns clipped together to a squared norm.
 
     The other columns are copied. `limit` is the largest squared norm, not negative, for all rows or
-    for each.
+    for each. The clipped columns are rounded to multiples of `step`, a power of two, each row as
+    near as its limit permits: to the nearest multiples within int16, or with a lower threshold for
+    rounding away from zero. Rounding toward zero always fits.
     """
     clipped = rows.copy()
     part = clipped[:, columns]
-    multipliers = row_multipliers(squared_norms(part), limit)
-    part[...] = scale_entries(part, multipliers[:, None])
-    return clipped
-
-
-def clip_rows_to_step(rows: Int16, columns: slice, limit: int | Int64, step: int) -> Int16:
-    """Return rows as `clip_rows` does, with the columns rounded to multiples of a power of two.
-
-    Each row is rounded as near as its limit permits: to the nearest multiples within int16, or with
-    a lower threshold for rounding away from zero. Rounding toward zero always fits.
-    """
-    clipped = clip_rows(rows, columns, limit)
+    part[...] = scale_entries(part, row_multipliers(squared_norms(part), limit)[:, None])
     if step > 1:
-        part = clipped[:, columns]
         limits = np.full(len(rows), limit, dtype=np.int64)
         _round_rows(part, limits, step, np.empty(part.shape[1], dtype=np.int32))
     return clipped

@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from primo_scale.kernels.clipping import (
     UNCLIPPED,
     clip_rows,
-    clip_rows_to_step,
     row_multipliers,
     scale_columns,
     scale_entries,
@@ -72,7 +71,7 @@ def test_rounded_rows_are_as_near_to_clipped_ones_as_the_limit_permits(
     rows: npt.NDArray[np.int16], limit: int, step: int, start: int
 ) -> None:
     clipped = clip_rows(rows, slice(start, None), limit).astype(np.int64)
-    found = clip_rows_to_step(rows, slice(start, None), limit, step).astype(np.int64)
+    found = clip_rows(rows, slice(start, None), limit, step).astype(np.int64)
     np.testing.assert_array_equal(found[:, :start], rows[:, :start])
     found, clipped = found[:, start:], clipped[:, start:]
     most = (2**15 - 1) // step * step

@@ -64,12 +64,7 @@ _NAMES = {
     "evaluation.results": ("Evaluation",),
     "genotypes.store": ("open_genotypes",),
     "genotypes.pandas_plink": ("from_pandas_plink",),
-    "publication.open_release": (
-        "PartyRelease",
-        "Release",
-        "open_party_release",
-        "open_release",
-    ),
+    "publication.open_release": ("PartyRelease", "Release", "open_party_release", "open_release"),
     "publication.verify": ("Verification", "verify"),
     "run.evaluation": ("EvaluationRequest", "evaluate"),
     "run.execution": ("Execution",),

@@ -16,10 +16,7 @@ from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
 # faults (tests/mutation/run.py) try more examples.
 for profile, examples in (("few", 30), ("many", 100)):
     settings.register_profile(
-        profile,
-        max_examples=examples,
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow],
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
 settings.load_profile("many" if "CI" in os.environ else "few")
 

@@ -29,11 +29,7 @@ _WHOLE = (slice(None), slice(None))
 
 
 def open_partials(
-    path: Location,
-    plan: Plan,
-    inputs: Inputs,
-    code_table: Int8,
-    kernel: str = AUTOMATIC,
+    path: Location, plan: Plan, inputs: Inputs, code_table: Int8, kernel: str = AUTOMATIC
 ) -> Partials:
     """Open the store of partial sums of a plan, or create it; one of another plan is refused.
 

@@ -23,13 +23,7 @@ from typing import Any, TextIO
 import click
 
 from primo_scale.cli.address_space import refuse_small_address_space
-from primo_scale.errors import (
-    InterruptedRun,
-    PrimoError,
-    ResourceError,
-    UsageError,
-    anticipated,
-)
+from primo_scale.errors import InterruptedRun, PrimoError, ResourceError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run.run_log import (
     AS_JSON,

@@ -23,10 +23,7 @@ from primo_scale.cli.options import (
 @work_dir_option(required=True)
 @budget_options
 @out_option("The release directory; must not exist.")
-@under(
-    PRIVACY,
-    flag("--non-private", help="No noise; stamps every file NOT PRIVATE."),
-)
+@under(PRIVACY, flag("--non-private", help="No noise; stamps every file NOT PRIVATE."))
 @release_options
 @ledger_options
 @encryption_option

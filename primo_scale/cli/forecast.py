@@ -75,11 +75,7 @@ _HEADINGS = (
     metavar="R2",
     help="R^2, in people like the cohort, of a public score that the weights will build on.",
 )
-@count_option(
-    "--prior-people",
-    default=100_000,
-    help="People of the study that gave this score.",
-)
+@count_option("--prior-people", default=100_000, help="People of the study that gave this score.")
 @click.option(
     "--target",
     metavar="R2|SHARE%",

@@ -13,11 +13,7 @@ from primo_scale.cli.option_types import count_option, file_option
 @click.command(cls=ContractCommand)
 @click.option("--panel", type=Path, required=True, metavar="PREFIX", help="PLINK 1 fileset.")
 @file_option("--out", required=True, help="Table to write: chr start stop.")
-@count_option(
-    "--least",
-    default=300,
-    help="Smallest number of variants in a block.",
-)
+@count_option("--least", default=300, help="Smallest number of variants in a block.")
 @count_option("--most", default=700, help="Largest number of variants in a block.")
 def main(panel: Path, out: Path, least: int, most: int) -> None:
     """Divide the chromosomes of a public panel where there is the least LD across the cuts.

@@ -100,8 +100,7 @@ outcome_options = under(
         "no public ones are known.",
     ),
     file_option(
-        "--covar-bounds",
-        help="Public bounds of the covariates: a table of name, lower, upper.",
+        "--covar-bounds", help="Public bounds of the covariates: a table of name, lower, upper."
     ),
     file_option(
         "--pc-loadings",
@@ -114,8 +113,7 @@ outcome_options = under(
 ref_freq_option = under(
     MODEL,
     file_option(
-        "--ref-freq",
-        help="Public allele frequencies (plink2 --freq of a reference panel).",
+        "--ref-freq", help="Public allele frequencies (plink2 --freq of a reference panel)."
     ),
 )
 
@@ -189,10 +187,7 @@ budget_options = under(
     PRIVACY,
     click.option("--epsilon", type=float, help="Privacy parameter epsilon of this release."),
     click.option("--delta", type=float, help="Privacy parameter delta; about 1/n^2 is usual."),
-    flag(
-        "--accept-noise",
-        help="Spend the budget even if the weights are expected to be noise.",
-    ),
+    flag("--accept-noise", help="Spend the budget even if the weights are expected to be noise."),
 )
 
 ledger_options = under(
@@ -278,8 +273,7 @@ execution_options = under(
         help="Certificates that the scheduler was started with (primo-scale certificates).",
     ),
     flag(
-        "--no-tls",
-        help="Talk to the scheduler in plain text: everybody on the network is trusted.",
+        "--no-tls", help="Talk to the scheduler in plain text: everybody on the network is trusted."
     ),
     file_option(
         "--cluster",

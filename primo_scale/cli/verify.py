@@ -18,10 +18,7 @@ from primo_scale.cli.option_types import DIRECTORY, file_option
     metavar="HEX",
     help="The custodian's public key, learned elsewhere: the release must be signed with it.",
 )
-@file_option(
-    "--ledger",
-    help="For the custodian: the ledger must have paid for this very release.",
-)
+@file_option("--ledger", help="For the custodian: the ledger must have paid for this very release.")
 def main(directory: Path, public_key: str | None, ledger: Path | None) -> None:
     """Check the release in DIR and recompute its guarantee from release.json.
 

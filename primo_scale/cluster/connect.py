@@ -117,12 +117,7 @@ def _kubernetes_client(profile: KubernetesProfile, where: str, started: ExitStac
 
 
 def _connected(
-    address: str,
-    security: Security | None,
-    where: str,
-    *,
-    timeout: int,
-    remedy: str | None = None,
+    address: str, security: Security | None, where: str, *, timeout: int, remedy: str | None = None
 ) -> Client:
     """Connect to a running scheduler; see `no_connection` for `remedy`."""
     try:

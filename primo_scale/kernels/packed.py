@@ -117,9 +117,7 @@ def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedG
     return result
 
 
-def _places(
-    positions: npt.NDArray[np.intp],
-) -> tuple[Int64, npt.NDArray[np.uint32]]:
+def _places(positions: npt.NDArray[np.intp]) -> tuple[Int64, npt.NDArray[np.uint32]]:
     """Return the byte of every position, and the place of its lowest bit in the byte."""
     return positions >> 2, ((positions & 3) << 1).astype(np.uint32)
 

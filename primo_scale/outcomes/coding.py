@@ -165,10 +165,7 @@ class OutcomeCoding:
 
 
 def code_outcomes(
-    phenotypes: Sequence[PhenotypeBounds],
-    covariates: Sequence[CovariateBounds],
-    *,
-    weight: float,
+    phenotypes: Sequence[PhenotypeBounds], covariates: Sequence[CovariateBounds], *, weight: float
 ) -> OutcomeCoding:
     """Choose the coding of the outcome columns from public bounds, in the order of the columns.
 

@@ -28,11 +28,7 @@ class MatchedRows:
 
 
 def match_people(
-    table: OutcomeTable,
-    names: tuple[str, ...],
-    samples: SampleTable,
-    *,
-    level: int = logging.DEBUG,
+    table: OutcomeTable, names: tuple[str, ...], samples: SampleTable, *, level: int = logging.DEBUG
 ) -> Iterator[MatchedRows]:
     """Stream the columns `names` of the people that are also in `samples`.
 

@@ -81,11 +81,7 @@ class PartyValues:
 
 
 def pay_for_values(
-    values: PartyValues,
-    promise: Promise,
-    payer: Payer,
-    *,
-    published: str | None = None,
+    values: PartyValues, promise: Promise, payer: Payer, *, published: str | None = None
 ) -> tuple[Path, Receipt]:
     """Store a key, reserve a charge, draw its noise once, and store the noisy values.
 

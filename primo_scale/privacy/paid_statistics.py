@@ -32,11 +32,7 @@ class PaidStatistics:
 
 
 def pay_and_draw(
-    raw: RawStatistics,
-    mechanism: Mechanism,
-    payer: Payer,
-    *,
-    on_block: Callable[[int, int], None],
+    raw: RawStatistics, mechanism: Mechanism, payer: Payer, *, on_block: Callable[[int, int], None]
 ) -> PaidStatistics:
     """Store a key, reserve a charge, draw its noise once, store it, and record it as drawn.
 

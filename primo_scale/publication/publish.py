@@ -54,11 +54,7 @@ _COMPUTED = ("estimation", "accuracy", "hold_out")
 
 
 def publish_release(
-    directory: Path,
-    weights: ScoringWeights,
-    statement: Statement,
-    *,
-    signer: Signer | None,
+    directory: Path, weights: ScoringWeights, statement: Statement, *, signer: Signer | None
 ) -> None:
     """Write, verify and publish a release atomically.
 

@@ -41,10 +41,7 @@ _NEIGHBOURS = {
 
 
 def render_report(
-    document: Document,
-    *,
-    public_key: str | None,
-    pictures: Mapping[str, Sequence[Panel]],
+    document: Document, *, public_key: str | None, pictures: Mapping[str, Sequence[Panel]]
 ) -> str:
     """Return a self-contained HTML page without scripts and external resources.
 

@@ -90,10 +90,7 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
     # Methods that Zarr calls.
 
     async def get(
-        self,
-        key: str,
-        prototype: BufferPrototype,
-        byte_range: ByteRequest | None = None,
+        self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
     ) -> Buffer | None:
         """Return the content of an object, or None for missing metadata."""
         content = await self._patiently(lambda: self._store.get(key, prototype, byte_range))

@@ -88,9 +88,7 @@ class BaseStore(Store):
         """Make the objects at or below a prefix survive a power failure."""
 
     async def get_partial_values(
-        self,
-        prototype: BufferPrototype,
-        key_ranges: Iterable[tuple[str, ByteRequest | None]],
+        self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
     ) -> list[Buffer | None]:
         """Return (parts of) the contents of several objects."""
         requests = list(key_ranges)

@@ -79,8 +79,7 @@ def undisturbed(path, *asked):
 
 @pytest.mark.usefixtures("encrypted")
 @pytest.mark.parametrize(
-    ("rule", "rows"),
-    thinned([(RULE, "moved_outcomes.zarr"), (None, "outcomes.zarr")], every=2),
+    ("rule", "rows"), thinned([(RULE, "moved_outcomes.zarr"), (None, "outcomes.zarr")], every=2)
 )
 def test_moved_stores_are_read_at_new_locations(cohorts, tmp_path, rule, rows):
     """Another store takes the old location, while workers that know the old one still run."""

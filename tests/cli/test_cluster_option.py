@@ -76,10 +76,7 @@ def test_where_n_is_private_nobody_may_count_tasks(slurm: Path, tmp_path: Path) 
 def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
     profile = SchedulerProfile("localhost:nonsense")
     said = "--scheduler: not an address of a Dask scheduler .*got localhost:nonsense"
-    with (
-        pytest.raises(InputError, match=said),
-        dask_client(profile, tmp_path, where="--scheduler"),
-    ):
+    with pytest.raises(InputError, match=said), dask_client(profile, tmp_path, where="--scheduler"):
         pass
 
 

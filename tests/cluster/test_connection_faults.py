@@ -43,10 +43,7 @@ def impatient(monkeypatch) -> None:
 
 def refused(address: str, tls: Path | bool) -> InputError:
     profile = SchedulerProfile(address, str(tls) if isinstance(tls, Path) else tls)
-    with (
-        pytest.raises(InputError) as raised,
-        dask_client(profile, Path("unused"), where=OPTION),
-    ):
+    with pytest.raises(InputError) as raised, dask_client(profile, Path("unused"), where=OPTION):
         pass
     assert raised.value.__cause__ is not None
     assert raised.value.where == OPTION

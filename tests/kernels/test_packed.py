@@ -29,9 +29,7 @@ def pack(raw: np.ndarray) -> np.ndarray:
 
 
 raw_genotypes = hnp.arrays(
-    np.uint8,
-    st.tuples(st.integers(1, 4), st.integers(1, 90)),
-    elements=st.integers(0, 3),
+    np.uint8, st.tuples(st.integers(1, 4), st.integers(1, 90)), elements=st.integers(0, 3)
 )
 
 

@@ -261,11 +261,7 @@ def example_summary(weights: ScoringWeights) -> SummaryStatistics:
     return SummaryStatistics(beta, np.full(beta.shape, 0.7), weights.centre_dosage / 2)
 
 
-def publish(
-    directory: Path,
-    weights: ScoringWeights,
-    statement: Statement,
-) -> Path:
+def publish(directory: Path, weights: ScoringWeights, statement: Statement) -> Path:
     """Publish a release, signed by the test key if it is private."""
     publish_release(directory, weights, statement, signer=SIGNER if statement.private else None)
     return directory

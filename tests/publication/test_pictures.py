@@ -90,9 +90,7 @@ def test_effects_by_frequency_are_drawn_where_there_is_a_panel(tmp_path):
     statement = example_statement(weights, reference=reference)
     inputs = dataclasses.replace(statement.public_inputs, genotype_unit=16)
     directory = publish(
-        tmp_path / "out",
-        weights,
-        dataclasses.replace(statement, public_inputs=inputs),
+        tmp_path / "out", weights, dataclasses.replace(statement, public_inputs=inputs)
     )
     _, panel, _ = drawn(directory)["height"]
     shares = {(x / WIDTH, round((1 - y / HEIGHT) * 8 - 4, 1)) for x, y in points_of(panel)}

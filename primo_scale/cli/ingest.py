@@ -29,7 +29,13 @@ from primo_scale.cli.options import out_option, ref_freq_option, request_from
 )
 @click.option("--chunk-samples", default=8192, help="People of a chunk, a multiple of 4.")
 @log_format_option
-def main(out: Path, chunk_variants: int | None, chunk_samples: int, **options: Any) -> None:
+def main(
+    out: Path,
+    ld_panel: Path | None,
+    chunk_variants: int | None,
+    chunk_samples: int,
+    **options: Any,
+) -> None:
     """Write genotype files to a packed Zarr store.
 
     Run again after an interruption with the same options, it continues where it stopped.
@@ -40,4 +46,4 @@ def main(out: Path, chunk_variants: int | None, chunk_samples: int, **options: A
     files = request_from(GenotypeFiles, options)
     if chunk_variants is None:
         chunk_variants = files.sources.packing.chunk_shape[0]
-    ingest(files, out, chunk_shape=(chunk_variants, chunk_samples))
+    ingest(files, out, ld_panel=ld_panel, chunk_shape=(chunk_variants, chunk_samples))

@@ -24,7 +24,6 @@ from primo_scale.run.request_parts import (
     check_choice,
     check_number,
     paths_of,
-    published_path,
     regular_file,
 )
 from primo_scale.run.typed_fields import typed
@@ -148,9 +147,6 @@ class GenotypeFiles(GenotypeInputs):
         Scoring file whose `top` most important variants take part, by frequencies of `ref_freq`.
     top : int or None
         Number of variants that take part, by importance.
-    ld_panel : Path or None
-        Public panel (PLINK 1) whose LD tells how much of the score in `extract_by_prior` these
-        variants explain; without it they count as independent. The accuracy is forecast from it.
 
     Raises
     ------
@@ -168,7 +164,6 @@ class GenotypeFiles(GenotypeInputs):
     ref_freq: Path | None = field(default=None, converter=optional(regular_file))
     extract_by_prior: Path | None = field(default=None, converter=optional(regular_file))
     top: int | None = None
-    ld_panel: Path | None = field(default=None, converter=optional(published_path))
 
     def __attrs_post_init__(self) -> None:
         self.sources  # noqa: B018  # checked here

@@ -46,11 +46,11 @@ class PlannedGenotypes(GenotypeStore):
         return self.plan.filter_counts
 
 
-def selection_of(files: GenotypeFiles) -> Selection:
-    """Return the people and variants that take part."""
+def _selection_of(files: GenotypeFiles, ld_panel: Path | None) -> Selection:
+    """Return the people and variants that take part, from a panel for `importance_by`."""
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
-        importance = importance_by(files.extract_by_prior, files.ref_freq, files.ld_panel)
+        importance = importance_by(files.extract_by_prior, files.ref_freq, ld_panel)
         ranking = Ranking("--extract-by-prior", files.top, importance)
     return Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
@@ -58,9 +58,11 @@ def selection_of(files: GenotypeFiles) -> Selection:
     )  # fmt: skip
 
 
-def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
+def planned_genotypes(
+    files: GenotypeFiles, destination: Path, *, ld_panel: Path | None = None
+) -> GenotypeStore:
     """Return the finished store at `destination`, or the tables of the one to be written there."""
-    plan = plan_ingest(files.sources, destination, selection=selection_of(files))
+    plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
     if request is not None:
@@ -82,14 +84,18 @@ def planned_genotypes(files: GenotypeFiles, destination: Path) -> GenotypeStore:
 
 @stage("ingest")
 def ingest_stage(
-    files: GenotypeFiles, destination: Path, *, chunk_shape: tuple[int, int] | None = None
+    files: GenotypeFiles,
+    destination: Path,
+    *,
+    ld_panel: Path | None = None,
+    chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
     """Write the store, or find it finished; log the counts of the filters and the warnings."""
     with count_bar("ingest", "partitions") as move:
         store = ingest(
             files.sources,
             destination,
-            selection=selection_of(files),
+            selection=_selection_of(files, ld_panel),
             chunk_shape=chunk_shape,
             on_progress=move,
         )

@@ -56,7 +56,11 @@ class Summed:
 
 
 def ingest(
-    genotypes: GenotypeFiles, out: StrPath, *, chunk_shape: tuple[int, int] | None = None
+    genotypes: GenotypeFiles,
+    out: StrPath,
+    *,
+    ld_panel: StrPath | None = None,
+    chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
 
@@ -66,6 +70,9 @@ def ingest(
         Files and filters.
     out
         Store to write (private).
+    ld_panel
+        PLINK 1 fileset of public people, whose LD tells how much the variants that
+        `extract_by_prior` leaves explain; without it they count as independent. Forecasts use it.
     chunk_shape
         Variants and people of a chunk, whose number of people is a multiple of 4. None stands for
         2048 and 8192, or 512 and 8192 of dosages.
@@ -87,10 +94,11 @@ def ingest(
         variants, people = map(index, chunk_shape)
         chunk_shape = variants, people
     out = usable_path(out, "out")
+    panel = None if ld_panel is None else usable_path(ld_panel, "ld_panel")
     if not out.exists():
         refuse_unwritable(out, appended=len(".partial"))
     with files_private():
-        return ingest_stage(genotypes, out, chunk_shape=chunk_shape)
+        return ingest_stage(genotypes, out, ld_panel=panel, chunk_shape=chunk_shape)
 
 
 def accumulate(request: AccumulateRequest) -> Summed:
@@ -215,24 +223,30 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
         _check_places(request)
         if is_done_and_purged(request, read_only=True):
             raise UsageError("this release is published, and its intermediates are deleted")
-        genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
+        genotypes = _planned_genotypes(request)
         return check_before_work(genotypes, request.accumulation, request.finalization)
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     """Check everything, then run the stages in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    genotypes = planned_genotypes(request.genotypes, request.work_dir / GENOTYPES)
+    genotypes = _planned_genotypes(request)
     planned = check_before_work(genotypes, request.accumulation, request.finalization)
     del genotypes  # the tables of people and variants
     _check_reachable(request.execution, planned)
-    store = ingest_stage(request.genotypes, request.work_dir / GENOTYPES)
+    panel, destination = request.model.ld_panel, request.work_dir / GENOTYPES
+    store = ingest_stage(request.genotypes, destination, ld_panel=panel)
     bucket = request.execution.object_store
     if bucket is not None:
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)
     accumulate_stage(store, request.accumulation, planned)
     finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
+
+
+def _planned_genotypes(request: ReleaseRequest) -> GenotypeStore:
+    destination, panel = request.work_dir / GENOTYPES, request.model.ld_panel
+    return planned_genotypes(request.genotypes, destination, ld_panel=panel)
 
 
 def _check_reachable(execution: Execution, planned: PlannedRun) -> None:

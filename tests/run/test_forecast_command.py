@@ -126,15 +126,11 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
     sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0, "variants": 50}
     (row,) = ps.forecast(request(variants, extract_by_prior=score, **sizes))
     best = ps.GenotypeFiles(
-        cohort,
-        ref_freq=f"{PANEL}.afreq",
-        extract_by_prior=score,
-        top=row.variants,
-        ld_panel=PANEL,
+        cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=row.variants
     )
     options = choices(cohort, tmp_path)
     planned = [ps.plan(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))]
-    ps.ingest(best, tmp_path / "store")
+    ps.ingest(best, tmp_path / "store", ld_panel=PANEL)
     with caplog.at_level(logging.INFO, "primo_scale"):
         planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
     assert "heritability 0.3, of which these variants are taken to have 0.029, in" in caplog.text

@@ -28,7 +28,7 @@ import primo_scale as ps
 from experiments.releases import DEMO, People, accuracy_in, budget_of, clear
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
-_FEW = 20  # phenotypes of the releases without noise, and evaluated ones of those with more
+_FEW = 20  # phenotypes of a release without noise, and of the releases of fewer phenotypes together
 _SINGLE = 5  # releases of one phenotype for each epsilon and panel
 _FACTOR_HERITABILITY, _MIXING_SEED = 0.95, 6
 _OF_VARIANTS = ("known-noise", "effect-variances")
@@ -70,7 +70,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Row(Setting):
-    """Accuracy of one release in fresh people, means over its first twenty phenotypes."""
+    """Accuracy of one release in fresh people, means over its phenotypes."""
 
     estimator: str
     r2: float
@@ -197,13 +197,12 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
         ps.finalize(request)
         fresh = study.prefix("fresh", setting.architecture)
         found = accuracy_in(fresh, release, study.out / "evaluation")
-        r2 = found.r2[:_FEW]
         yield Row(
             **asdict(setting),
             estimator=estimator or "without noise",
-            r2=float(r2.mean()),
-            r2_error=float(sem(r2)) if len(r2) > 1 else float("nan"),
-            slope=float(found.slope[:_FEW].mean()),
+            r2=float(found.r2.mean()),
+            r2_error=float(sem(found.r2)) if len(found.r2) > 1 else float("nan"),
+            slope=float(found.slope.mean()),
             forecast=forecast[0],
             forecast_without_noise=forecast[1],
         )

@@ -47,7 +47,12 @@ from primo_scale.run.describe_release import state_ledger_entry
 from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.run.payments import log_payment
-from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
+from primo_scale.run.publishing import (
+    check_out,
+    check_private_places,
+    refuse_damaged,
+    refuse_unwritable,
+)
 from primo_scale.run.request_parts import StrPath, paths_of
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.typed_fields import check_request
@@ -144,6 +149,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
             with noise_store.payment_explained(receipt.charge.id):
                 publish_party_release(request.out, path, statement, signer)
         else:
+            refuse_damaged(request.out, ledger.public_key)
             LOGGER.info("%s: this release is published already", request.out)
         ledger.mark_published(receipt.charge, sha256_of_file(request.out / PARTY.name))
 

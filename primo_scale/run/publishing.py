@@ -120,18 +120,24 @@ def charge_of(out: Path) -> str | None:
     return str(ledger["charges"][-1]["id"]) if ledger else None
 
 
-def refuse_damaged(out: Path) -> None:
-    """Refuse a published release that does not verify, with the first failed check."""
-    from primo_scale.publication.verify import verify_release  # loads SciPy
+def refuse_damaged(out: Path, public_key: str | None = None) -> None:
+    """Refuse a published release that does not verify, with the first failed check.
 
-    # The caller knows its release.json, and so trusts the key in it for another version's texts.
-    signature = (_read_release(out) or {}).get("signature") or {}
+    `public_key` is that of the ledger that paid. None trusts the key that the release names, for a
+    caller who knows its release.json, and for a release that is NOT PRIVATE and has none.
+    """
+    from primo_scale.publication.verify import verify  # loads SciPy
+
     refuse_problems(
-        verify_release(out, public_key=signature.get("public_key")),
+        verify(out, public_key=public_key or _named_key(out)).findings,
         "the release there is damaged",
         where=out,
         remedy="Restore it from a copy, or move it away and run the same command again",
     )
+
+
+def _named_key(out: Path) -> str | None:
+    return ((_read_release(out) or {}).get("signature") or {}).get("public_key")
 
 
 def _read_release(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
@@ -229,7 +235,7 @@ def publish(
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise exists_already(request.out)
-        refuse_damaged(request.out)
+        refuse_damaged(request.out, None if signer is None else signer.public_key)
         LOGGER.info("%s: this release is published already", request.out)
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)

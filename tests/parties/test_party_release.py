@@ -116,6 +116,14 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
         party_release(request_of(parties[0], directory, out=directory / "second"))
 
 
+def test_a_damaged_release_is_not_said_to_be_published(tmp_path: Path) -> None:
+    request = request_of(make_parties(tmp_path)[0], tmp_path)
+    values = party_release(request).directory / "values.npy"
+    values.write_bytes(values.read_bytes()[:-1] + b"x")
+    with pytest.raises(InputError, match="the release there is damaged"):
+        party_release(request)
+
+
 def test_the_order_of_the_file_and_people_outside_the_roster_change_nothing(
     released, tmp_path: Path
 ) -> None:

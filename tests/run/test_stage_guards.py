@@ -15,6 +15,9 @@ from tiers import thinned
 from primo_scale.cli import finalize, ledger, verify
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT
+from primo_scale.publication.document import serialise
+from primo_scale.publication.signed_document import Signer, signature_of
+from primo_scale.storage.files import sha256_of_file
 
 BLOCKS = ("--ld-blocks", "window:1")
 
@@ -243,3 +246,20 @@ def test_a_damaged_release_is_not_said_to_be_published(summed, private):
     succeeded(finalize_again())
     assert weights.read_bytes() == whole
     assert "published already" in finalize_again().stderr
+
+
+def test_a_release_that_another_ledger_signed_is_not_said_to_be_published(summed):
+    succeeded(summed.finalize())
+    document = json.loads((summed.out / "release.json").read_bytes())
+    report = summed.out / "report.html"
+    with Ledger(summed.folder / "other.sqlite") as other:
+        own_key = document["signature"]["public_key"]
+        report.write_text(report.read_text().replace(own_key, other.public_key))
+        for entry in document["files"]:
+            entry["sha256"] = sha256_of_file(summed.out / entry["name"])
+        document["signature"] = signature_of(document, Signer(other.public_key, other.sign))
+    (summed.out / "release.json").write_bytes(serialise(document))
+    succeeded(command(verify.main, summed.out))
+    refused(summed.finalize(), 3, "the release there is damaged", "signed with another key")
+    (charge,) = summed.charges()
+    assert len(charge.release_digests) == 1

@@ -116,11 +116,14 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
         party_release(request_of(parties[0], directory, out=directory / "second"))
 
 
-def test_a_damaged_release_is_not_said_to_be_published(tmp_path: Path) -> None:
+def test_a_release_that_another_ledger_signed_is_not_said_to_be_published(tmp_path: Path) -> None:
     request = request_of(make_parties(tmp_path)[0], tmp_path)
-    values = party_release(request).directory / "values.npy"
-    values.write_bytes(values.read_bytes()[:-1] + b"x")
-    with pytest.raises(InputError, match="the release there is damaged"):
+    path = party_release(request).directory / PARTY.name
+    document = json.loads(path.read_bytes())
+    with Ledger(tmp_path / "other") as other:
+        document["signature"] = signature_of(document, Signer(other.public_key, other.sign))
+    path.write_bytes(serialise(document))
+    with pytest.raises(InputError, match="signed with another key"):
         party_release(request)
 
 

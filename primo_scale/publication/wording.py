@@ -68,6 +68,9 @@ _EFFECTIVE_SIZE = (
     "a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
     "expected at their positions"
 )
+_ON_SCORES = (
+    "all numbers are too high if people of the cohort took part in the studies of the public scores"
+)
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {
     "full": (),
@@ -118,12 +121,16 @@ def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> s
 
 
 def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
-    """Return the accuracy of each phenotype's weights in the people held out, on a line each."""
+    """Return the accuracy of each phenotype's weights in the people held out, on a line each.
+
+    Where the weights build on public scores, the first line says what the others take for granted.
+    """
     if document.get("hold_out") is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     noise = sigma["held_out_counts"]
-    return [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
+    lines = [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
+    return [_ON_SCORES, *lines] if document["estimation"].get("public_scores") else lines
 
 
 def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:

@@ -299,6 +299,8 @@ def test_a_public_score_of_other_phenotypes_is_another_measurement(tmp_path):
     score.write_text("".join("\t".join(row) + "\n" for row in table))
     first, second = (("--prior-weights", f"{name}={score}") for name in names)
     assert tiny_release(cohort, *first).exit_code == 0
+    for name in ("README.txt", "release.log", "report.html"):  # people held out may be in them
+        assert "too high if people of the cohort took part" in (cohort.out / name).read_text()
     shutil.rmtree(cohort.out)
     refused(tiny_release(cohort, *second), 6)
     assert tiny_release(cohort, *first).exit_code == 0

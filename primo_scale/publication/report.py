@@ -20,7 +20,7 @@ from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.release_log import options_of
 from primo_scale.publication.weights import scoring_command_in_lines
-from primo_scale.publication.wording import STATISTICS
+from primo_scale.publication.wording import STATISTICS, rests_on_scores
 
 _TEMPLATE = "report.html.j2"
 _FALSE_ALARMS = (0.01, 0.05)
@@ -55,6 +55,7 @@ def render_report(
     return _environment().get_template(_TEMPLATE).render(
         **{"hold_out": None, **document},  # absent in releases of earlier versions
         digest=statement_digest(document),
+        rests_on_scores=rests_on_scores(document),
         options=options_of(document),
         public_key=public_key,
         people=people_in_words(document),

@@ -71,6 +71,8 @@ _EFFECTIVE_SIZE = (
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
+CHOICE_BY_SCORE = "--extract-by-prior"
+"""Source of the variants that a public score chose."""
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {
     "full": (),
@@ -123,14 +125,20 @@ def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> s
 def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
     """Return the accuracy of each phenotype's weights in the people held out, on a line each.
 
-    Where the weights build on public scores, the first line says what the others take for granted.
+    Where the weights rest on public scores, the first line says what the others take for granted.
     """
     if document.get("hold_out") is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     noise = sigma["held_out_counts"]
     lines = [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
-    return [_ON_SCORES, *lines] if document["estimation"].get("public_scores") else lines
+    return [_ON_SCORES, *lines] if rests_on_scores(document) else lines
+
+
+def rests_on_scores(document: Mapping[str, Any]) -> bool:
+    """Return whether weights build on public scores, or are of variants that one chose."""
+    sources = [each["source"] for each in document["public_inputs"]["sources"]]
+    return CHOICE_BY_SCORE in sources or bool(document["estimation"].get("public_scores"))
 
 
 def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:

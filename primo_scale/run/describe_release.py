@@ -31,6 +31,7 @@ from primo_scale.publication.statement import (
 )
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import (
+    CHOICE_BY_SCORE,
     ONE_BLOCK,
     PANEL_RULE,
     UNNAMED,
@@ -47,6 +48,9 @@ _UNPROTECTED = (
     "X'Y and X'C, genotypes by phenotypes, constant and covariates",
     "C'C, C'Y and Y'Y of constant, covariates and phenotypes",
     "people with each phenotype",
+)
+_CHOSEN_VARIANTS = statement.Source(
+    "Choice of variants", "those that explain most in a public score", CHOICE_BY_SCORE
 )
 _LOADINGS_SOURCE = "--pc-loadings, a public panel, or --covar-bounds where it has a component"
 
@@ -69,7 +73,10 @@ def make_statement(
 ) -> statement.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     guarantee, mechanism = None, None
+    inputs = _public_inputs(design, genome_build)
     if payment is not None:
+        if payment.heritability < PRIOR_HERITABILITY:  # because a score chose the variants
+            inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
         whole = total_cost(charge.cost for charge in payment.charges)
         guarantee = state_guarantee(payment.mechanism.promise, whole)
         mechanism = state_mechanism(
@@ -85,7 +92,7 @@ def make_statement(
         guarantee=guarantee,
         mechanism=mechanism,
         cohort=_cohort(design, payment),
-        public_inputs=_public_inputs(design, genome_build),
+        public_inputs=inputs,
         estimation=_estimation(design, solved),
         accuracy=_accuracy(design, solved, payment),
         ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charges),

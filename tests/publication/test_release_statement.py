@@ -26,8 +26,9 @@ from tiers import thinned
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account
 from primo_scale.methods.catalogue import METHODS
+from primo_scale.publication.document import statement_document
 from primo_scale.publication.statement import ReferenceFrequencies
-from primo_scale.publication.wording import KEYSTREAM
+from primo_scale.publication.wording import KEYSTREAM, rests_on_scores
 
 PEOPLE = 48_731  # stands nowhere where it is private
 PANEL = {
@@ -133,3 +134,13 @@ def test_sources_tell_defaults_from_options():
     assert other["Reference allele frequencies"] == "--ref-freq, a public panel"
     assert other["LD blocks"] == "default"
     assert "Bounds beta_b on rows in LD blocks" in other
+
+
+def test_a_choice_of_variants_by_a_score_qualifies_the_accuracy():
+    design = example_design()
+    payment = example_payment(example_mechanism("full", design))
+    chosen = [
+        rests_on_scores(statement_document(state(design, example_solved("full", design), paid)))
+        for paid in (payment, dataclasses.replace(payment, heritability=0.1))
+    ]
+    assert chosen == [False, True]

@@ -8,6 +8,7 @@ from functools import partial
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import NO_COST
+from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
@@ -43,7 +44,13 @@ from primo_scale.run.release_forecast import (
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import DESIGN, OUTCOMES, finished_statistics, store_root
+from primo_scale.run.work_directory import (
+    COMPONENTS,
+    DESIGN,
+    OUTCOMES,
+    finished_statistics,
+    store_root,
+)
 from primo_scale.storage.locations import Location, parse_location
 
 
@@ -56,6 +63,9 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     store = open_genotype_store(parse_location(design.genotype_store))
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
+    if design.components is not None:
+        components = open_components(store_root(work_dir, design.object_store) / COMPONENTS)
+        _check_belongs(raw, "components", components.digest, components.path)
     check_publishable(store.variants, design.outcomes)
     budget = request.budget
     chosen = choose(design, budget, request.fit)
@@ -102,10 +112,10 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
 
 
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
-    """Refuse another design or store than that of the statistics, which the guarantee is about."""
+    """Refuse another design or store than that of the statistics."""
     if raw.inputs[what] != digest:
         raise InputError(
-            f"this is not the {what} that the statistics were made with",
+            f"not the {what} that the statistics were made with",
             where=str(path),
             remedy="Run accumulate again, in another --work-dir",
         )

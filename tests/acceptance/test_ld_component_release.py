@@ -1,5 +1,6 @@
 """Releases over LD components: exact sums, bounds, statements and refusals."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,13 +18,15 @@ from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli import accumulate, finalize, release, verify
-from primo_scale.genotypes.ld_components import open_components
+from primo_scale.genotypes.ld_components import open_components, write_components
 from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 
 N, D = 1501, 900
+BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
 
 
 class Cohort:
@@ -35,8 +38,7 @@ class Cohort:
         return command(
             release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
             "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, "--epsilon", 20, "--delta", 1e-6, "--accept-noise",
-            "--ledger", self.folder / "ledger", "--out", self.folder / out, *options,
+            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / "ledger", "--out", self.folder / out, *options,
         )  # fmt: skip
 
 
@@ -112,6 +114,18 @@ def test_sums_of_components_can_be_released_without_noise(cohort, work):
     assert estimation["estimator"] == "known-noise" and estimation["penalties"] == []
     assert estimation["parameters"].keys() == {"effect_variance", "residual_variance"}
     assert "--shrinkage" not in (out / "report.html").read_text()  # which no such release takes
+
+
+def test_other_components_than_those_of_the_sums_are_refused_before_payment(work, tmp_path):
+    other, store = tmp_path / "work", open_components(work / "ld_components.zarr")
+    shutil.copytree(work, other)
+    shutil.rmtree(other / "private_statistics")
+    maps = map(store.map_of, range(len(store.sizes)))
+    reversed_maps = [LinearMap(-each.matrix, each.multipliers) for each in maps]
+    write_components(other / "ld_components.zarr", "another request", reversed_maps)
+    asked = ("--work-dir", other, *BUDGET, "--ledger", tmp_path / "ledger", "--out", tmp_path / "r")
+    refused(command(finalize.main, *asked), 3, "not the components that the statistics were made")
+    assert not (tmp_path / "ledger").exists()
 
 
 def test_sums_of_blocks_that_share_tasks_are_the_same(work, tmp_path):

@@ -38,7 +38,8 @@ class Cohort:
         return command(
             release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
             "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / "ledger", "--out", self.folder / out, *options,
+            "--ld-panel", PANEL, *BUDGET, "--ledger", self.folder / "ledger",
+            "--out", self.folder / out, *options,
         )  # fmt: skip
 
 

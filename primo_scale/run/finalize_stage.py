@@ -13,7 +13,7 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.ledger.spending import Charge
-from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
@@ -117,7 +117,7 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
         raise InputError(
             f"not the {what} that the statistics were made with",
             where=str(path),
-            remedy="Run accumulate again, in another --work-dir",
+            remedy="Run accumulate again with the files of the statistics, or in another --work-dir",
         )
 
 
@@ -126,10 +126,12 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
     with payer_of(request, store, design.privacy, design.adjacency) as payer:
         ledger = payer.ledger
         moments = _moments_charges(design, payer)
-        if request.out.exists():
-            known = stored_charge(raw, mechanism, payer)
-            if known is None or known.id != charge_of(request.out):
-                raise exists_already(request.out)
+        known = stored_charge(raw, mechanism, payer)
+        if request.out.exists() and (known is None or known.id != charge_of(request.out)):
+            raise exists_already(request.out)
+        is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
+        if mechanism.hold_out is not None and not is_measured:
+            _outcomes(raw, planned)  # refused before the measurement is paid for
         with deferred():
             with count_bar("draw noise", "pieces") as move:
                 paid = pay_and_draw(raw, mechanism, payer, on_block=move)
@@ -161,11 +163,17 @@ def _scored_people(
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
-    design, request = planned.design, planned.request
-    outcomes = open_outcome_store(store_root(request.work_dir, design.object_store) / OUTCOMES)
-    _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
+    design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(planned.store, outcomes, design.outcomes, weights, request.work_dir)
+    return score_held_out(planned.store, outcomes, design.outcomes, weights, scratch)
+
+
+def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:
+    """Return the outcomes that the statistics were made with. PRIVATE."""
+    root = store_root(planned.request.work_dir, planned.design.object_store)
+    outcomes = open_outcome_store(root / OUTCOMES)
+    _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
+    return outcomes
 
 
 def _moments_charges(design: Design, payer: Payer) -> tuple[Charge, ...]:

@@ -306,6 +306,23 @@ def test_a_public_score_of_other_phenotypes_is_another_measurement(tmp_path):
     assert tiny_release(cohort, *first).exit_code == 0
 
 
+def test_lost_people_held_out_are_refused_before_payment_and_not_missed_after_it(tmp_path):
+    cohort = Cohort(write_cohort(tmp_path / "tiny", n_people=400))
+    cohort.ingest()
+    succeeded(cohort.accumulate("--hold-out", 0.1, *BUDGET))
+    phenotypes = cohort.folder / "pheno.tsv"
+    text = phenotypes.read_text()
+    phenotypes.write_text(text.replace("p7\t2", "p7\tNA"))
+    refused(cohort.accumulate("--hold-out", 0.1, *BUDGET), 3, "of other inputs")
+    refused(cohort.finalize(budget=BUDGET), 3, "not the outcomes that the statistics were made")
+    assert cohort.charges() == ()
+    phenotypes.write_text(text)
+    succeeded(cohort.accumulate("--hold-out", 0.1, *BUDGET))
+    succeeded(cohort.finalize(budget=BUDGET))
+    shutil.rmtree(cohort.work / "outcomes.zarr")
+    succeeded(cohort.finalize(budget=BUDGET))
+
+
 @pytest.mark.parametrize("changed", ["phenotype", "genotype"])
 def test_other_values_of_people_held_out_are_another_request(tiny, changed):
     """The exact sums are the same, but the measurement would show the change without noise."""

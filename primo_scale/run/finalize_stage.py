@@ -117,7 +117,7 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
         raise InputError(
             f"not the {what} that the statistics were made with",
             where=str(path),
-            remedy="Run accumulate again with the files of the statistics, or in another --work-dir",
+            remedy="Run accumulate again with the same files, or in another --work-dir",
         )
 
 

@@ -76,7 +76,7 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
             )
             writer.write_cross_panel(block, panel, noisy)
 
-    with ThreadPoolExecutor(n_threads()) as threads:  # each waits for the disk after every piece
+    with ThreadPoolExecutor(n_threads()) as threads:
         for done, _ in enumerate(threads.map(add_noise, range(layout.n_blocks)), start=1):
             announce_step(PaymentStep.BLOCK_WRITTEN)
             draw.on_block(done, layout.n_blocks)

@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import array_bytes, flush_chunk, read_block, write_block
+from primo_scale.storage.chunks import array_bytes, read_block, write_block
 from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import (
     Panel,
@@ -263,8 +263,6 @@ class BlockMatricesWriter:
             raise ValueError(f"an entry of {name} is larger than largest_gram")
         self._digests[name, index] = _digest(narrowed)
         write_block(array, _selection(array, index), values)
-        # Flushed here, the disk works while other threads compute.
-        flush_chunk(array, index)
 
 
 def _gram_name(block: int, copy: int) -> str:

@@ -92,11 +92,6 @@ def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any])
         store_of(array).commit(_chunk_key(array, index), _encoded(array, index, values))
 
 
-def flush_chunk(array: Array, index: tuple[int, ...]) -> None:
-    """Make the chunk at grid position `index` survive a power failure."""
-    store_of(array).flush(_chunk_key(array, index))
-
-
 def chunk_name(array: str, index: tuple[int, ...]) -> str:
     """Return the name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
     return "/".join((array, "c", *(str(i) for i in index)))

@@ -185,7 +185,9 @@ def attributes_of(group: zarr.Group) -> Attributes:
 
 def flush(group: zarr.Group) -> None:
     """Make everything in a group survive a power failure."""
-    store_of(group).flush(group.store_path.path)
+    store = store_of(group)
+    with disk_errors_explained(store.location):
+        store.flush(group.store_path.path)
 
 
 def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:

@@ -94,7 +94,7 @@ def check_retry(folder, raw, function):
 
 @pytest.mark.parametrize(
     ("function", "every"),
-    [(pay, 17), (pay_moments, 1), pytest.param(pay, 3, marks=pytest.mark.slow)],
+    [(pay, 13), (pay_moments, 1), pytest.param(pay, 3, marks=pytest.mark.slow)],
 )
 def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
     seen, trials = set(), 0

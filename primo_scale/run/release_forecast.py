@@ -24,7 +24,7 @@ from primo_scale.methods.catalogue import (
 )
 from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
-from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.shrinkage import Float64, noise_norm
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.accuracy import (
     LEAST_USEFUL_R2,
@@ -61,6 +61,7 @@ class ChosenMethod:
     reason: str
     estimator: Estimator
     priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
+    ridge: float | None = None  # penalty of ``--ridge``, in units of the genotype coding
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             where="--prior-weights",
             remedy="Leave them out, or give --method reuse-cov-gauss",
         )
-    return ChosenMethod(method, reason, estimator)
+    return ChosenMethod(method, reason, estimator, ridge=fit.ridge)
 
 
 def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
@@ -187,6 +188,8 @@ def check_accuracy(
         expected.without_noise,
     )  # fmt: skip
     _note_binary_traits(design, trait)
+    if chosen.ridge is not None:
+        _warn_of_ridge(design, mechanism, chosen.ridge)
     if not expected.is_noise:
         return expected
     if not accept_noise:
@@ -201,6 +204,18 @@ def check_accuracy(
         )
     LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
     return expected
+
+
+def _warn_of_ridge(design: Design, mechanism: Mechanism, ridge: float) -> None:
+    """Warn of a penalty below the noise norm of X'X, which no forecast counts."""
+    norms = map(noise_norm, mechanism.scales.gram, design.layout.sizes)
+    least = max(norms) / design.genotypes.unit**2
+    if ridge < least:
+        LOGGER.warning(
+            "--ridge %g is below the noise on X'X, whose norm is up to %.3g in the same units: "
+            "the noise can hide the weights, and the forecast does not count it. Leave --ridge out",
+            ridge, least,
+        )  # fmt: skip
 
 
 def _note_binary_traits(design: Design, trait: Trait) -> None:

@@ -145,6 +145,19 @@ def projected(
     return np.concatenate(squares), np.concatenate(noise)
 
 
+def shown_variances(
+    exposures: Float64, squares: Float64, noise: Float64, scales: Float64
+) -> Float64:
+    """Return the variance of each factor that squares of coordinates show, shape (l,).
+
+    The squares have the expectations ``noise + w D``, and are weighted as is best for the variances
+    `scales`.
+    """
+    visible = exposures[:, None]
+    weights = visible / (noise + scales * visible) ** 2
+    return np.asarray((weights * (squares - noise)).sum(axis=0) / (weights * visible).sum(axis=0))
+
+
 def shrunk(exposures: Float64, noise: Float64, scale: Float64 | float) -> Float64:
     """Return the factors ``w D / (w D + noise)`` of the posterior mean."""
     signal = scale * exposures

@@ -19,7 +19,13 @@ import numpy.typing as npt
 from primo_scale.interruption import check
 from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance, projected, shrunk
+from primo_scale.methods.genetic_factors import (
+    Coordinates,
+    EffectCovariance,
+    projected,
+    shown_variances,
+    shrunk,
+)
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.storage.tiles import in_threads
 
@@ -32,6 +38,9 @@ _LEAST_SHARE = 1e-5
 _LEAST_GAIN = 1.0  # in standard errors
 # Effects are sampled of phenotypes or factors whose variance is at least this share of the largest.
 _LEAST_OF_LARGEST = 0.05
+# Largest factor between the variance of a factor and that of the coordinates that its eigenvector
+# was computed from. Where these differ more, sampled effects would fit noise.
+_MOST_OVERFITTED = 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +73,15 @@ def sample_effects(
     sampling = np.concatenate([block.sampling for block in blocks])
     values = np.concatenate([effects.rotated(block.values) for block in blocks])
     errors = np.concatenate([block.errors for block in blocks])
-    _, noise = projected(blocks, phenotype_covariance, effects)
+    squares, noise = projected(blocks, phenotype_covariance, effects)
+    suited = effects.scales > _LEAST_OF_LARGEST * effects.scales.max()
+    if effects.basis is not None:
+        shown = shown_variances(exposures + errors, squares, noise, effects.scales)
+        suited &= (shown <= _MOST_OVERFITTED * effects.scales) & (
+            effects.scales <= _MOST_OVERFITTED * shown
+        )
+    columns = np.flatnonzero(suited).tolist()
     noise += np.outer(errors, effects.scales)
-    largest = effects.scales.max()
-    columns = np.flatnonzero(effects.scales > _LEAST_OF_LARGEST * largest).tolist()
     most = _DRAWS // max(1, len(columns) * int(maps.variants[-1]))
     kept = min(max(most, _FEWEST_KEPT), _MOST_KEPT)
 

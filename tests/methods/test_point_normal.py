@@ -105,6 +105,21 @@ def test_factors_without_variance_are_not_sampled():
     assert set(sample_effects(two, matrices, covariance, np.eye(2), 1.0)) == {0}
 
 
+def test_factors_that_fit_the_noise_of_their_coordinates_are_not_sampled():
+    rng = np.random.default_rng(4)
+    values, half = rng.standard_normal((120, 100)), np.full(120, 0.5)
+    matrix = np.linalg.qr(rng.standard_normal((120, 120)))[0].astype(np.float32) * 0.3**0.5
+    values[:, 3] += np.sqrt(2 * 120 / 3) * matrix[:3].sum(axis=0)  # three effects
+    block = Coordinates(np.full(120, 0.3), half, 0 * half, values, np.ones(100))
+
+    def columns(basis):
+        covariance = EffectCovariance(np.where(np.arange(100) < 4, 2.0, 0.0), basis)
+        return set(sample_effects([block], [matrix], covariance, np.eye(100), 1.0))
+
+    assert 3 in columns(np.eye(100))
+    assert not columns(np.linalg.svd(values)[2].T)
+
+
 def test_nothing_is_sampled_where_no_effect_has_variance():
     blocks, matrices, _ = cohort(12)
     none = EffectCovariance(np.zeros(1), None)

@@ -188,6 +188,8 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.from_pandas_plink(pd.DataFrame(), "n.zarr")  # type: ignore[arg-type]
     with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):
         ps.Fit(ridge=float("nan"))
+    with pytest.raises(ps.UsageError, match=r"^--shrinkage: not a valid choice \(got ridge"):
+        ps.Fit(shrinkage="ridge")  # which is the rule of --ridge
     people = {"bfile": "demo-run/train", "pheno": "demo-run/train.pheno.tsv"}
     with pytest.raises(ps.InputError, match=r"^none: no such file"):
         ps.evaluate(ps.EvaluationRequest(weights="none", out="evaluation", **people))

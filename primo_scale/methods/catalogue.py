@@ -10,7 +10,7 @@ from types import MappingProxyType
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, Estimator
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
 
@@ -200,8 +200,7 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
 def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
     """Return the estimator chosen by ``--shrinkage`` or ``--ridge``, or the default of the method.
 
-    A UsageError is raised if the method prescribes its own estimator, or if the chosen one is not a
-    user option.
+    A UsageError is raised if the method prescribes its own estimator.
     """
     if chosen is None:
         return method.estimator
@@ -211,12 +210,5 @@ def estimator_for(method: Method, chosen: Estimator | None) -> Estimator:
             where="--ridge" if chosen is ESTIMATORS["ridge"] else "--shrinkage",
             value=chosen,
             remedy="Leave it out, or use --method reuse-cov-gauss",
-        )
-    if not (chosen.is_choice or chosen is ESTIMATORS["ridge"]):
-        raise UsageError(
-            "no such shrinkage",
-            where="--shrinkage",
-            value=chosen,
-            remedy=f"Choose one of {', '.join(SHRINKAGES)}",
         )
     return chosen

@@ -379,10 +379,12 @@ class Fit:
     def __attrs_post_init__(self) -> None:
         check_number("--ridge", self.ridge, least=0)
         if self.gamma is not None and not 0 < self.gamma < 1:
-            raise UsageError("is out of range", where="--gamma", value=self.gamma, limit="0 to 1")
+            limit = "more than 0, less than 1"
+            raise UsageError("is out of range", where="--gamma", value=self.gamma, limit=limit)
         if self.ridge is not None and self.shrinkage is not None:
             raise UsageError("--ridge and --shrinkage exclude each other", where="--shrinkage")
-        check_choice("--shrinkage", self.shrinkage, ESTIMATORS)
+        choices = [name for name, estimator in ESTIMATORS.items() if estimator.is_choice]
+        check_choice("--shrinkage", self.shrinkage, choices)
 
     @property
     def estimator(self) -> Estimator | None:

@@ -58,8 +58,6 @@ def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
     assert estimator_for(gauss, None) is ESTIMATORS["effect-variances"]
     for chosen in map(ESTIMATORS.__getitem__, (*SHRINKAGES, "ridge")):
         assert estimator_for(gauss, chosen) is chosen
-    with pytest.raises(UsageError, match="no such shrinkage"):
-        estimator_for(gauss, ESTIMATORS["projection"])
     for name in ("ssp", "ada-ssp", "const-ssp-full", "reuse-cov-proj", "reuse-cov-proj-x"):
         assert not estimator_for(METHODS[name], None).is_choice
         with pytest.raises(UsageError, match="its own penalty"):

@@ -187,7 +187,7 @@ def check_accuracy(
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise,
     )  # fmt: skip
-    _note_binary_traits(design, trait)
+    _note_limits(design, trait)
     if chosen.ridge is not None:
         _warn_of_ridge(design, mechanism, chosen.ridge)
     if not expected.is_noise:
@@ -218,8 +218,13 @@ def _warn_of_ridge(design: Design, mechanism: Mechanism, ridge: float) -> None:
         )  # fmt: skip
 
 
-def _note_binary_traits(design: Design, trait: Trait) -> None:
-    """Log how much less a heritability of the liability is in the codes of binary traits."""
+def _note_limits(design: Design, trait: Trait) -> None:
+    """Log what the forecast leaves out: genetic factors, and the codes of binary traits."""
+    if design.genetic_factors is not None:
+        LOGGER.info(
+            "forecast: for phenotypes that share nothing; those of %d genetic factors are "
+            "explained better", design.genetic_factors,
+        )  # fmt: skip
     of_codes = [
         f"{p.name} {trait.heritability * share:.2g} at prevalence {p.mean - p.lower:g}"
         for p, share in zip(design.outcomes.phenotypes, design.shares_of_liability, strict=True)

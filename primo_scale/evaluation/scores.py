@@ -14,6 +14,7 @@ import pandas as pd
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
+from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.frequencies import (
     LEAST_MATCHED,
     compare_alleles,
@@ -23,7 +24,7 @@ from primo_scale.genotypes.frequencies import (
 from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.ranges import runs_of
 from primo_scale.storage.locations import Location
@@ -208,7 +209,7 @@ def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:
     if not by_position:
         return list(variants.identifier)
     pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
-    return [f"{canonical_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
+    return [f"{positioned_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
 
 
 def _refuse_few_matches(file: ScoringFile, counts: MatchCounts, expected: int) -> None:

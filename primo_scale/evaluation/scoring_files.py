@@ -14,8 +14,8 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
+from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.genome_build import build_name
-from primo_scale.genotypes.tables import canonical_chromosome
 from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.publication.verify import verify
@@ -136,7 +136,7 @@ def _read_catalog(
     weights = _numbers(table[["effect_weight"]], path)
     _refuse_other_models(path, table[models], weights, _header_value(comments, _WEIGHT_TYPE))
     if by_position:
-        chromosomes = table["chr_name"].map(canonical_chromosome)
+        chromosomes = table["chr_name"].map(positioned_chromosome)
         table["ID"] = chromosomes + ":" + table["chr_position"]
     else:
         table["ID"] = table["rsID"]

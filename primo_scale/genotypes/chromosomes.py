@@ -8,6 +8,7 @@ scores.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator
 
@@ -69,6 +70,13 @@ def canonical_chromosomes(variants: VariantTable) -> StringColumn:
     """Return the canonical code of every variant."""
     codes, names = factorize_chromosomes(variants)
     return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
+
+
+@functools.cache
+def positioned_chromosome(code: str) -> str:
+    """Return the chromosome on which a position counts: pseudo-autosomal regions belong to X."""
+    canonical = canonical_chromosome(code)
+    return CHROMOSOME_X if canonical in PSEUDO_AUTOSOMAL else canonical
 
 
 def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, compare_alleles
 from primo_scale.genotypes.packings import MISSING_DOSAGE, copies_of_hard_calls
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
@@ -156,12 +156,14 @@ def centred(dosages: npt.NDArray[np.int8]) -> Float32:
 def _match(panel: VariantTable, variants: VariantTable) -> tuple[Index, npt.NDArray[np.bool_]]:
     """Return the row of each variant in the panel, or -1, and whether its alleles are swapped."""
     at: dict[tuple[str, int], list[int]] = defaultdict(list)
-    places = zip(canonical_chromosomes(panel), panel.position.tolist(), strict=True)
+    places = zip(map(positioned_chromosome, panel.chromosome), panel.position.tolist(), strict=True)
     for row, place in enumerate(places):
         at[place].append(row)
     rows = np.full(len(variants), -1, dtype=np.intp)
     swapped = np.zeros(len(variants), dtype=np.bool_)
-    places = zip(canonical_chromosomes(variants), variants.position.tolist(), strict=True)
+    places = zip(
+        map(positioned_chromosome, variants.chromosome), variants.position.tolist(), strict=True
+    )
     for index, place in enumerate(places):
         wanted = variants.allele1[index], variants.allele2[index]
         for row in at.get(place, ()):

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import CHROMOSOME_X, PSEUDO_AUTOSOMAL
-from primo_scale.genotypes.tables import UNPLACED, canonical_chromosome
+from primo_scale.genotypes.chromosomes import positioned_chromosome
+from primo_scale.genotypes.tables import UNPLACED
 from primo_scale.privacy.held_out_accuracy import public_prevalence
 from primo_scale.publication.document import Document
 from primo_scale.publication.gzip_files import write_gzip
@@ -133,12 +133,6 @@ def case_shares(document: Document) -> list[float | None]:
 
 def pgs_row_prefix(row: VariantRow) -> str:
     """Return the row of a variant without its weight."""
-    name, position = _catalog_chromosome(row.chromosome), int(row.position)
+    name, position = positioned_chromosome(row.chromosome), int(row.position)
     place = f"{name}\t{position}" if position > 0 and name != UNPLACED else "\t"
     return f"{row.identifier}\t{place}\t{row.effect}\t{row.other}\t"
-
-
-def _catalog_chromosome(name: str) -> str:
-    """Return the Catalog's name: 1-22, X, Y or MT; pseudo-autosomal regions belong to X."""
-    code = canonical_chromosome(name)
-    return CHROMOSOME_X if code in PSEUDO_AUTOSOMAL else code

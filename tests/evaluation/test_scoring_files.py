@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from filesets import variants_with
 
 from primo_scale.errors import InputError
+from primo_scale.evaluation.scores import match_weights
 from primo_scale.evaluation.scoring_files import read_scoring_file
 
 ROWS = {
@@ -31,6 +33,17 @@ def test_a_row_without_an_rsid_is_matched_by_position_as_the_others(tmp_path):
     named = read_scoring_file(catalog_file(tmp_path, ROWS), None)
     assert not named.by_position
     assert list(named.variants["ID"]) == ["rs1", "rs2"]
+
+
+@pytest.mark.parametrize("code", ["X", "PAR1", "25"])
+def test_pseudo_autosomal_variants_are_matched_by_position_on_x(tmp_path, code):
+    rows = {name: cells for name, cells in ROWS.items() if name != "rsID"}
+    rows |= {"chr_name": ("XY", "X")}
+    file = read_scoring_file(catalog_file(tmp_path, rows), None)
+    variants = variants_with(
+        2, chromosome=code, position=[100, 200], allele1=["A", "C"], allele2=["G", "T"]
+    )
+    assert match_weights(file, variants).counts.matched == 2
 
 
 @pytest.mark.parametrize("model", ["is_recessive", "is_dominant", "is_interaction"])

@@ -252,7 +252,7 @@ _output_options = under(
     flag(
         "--calibrate",
         help="Multiply the weights of each phenotype by the slope that --hold-out measures, if "
-        "its interval is above 0.",
+        "its interval is above 0, and excludes 1 or has ends within a factor of 2.",
     ),
     click.option(
         "--genome-build",

@@ -34,6 +34,8 @@ _ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
 _LEAST_PEOPLE = 30
+# Ends of the interval of a slope that is precise enough to correct weights, one over the other.
+_PRECISE = 2.0
 
 
 def score_edges(residual: Floats) -> Floats:
@@ -87,6 +89,17 @@ def fits_its_range(counts: Sequence[int], sigma: float) -> bool:
     The noisy `counts` of people, of length `N_COUNTS`, have noise of `sigma`.
     """
     return counts[-1] <= MOST_BEYOND * sum(counts) + _ERRORS_BEYOND * sigma
+
+
+def corrects_weights(lower: float | None, upper: float | None) -> bool:
+    """Return whether weights become better by a factor of the slope with this interval.
+
+    The interval is above 0, and it excludes 1 or is narrow: other slopes are less certain than the
+    scale of the weights.
+    """
+    if lower is None or upper is None or lower <= 0:
+        return False
+    return not lower <= 1 <= upper or upper <= _PRECISE * lower
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import phenotype_unit
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import accuracy_of
+from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
@@ -282,8 +282,7 @@ def state_hold_out(
     for phenotype, residual_bound, counts, sums in measured:
         statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
         centre, bound, accuracy = accuracy_of(asdict(phenotype), statistics, public, sigma)
-        slope, lower = accuracy.slope, accuracy.slope_lower
-        is_calibrated = calibrate and lower is not None and lower > 0
+        corrects = corrects_weights(accuracy.slope_lower, accuracy.slope_upper)
         phenotypes.append(
             HeldOutPhenotype(
                 phenotype.name,
@@ -291,7 +290,7 @@ def state_hold_out(
                 score_centre=centre,
                 score_bound=bound,
                 **asdict(accuracy),
-                calibration=slope if is_calibrated and slope is not None else 1.0,
+                calibration=(accuracy.slope or 1.0) if calibrate and corrects else 1.0,
             )
         )
     return HeldOut(**public, phenotypes=tuple(phenotypes))

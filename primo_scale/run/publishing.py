@@ -13,6 +13,7 @@ from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
 from primo_scale.publication.finding import refuse_problems
@@ -148,7 +149,9 @@ def _read_release(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
 def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
     """Return whether the weights of a release are calibrated as the request asks."""
     measured = (document.get("hold_out") or {"phenotypes": []})["phenotypes"]
-    asked = request.calibrate and any((each["slope_lower"] or 0) > 0 for each in measured)
+    asked = request.calibrate and any(
+        corrects_weights(each["slope_lower"], each["slope_upper"]) for each in measured
+    )
     return asked == any(each["calibration"] != 1 for each in measured)
 
 

@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.privacy.held_out_accuracy import HoldOutScale, held_out_accuracy
+from primo_scale.privacy.held_out_accuracy import (
+    HoldOutScale,
+    corrects_weights,
+    held_out_accuracy,
+)
 from primo_scale.privacy.liability_scale import area_under_curve
 
 KAPPA = 0.25
@@ -166,3 +170,18 @@ def test_a_score_that_predicts_the_opposite_has_an_area_below_one_half():
     assert found.auc_upper < 0.5
     exact = stats.mannwhitneyu(u[case], u[~case]).statistic / (case.sum() * (~case).sum())
     assert found.auc == pytest.approx(exact, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("interval", "corrects"),
+    [
+        ((0.8, 1.3), True),  # precise
+        ((0.3, 3.0), False),
+        ((1.2, 4.0), True),  # not 1
+        ((0.1, 0.7), True),
+        ((-0.1, 0.2), False),
+        ((None, None), False),
+    ],
+)
+def test_slopes_that_say_too_little_correct_no_weights(interval, corrects):
+    assert corrects_weights(*interval) is corrects

@@ -25,6 +25,7 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT
 from primo_scale.publication.verify import document_findings
 from primo_scale.publication.weights import ScoringWeights
@@ -162,7 +163,8 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     assert [{**each, "calibration": 1.0} for each in stated] == before["hold_out"]["phenotypes"]
     assert any(each["calibration"] != 1 for each in stated)
     for j, each in enumerate(stated):
-        assert each["calibration"] == (each["slope"] if each["slope_lower"] > 0 else 1)
+        corrects = corrects_weights(each["slope_lower"], each["slope_upper"])
+        assert each["calibration"] == (each["slope"] if corrects else 1)
         old, new = (
             s.iloc[:, j] + centre @ f[:, j] - public["phenotypes"][j]["mean"]
             for s, f in zip(scores, fixed, strict=True)

@@ -95,7 +95,7 @@ def described(
     needs: ResourceNeeds, work: Workload, rates: Rates, machines: Machines
 ) -> tuple[str, str]:
     """Return two lines for the terminal and the private log; they reveal the number of people."""
-    time = f"about {duration_in_words(expected_seconds(work, rates, machines.cores))}"
+    time = f"the sums take about {duration_in_words(expected_seconds(work, rates, machines.cores))}"
     if machines.cores:
         time += f" on {machines.cores} cores"
     else:

@@ -222,7 +222,7 @@ def _note_limits(design: Design, trait: Trait) -> None:
     """Log what the forecast leaves out: genetic factors, and the codes of binary traits."""
     if design.genetic_factors is not None:
         LOGGER.info(
-            "forecast: for phenotypes that share nothing; those of %d genetic factors are "
+            "forecast: it takes phenotypes as unrelated; those that share %d genetic factors are "
             "explained better", design.genetic_factors,
         )  # fmt: skip
     of_codes = [

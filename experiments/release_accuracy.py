@@ -28,7 +28,7 @@ import primo_scale as ps
 from experiments.releases import DEMO, People, accuracy_in, budget_of, clear
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
-_FEW = 20  # phenotypes of a release without noise, and of the releases of fewer phenotypes together
+_FEW = 20  # phenotypes of the release without noise; smaller releases share them
 _SINGLE = 5  # releases of one phenotype for each epsilon and panel
 _FACTOR_HERITABILITY, _MIXING_SEED = 0.95, 6
 _OF_VARIANTS = ("known-noise", "effect-variances")

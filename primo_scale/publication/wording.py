@@ -72,7 +72,7 @@ _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
 CHOICE_BY_SCORE = "--extract-by-prior"
-"""Source of the variants that a public score chose."""
+"""Option by which a public score chooses the variants, and their source in a release."""
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")
 _KNOWN = {
     "full": (),

@@ -66,6 +66,7 @@ class Payment:
     # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     effective_sample_size: float
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
+    chosen_by_score: bool = False  # whether a public score chose the variants
 
 
 def make_statement(
@@ -75,7 +76,7 @@ def make_statement(
     guarantee, mechanism = None, None
     inputs = _public_inputs(design, genome_build)
     if payment is not None:
-        if payment.heritability < PRIOR_HERITABILITY:  # because a score chose the variants
+        if payment.chosen_by_score:
             inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
         whole = total_cost(charge.cost for charge in payment.charges)
         guarantee = state_guarantee(payment.mechanism.promise, whole)

@@ -22,6 +22,7 @@ from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import solve
@@ -141,7 +142,8 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
         charges = (*moments, paid.receipt.charge)
         trait = trait_of(store)
         expected = forecast_release(design, store.variants, mechanism, trait).stated_size
-        payment = Payment(mechanism, charges, balance, expected, trait.heritability)
+        by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
+        payment = Payment(mechanism, charges, balance, expected, trait.heritability, by_score)
         with payer.noise_store.payment_explained(paid.receipt.charge.id):
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:

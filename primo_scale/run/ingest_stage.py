@@ -17,6 +17,7 @@ from primo_scale.genotypes.ingest_plan import (
 )
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER, about, stage
@@ -47,11 +48,11 @@ class PlannedGenotypes(GenotypeStore):
 
 
 def _selection_of(files: GenotypeFiles, ld_panel: Path | None) -> Selection:
-    """Return the people and variants that take part, from a panel for `importance_by`."""
+    """Return the people and variants that take part; `ld_panel` is that of `importance_by`."""
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
         importance = importance_by(files.extract_by_prior, files.ref_freq, ld_panel)
-        ranking = Ranking("--extract-by-prior", files.top, importance)
+        ranking = Ranking(CHOICE_BY_SCORE, files.top, importance)
     return Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
         files.ref_maf, files.ref_freq, ranking,

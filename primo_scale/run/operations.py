@@ -86,6 +86,8 @@ def ingest(
     ------
     InputError
         A file is malformed, or `out` holds something else.
+    UsageError
+        There is an `ld_panel`, and no score chooses the variants.
     ResourceError
         The disk has too little space.
     """
@@ -95,6 +97,12 @@ def ingest(
         chunk_shape = variants, people
     out = usable_path(out, "out")
     panel = None if ld_panel is None else usable_path(ld_panel, "ld_panel")
+    if panel is not None and genotypes.extract_by_prior is None:
+        raise UsageError(
+            "a panel tells only how much the variants that a score chose explain",
+            where="--ld-panel",
+            remedy="Leave it out, or give --extract-by-prior",
+        )
     if not out.exists():
         refuse_unwritable(out, appended=len(".partial"))
     with files_private():

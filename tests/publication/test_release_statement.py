@@ -141,6 +141,6 @@ def test_a_choice_of_variants_by_a_score_qualifies_the_accuracy():
     payment = example_payment(example_mechanism("full", design))
     chosen = [
         rests_on_scores(statement_document(state(design, example_solved("full", design), paid)))
-        for paid in (payment, dataclasses.replace(payment, heritability=0.1))
+        for paid in (payment, dataclasses.replace(payment, chosen_by_score=True))
     ]
     assert chosen == [False, True]

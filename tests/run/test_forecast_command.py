@@ -143,6 +143,21 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
     assert "a heritability of 0.029" in stated["definition"]
 
 
+def test_a_choice_of_all_weighted_variants_is_stated_too(tmp_path, cohort, score):
+    """They explain the whole score, but the variants without a weight are left out."""
+    best = ps.GenotypeFiles(cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=D)
+    options = choices(cohort, tmp_path)
+    ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
+    stated = json.loads((tmp_path / "out" / "release.json").read_text())
+    assert "--extract-by-prior" in [each["source"] for each in stated["public_inputs"]["sources"]]
+    assert "a heritability of 0.3 " in stated["accuracy"]["definition"]
+
+
+def test_a_panel_without_a_choice_by_a_score_is_refused(tmp_path, cohort):
+    with pytest.raises(UsageError, match="--ld-panel: a panel tells only"):
+        ps.ingest(ps.GenotypeFiles(cohort), tmp_path / "store", ld_panel=PANEL)
+
+
 def words_of(variants, *options):
     inputs = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
     return [*inputs, "--people", 1000, "--epsilon", 1, *options]

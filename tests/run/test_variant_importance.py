@@ -46,8 +46,8 @@ def test_the_share_is_the_squared_correlation_in_the_panel(tmp_path, panel, n_ab
     path = written_scores(tmp_path / "scores.tsv", variants, weights)
     moved = replace(variants, position=variants.position + absent)
     importance = importance_by(path, FREQUENCIES, PANEL)(moved)
-    shares = []
-    for w, p in zip(weights.T, [public_frequencies()] * 2, strict=True):
+    shares, p = [], public_frequencies()
+    for w in weights.T:
         alone = np.where(absent, w**2 * 2 * p * (1 - p), 0)
         here = np.where(absent, 0, w)
         part = np.isin(np.arange(D), CHOSEN)

@@ -27,6 +27,14 @@ for sign in BATCH_JOB_SIGNS:
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Environment of a command, in which the user's own ledger is not accessible."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield dict(os.environ)
+
+
 @pytest.fixture(autouse=True)
 def umask_of_the_shell() -> Iterator[None]:
     """A task that is run in this process closes its umask for good, as in a worker."""

@@ -24,7 +24,7 @@ from crash import exit_code
 from documented_code import blocks
 
 import primo_scale as ps
-from primo_scale.run.request import options_of
+from primo_scale.run.typed_fields import options_of
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private
 

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.chromosomes import CHROMOSOME_X, canonical_chromosomes
-from primo_scale.genotypes.packings import PackedBytes, Packing
-from primo_scale.genotypes.tables import MALE, UNPLACED, StringColumn, VariantTable, is_one_of
+from primo_scale.genotypes.chromosomes import canonical_chromosomes
+from primo_scale.genotypes.ingest_plan import IngestPlan
+from primo_scale.genotypes.partitions import PartitionRecord
+from primo_scale.genotypes.tables import UNPLACED, StringColumn, VariantTable, is_one_of
 from primo_scale.kernels.packed import HETEROZYGOUS, HOMOZYGOUS_A1, HOMOZYGOUS_A2
-
-if TYPE_CHECKING:
-    from primo_scale.genotypes.ingest_plan import IngestPlan
-    from primo_scale.genotypes.partitions import PartitionRecord
 
 _NO_ALLELE = frozenset({"0", "."})
 _NO_IDENTIFIER = "."
@@ -101,17 +98,6 @@ def count_input_warnings(plan: IngestPlan, record: PartitionRecord) -> InputWarn
         repeated_samples=int(same_person.sum()),
         shared_individuals=int(np.sum(same_individual & ~same_person)),
     )
-
-
-def count_heterozygous_haploids(
-    packed: PackedBytes, packing: Packing, chromosome: StringColumn, sex: npt.NDArray[np.int8]
-) -> int:
-    """Count men with exactly one copy on X, from packed genotypes (v, width)."""
-    men, count = np.flatnonzero(sex == MALE), 0
-    for row in np.flatnonzero(chromosome == CHROMOSOME_X):  # one by one, to bound the memory
-        steps = packing.steps_or_missing(packing.select(packed[row : row + 1], men), len(men))
-        count += int((steps == packing.steps).sum())
-    return count
 
 
 def _repeated_sites(variants: VariantTable, chromosome: StringColumn) -> npt.NDArray[np.bool_]:

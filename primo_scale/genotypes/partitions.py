@@ -14,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.chromosomes import CHROMOSOME_X
 from primo_scale.genotypes.ingest_plan import IngestPlan
-from primo_scale.genotypes.input_warnings import count_heterozygous_haploids
+from primo_scale.genotypes.packings import PackedBytes, Packing
+from primo_scale.genotypes.tables import MALE, StringColumn
 from primo_scale.storage.chunk_appender import open_chunk_appender
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.files import sync_directory, write_atomically
@@ -76,7 +78,7 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
                 source.read_into(packed, index[variants], people[samples])
                 counts[variants] += packing.count(packed, samples.stop - samples.start)
                 never_called[columns] &= packing.always_missing(packed)
-                heterozygous_haploids += count_heterozygous_haploids(
+                heterozygous_haploids += _heterozygous_haploids(
                     packed, packing, chromosome[variants], plan.samples.sex[samples]
                 )
                 appender.append(packed)
@@ -85,6 +87,17 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
     sync_directory(directory)
     sync_directory(directory.parent)
     return PartitionRecord(np.concatenate(checksums), counts, never_called, heterozygous_haploids)
+
+
+def _heterozygous_haploids(
+    packed: PackedBytes, packing: Packing, chromosome: StringColumn, sex: npt.NDArray[np.int8]
+) -> int:
+    """Count men with exactly one copy on X, from packed genotypes (v, width)."""
+    men, count = np.flatnonzero(sex == MALE), 0
+    for row in np.flatnonzero(chromosome == CHROMOSOME_X):  # one by one, to bound the memory
+        steps = packing.steps_or_missing(packing.select(packed[row : row + 1], men), len(men))
+        count += int((steps == packing.steps).sum())
+    return count
 
 
 def total_record(paths: Sequence[Path]) -> PartitionRecord:

@@ -23,8 +23,8 @@ _compiling = threading.Lock()
 _SIZE = ctypes.c_ssize_t
 _MOST = 1 << 63
 
-INLINED: list[Callable[..., Any]] = []
-"""Functions of Python that kernels may call and Numba does not know yet."""
+# Functions that kernels may call and Numba does not know yet.
+_INLINED: list[Callable[..., Any]] = []
 
 
 def compiled(function: Any, *, reorders: bool = False) -> Any:
@@ -38,7 +38,7 @@ def compiled(function: Any, *, reorders: bool = False) -> Any:
 
 def inlined(function: Any) -> Any:
     """Return the function, which becomes part of the object code of the kernels that call it."""
-    INLINED.append(function)
+    _INLINED.append(function)
     return function
 
 
@@ -68,7 +68,9 @@ class _Kernel:
             # Importing Numba takes long, and most processes need not compile.
             from primo_scale.kernels.numba_compiler import compile_for
 
-            found = compile_for(self._function, arguments, reorders=self._reorders)
+            found = compile_for(
+                self._function, arguments, inlined=_INLINED, reorders=self._reorders
+            )
             self._cache.write(name, found)
         return found.function(list(_slots(arguments)))
 

@@ -12,7 +12,6 @@ from llvmlite import binding
 from numba import types
 from numba.extending import intrinsic, register_jitable
 
-from primo_scale.kernels.compiling import INLINED
 from primo_scale.kernels.emitting import EMITTERS
 from primo_scale.kernels.object_code import RESULTS, ObjectCode
 
@@ -20,15 +19,20 @@ _OF_NUMBA = ("NRT_", "numba_", "Py")
 
 
 def compile_for(
-    function: Callable[..., Any], arguments: tuple[Any, ...], *, reorders: bool
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    inlined: list[Callable[..., Any]],
+    reorders: bool,
 ) -> ObjectCode:
     """Compile a function for the types of these arguments.
 
-    It is an error if the function needs a part of Numba or Python while it runs, for example
-    because it allocates an array, or if its result is of no kind that object code may return.
+    It may call the functions in the list `inlined`, which is emptied as Numba learns them. It is an
+    error if the function needs a part of Numba or Python while it runs, for example because it
+    allocates an array, or if its result is of no kind that object code may return.
     """
-    while INLINED:
-        register_jitable(boundscheck=False, _nrt=False)(INLINED.pop())
+    while inlined:
+        register_jitable(boundscheck=False, _nrt=False)(inlined.pop())
     while EMITTERS:
         _register(*EMITTERS.pop())
     dispatcher = numba.njit(

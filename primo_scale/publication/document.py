@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -17,8 +17,6 @@ from primo_scale.storage.files import sha256_of_json
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, ValidationError
-
-    from primo_scale.publication.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -42,12 +40,6 @@ _NOT_STATED = ("files", "signature")
 _MOST_PROBLEMS, _LONGEST_PROBLEM = 20, 300
 
 Document = dict[str, Any]
-
-
-def statement_document(statement: Statement) -> Document:
-    """Return the contents of release.json without `scoring`, `files` and `signature`."""
-    fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
-    return {"schema_version": RELEASE.version, "stamp": statement.stamp, **fields}
 
 
 def statement_digest(document: Document) -> str:

@@ -17,7 +17,6 @@ from primo_scale.publication.document import (
     DocumentKind,
     check_schema,
     serialise,
-    statement_document,
 )
 from primo_scale.publication.file_names import (
     COLUMNS_FILE,
@@ -37,7 +36,7 @@ from primo_scale.publication.releasable import check_releasable
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signed_document import Signer, read_document, signature_of
-from primo_scale.publication.statement import Statement
+from primo_scale.publication.statement import Statement, statement_document
 from primo_scale.publication.verify import verify_release
 from primo_scale.publication.verify_party import verify_party
 from primo_scale.publication.weights import ScoringWeights, scoring_of

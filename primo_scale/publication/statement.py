@@ -8,6 +8,7 @@ with a key. The annotations define release.schema.json (`primo_scale.publication
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -16,6 +17,7 @@ from msgspec import Meta
 
 from primo_scale.genotypes.coding import REFERENCE_UNIT
 from primo_scale.genotypes.genome_build import BUILD_NAMES
+from primo_scale.publication.document import RELEASE, Document
 from primo_scale.publication.recompute_method import PARAMETERS
 from primo_scale.publication.schema_types import (
     ONE_LINE,
@@ -365,3 +367,9 @@ class Statement:
     def stamp(self) -> str:
         """Line with the guarantee that every file of the release carries."""
         return stamp_of(dataclasses.asdict(self))
+
+
+def statement_document(statement: Statement) -> Document:
+    """Return the contents of release.json without `scoring`, `files` and `signature`."""
+    fields = json.loads(json.dumps(dataclasses.asdict(statement), allow_nan=False))
+    return {"schema_version": RELEASE.version, "stamp": statement.stamp, **fields}

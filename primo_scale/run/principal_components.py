@@ -30,9 +30,10 @@ from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage import groups
+from primo_scale.storage.base_store import HEADER
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
 from primo_scale.storage.files import refuse_missing_file, sha256_of_file, sha256_of_json
-from primo_scale.storage.stores import HEADER, store_at
+from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import n_threads
 
 if TYPE_CHECKING:

@@ -17,9 +17,10 @@ from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.run.execution import Execution
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest, options_of
+from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest
 from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
+from primo_scale.run.typed_fields import options_of
 from primo_scale.run.work_directory import (
     GENOTYPES,
     INTERMEDIATES,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from attrs import AttrsInstance, field, fields, frozen, has
+from attrs import field, fields, frozen
 from attrs.converters import optional
 
 from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, ThreadsProfile
@@ -238,23 +238,6 @@ def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> 
     """Return the request of a stage: its `own` fields, and the others of the whole release."""
     names = (attribute.name for attribute in fields(kind))
     return kind(**{name: own[name] if name in own else getattr(whole, name) for name in names})
-
-
-# Fields whose option has another name.
-_OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
-
-
-def options_of(request: AttrsInstance) -> list[tuple[str, object]]:
-    """Return each option of a request and its parts once, with its value, in order of fields."""
-    found: list[tuple[str, object]] = []
-    for attribute in fields(type(request)):
-        value = getattr(request, attribute.alias)
-        if has(type(value)):
-            found += [pair for pair in options_of(value) if pair not in found]
-        else:
-            name = _OPTIONS.get(attribute.alias, attribute.alias)
-            found.append((name.replace("_", "-"), value))
-    return found
 
 
 def _check_moments(privacy: Privacy) -> None:

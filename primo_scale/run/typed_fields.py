@@ -1,4 +1,4 @@
-"""Types of the fields of requests, which their annotations state and every new request checks."""
+"""Fields of requests: their types, which every new request checks, and the options they state."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import attrs
 import numpy as np
-from attrs import Attribute
 
 from primo_scale.errors import UsageError, anticipated
 from primo_scale.storage.locations import ObjectUrl, usable_path
 
+# Fields whose option has another name.
+_OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
 _NAMES = {NoneType: "None", Path: "path", ObjectUrl: "URL"}
 
 
-def typed(cls: type, fields: list[Attribute[Any]]) -> list[Attribute[Any]]:
+def typed(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
     """Return fields that refuse a value of another type than their annotation, for attrs.
 
     NumPy's numbers become Python's, and a field for several values takes one alone. A field's own
@@ -40,6 +42,19 @@ def check_request(request: object, *kinds: type) -> None:
     """Refuse an argument that is no request of one of the kinds."""
     if not isinstance(request, kinds):
         raise _wrong_type("request", request, " or ".join(map(_words, kinds)))
+
+
+def options_of(request: attrs.AttrsInstance) -> list[tuple[str, object]]:
+    """Return each option of a request and its parts once, with its value, in order of fields."""
+    found: list[tuple[str, object]] = []
+    for attribute in attrs.fields(type(request)):
+        value = getattr(request, attribute.alias)
+        if attrs.has(type(value)):
+            found += [pair for pair in options_of(value) if pair not in found]
+        else:
+            name = _OPTIONS.get(attribute.alias, attribute.alias)
+            found.append((name.replace("_", "-"), value))
+    return found
 
 
 def _wrong_type(name: str, value: object, expected: str) -> UsageError:

@@ -26,8 +26,8 @@ from zarr.core.sync import sync
 from zarr.storage import ObjectStore, WrapperStore
 
 from primo_scale.errors import InputError, InterruptedRun, UsageError
+from primo_scale.storage.base_store import BaseStore, is_chunk, missing_chunk, no_conditional_put
 from primo_scale.storage.locations import ObjectUrl
-from primo_scale.storage.stores import BaseStore, is_chunk, missing_chunk, no_conditional_put
 
 if TYPE_CHECKING:
     import obstore.store

@@ -16,6 +16,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.storage.base_store import damaged_chunk, is_chunk
 from primo_scale.storage.encoding_stores import CHECKSUM_BYTES
 from primo_scale.storage.encryption import NONCE_BYTES, TAG_BYTES
 from primo_scale.storage.files import disk_errors_explained
@@ -28,7 +29,7 @@ from primo_scale.storage.groups import (
     store_of,
 )
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import damaged_chunk, is_chunk, store_at
+from primo_scale.storage.stores import store_at
 
 # Largest size of an array's metadata document (measured: 0.6 KB).
 _HEADER_BYTES = 1 << 10

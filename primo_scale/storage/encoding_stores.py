@@ -20,9 +20,9 @@ import numpy.typing as npt
 from zarr.abc.store import Store
 from zarr.storage import WrapperStore
 
+from primo_scale.storage.base_store import HEADER, BaseStore, damaged_chunk, damaged_store, is_chunk
 from primo_scale.storage.encryption import StoreEncryption
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import HEADER, BaseStore, damaged_chunk, damaged_store, is_chunk
 
 if TYPE_CHECKING:
     from zarr.abc.store import ByteRequest

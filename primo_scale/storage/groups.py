@@ -24,6 +24,7 @@ from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.storage.base_store import HEADER, BaseStore, damaged_store
 from primo_scale.storage.encoding_stores import (
     EncryptedStore,
     KeyedChecksumStore,
@@ -38,7 +39,7 @@ from primo_scale.storage.encryption import (
 )
 from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import HEADER, BaseStore, DiskStore, damaged_store, store_at
+from primo_scale.storage.stores import DiskStore, store_at
 
 if not __debug__:  # Zarr reads metadata in an assert statement
     raise UsageError(

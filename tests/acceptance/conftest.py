@@ -1,8 +1,7 @@
 """Fixtures of the acceptance tests: real data sets, and commands."""
 
 import importlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,14 +13,6 @@ from click.testing import Result
 from small_cohort import command
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture(scope="session", autouse=True)
-def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """Environment of a command, in which the user's own ledger is not accessible."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        yield dict(os.environ)
 
 
 @pytest.fixture(scope="session")

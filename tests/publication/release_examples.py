@@ -26,10 +26,9 @@ from primo_scale.privacy.noise_store import NoisyMoments
 from primo_scale.privacy.phenotype_moments import moments_sigma
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication import recompute_method
-from primo_scale.publication.document import statement_document
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signed_document import Signer
-from primo_scale.publication.statement import Statement
+from primo_scale.publication.statement import Statement, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics, scoring_of
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidMoments

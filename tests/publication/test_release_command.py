@@ -11,7 +11,7 @@ from documents import put
 from release_examples import example_document, example_statement, example_weights
 
 from primo_scale.cli.release import main
-from primo_scale.publication.document import schema_problems, statement_document
+from primo_scale.publication.document import schema_problems
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import release_command, render_report
 from primo_scale.publication.statement import (
@@ -20,6 +20,7 @@ from primo_scale.publication.statement import (
     StatedLoadings,
     StatedScore,
     StatedSlope,
+    statement_document,
 )
 
 HELD_OUT = {"people": 50, "unit": 1, "constant": 1, "phenotypes": [{"calibration": 0.9}]}

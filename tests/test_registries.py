@@ -1,4 +1,4 @@
-"""Registries: every registered name keeps its protocol, and a toy extension works end to end.
+"""Registries: every registered name keeps its protocol, and toy extensions work end to end.
 
 docs/extending.md shows the registration of each.
 """
@@ -15,32 +15,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from methods_examples import inputs_for, integer_cohort, solved, statistics_of
 from small_cohort import D, N, command, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest_command
-from primo_scale.cluster.job_queue import job_script
-from primo_scale.cluster.profile import (
-    JOB_QUEUES,
-    PROFILES,
-    JobQueue,
-    JobQueueProfile,
-    read_profile,
-)
+from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, SourceFiles, open_source
 from primo_scale.genotypes.tables import read_bim, read_fam
-from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
-from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels import FASTEST_FIRST, KERNELS
 from primo_scale.kernels.packed import PackedGenotypes
-from primo_scale.kernels.products import ArraySums, Int8, Int32, ProductSum
-from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import ESTIMATORS, Estimator, EstimatorInputs
-from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, Ridge, Shrinkage
-from primo_scale.methods.solution import solve_statistics
-from primo_scale.methods.spectrum import Spectrum
+from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.methods.shrinkage import FLOOR_SHARE
 from primo_scale.privacy import scales
 from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Recipe
 from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, stacked
@@ -86,22 +74,6 @@ def test_the_documentation_quotes_lines_that_are_there(path: str, line: str) -> 
 # ---- Kernels -------------------------------------------------------------------------------------
 
 
-class PlainKernel(ArraySums):
-    """Toy kernel: products of int64."""
-
-    name = "plain"
-    needs = "nothing"
-
-    def is_available(self) -> bool:
-        return True
-
-    def add(self, total: Int32, left: Int8, right: Int8) -> None:
-        total += (left.astype(np.int64) @ right.astype(np.int64).T).astype(np.int32)
-
-    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
-        return 8 * ((left + right) * people + 2 * left * right)
-
-
 @pytest.mark.parametrize("name", KERNELS)
 def test_a_kernel_keeps_its_protocol(name: str) -> None:
     kernel = pkgutil.resolve_name(KERNELS[name])(largest_code=1)
@@ -120,32 +92,7 @@ def test_the_documentation_lists_every_kernel() -> None:
     assert set(FASTEST_FIRST) < set(KERNELS)
 
 
-def test_a_toy_kernel_gives_the_same_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KERNELS, "plain", f"{__name__}:PlainKernel")
-    codes = np.random.default_rng(1).integers(-127, 128, (20, 3001)).astype(np.int8)
-    sums = []
-    for name in ("plain", AUTOMATIC):
-        total = ProductSum(choose_kernel(name, 127), (20, 20), 127**2)
-        total.add(codes, codes)
-        sums.append(np.triu(total.total()))
-    assert np.array_equal(*sums)
-
-
 # ---- Estimators ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Halved:
-    """Toy rule: half of ridge."""
-
-    penalty: float
-
-    def factors(self, eigenvalues: Float64, target: Float64) -> Float64:
-        return Ridge(self.penalty).factors(eigenvalues, target) / 2
-
-
-def halved(spectrum: Spectrum, inputs: EstimatorInputs) -> Shrinkage:
-    return Halved(inputs.penalty)
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -168,17 +115,6 @@ def test_the_stated_floor_is_that_of_the_rule() -> None:
     assert f"raised to {FLOOR_SHARE} of" in ESTIMATORS["known-noise"].floor
 
 
-def test_a_toy_estimator_solves() -> None:
-    statistics = statistics_of(*integer_cohort(60, 5, 1, 2, seed=1))
-    inputs = inputs_for(statistics, 60, penalty=3.0)
-    toy = Estimator("halved", f"{__name__}:halved", "half of ridge", is_choice=True)
-    chosen = estimator_for(METHODS["reuse-cov-gauss"], toy)
-    ours = solve_statistics(statistics, inputs, METHODS["reuse-cov-gauss"], chosen)
-    ridge = solved(statistics, inputs, estimator="ridge")
-    np.testing.assert_allclose(2 * ours.weights.genotypes, ridge.weights.genotypes, rtol=1e-12)
-    assert (ours.rule, ours.parameters) == ("half of ridge", {})
-
-
 # ---- Job queues ----------------------------------------------------------------------------------
 
 
@@ -187,16 +123,6 @@ def test_a_job_queue_has_an_example_that_is_documented(kind: str) -> None:
     assert (ROOT / "cluster" / kind / "submit.sh").is_file()
     assert f"[{kind}]({kind}/)" in (ROOT / "cluster/README.md").read_text()
     assert JOB_QUEUES[kind].listing
-
-
-def test_a_toy_queue_writes_a_job_script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    toy = JobQueue("dask_jobqueue:OARCluster", ("oarstat", "-u"), "project")
-    monkeypatch.setitem(JOB_QUEUES, "oar", toy)
-    monkeypatch.setitem(PROFILES, "oar", JobQueueProfile)
-    file = tmp_path / "oar.toml"
-    file.write_text('kind = "oar"\n[jobs]\naccount = "grant7"\nwalltime = "02:00:00"\n')
-    script = job_script(read_profile(file), None, "LOGS")
-    assert "#OAR --project grant7" in script and "walltime=02:00:00" in script
 
 
 # ---- Files with the weights ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from primo_scale.evaluation.accuracy import Measures
-from primo_scale.evaluation.scores import MatchCounts
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.version import __version__
 
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"

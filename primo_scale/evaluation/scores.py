@@ -17,6 +17,7 @@ from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.frequencies import (
     LEAST_MATCHED,
+    MatchCounts,
     compare_alleles,
     read_reference_frequencies,
     strand_is_unknown,
@@ -42,27 +43,6 @@ class Genotypes:
     read: Callable[[Index], PackedBytes]  # of increasing positions of variants
     packing: Packing
     variants_per_read: int
-
-
-@dataclass(frozen=True)
-class MatchCounts:
-    """Numbers of variants of a score by what the genotypes have for them."""
-
-    total: int
-    matched: int
-    swapped: int  # matched variants whose effect allele is A2 of the genotypes
-    flipped: int  # matched variants on the other strand (A for T, C for G)
-    ambiguous: int  # matched variants with alleles A/T or C/G, taken as labelled
-    mismatched: int  # variants with other alleles in the genotypes
-    absent: int  # variants that the genotypes do not have
-
-    def in_words(self) -> str:
-        """Return the numbers on one line."""
-        return (
-            f"{self.matched} of {self.total} variants matched ({self.swapped} swapped, "
-            f"{self.flipped} flipped, {self.ambiguous} of unknown strand); {self.absent} absent, "
-            f"{self.mismatched} with other alleles"
-        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,40 +60,49 @@ def _other_strand(allele: str) -> str | None:
     return None if set(allele) - set("ACGT") else allele[::-1].translate(_COMPLEMENT)
 
 
+@dataclass(frozen=True)
+class MatchCounts:
+    """Numbers of variants of one side, such as a score, by what the other side has for them."""
+
+    total: int
+    matched: int
+    swapped: int = 0  # matched variants whose counted allele is the other side's other allele
+    flipped: int = 0  # matched variants on the other strand (A for T, C for G)
+    ambiguous: int = 0  # matched variants with alleles A/T or C/G, taken as labelled
+    mismatched: int = 0  # variants with other alleles on the other side
+    absent: int = 0  # variants that the other side does not have, or has no calls of
+
+    def in_words(self) -> str:
+        """Return the numbers on one line."""
+        return (
+            f"{self.matched} of {self.total} variants matched ({self.swapped} swapped, "
+            f"{self.flipped} flipped, {self.ambiguous} of unknown strand); {self.absent} absent, "
+            f"{self.mismatched} with other alleles"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class MatchedFrequencies:
-    """Frequency of A1 in a public panel for each variant of a cohort, and counts of matches."""
+    """Frequency of A1 in a public panel for each variant of a cohort."""
 
     # Frequency in [0, 1]; nan without a usable entry in the panel, shape (d,).
     a1_frequency: npt.NDArray[np.float64]
-    # Variants matched with REF and ALT exchanged, whose frequency is one minus the panel's.
-    n_swapped: int
-    n_flipped: int  # variants matched on the other strand (A for T, C for G)
-    # Matched variants with alleles A/T or C/G, whose strand is unknown; taken as labelled.
-    n_ambiguous: int
-    n_mismatched: int  # variants whose identifier has other alleles in the panel
-    n_absent: int  # variants whose identifier is not in the panel, or has no calls there
+    counts: MatchCounts  # of the cohort's variants
     path: Path  # of the panel
     sha256: str  # digest of the panel, as hexadecimal text
-
-    @property
-    def n_matched(self) -> int:
-        """Number of variants that have a frequency."""
-        return len(self.a1_frequency) - self.n_mismatched - self.n_absent
 
 
 def refuse_few_matches(matched: MatchedFrequencies) -> None:
     """Refuse a panel that matches less than `LEAST_MATCHED` of the variants."""
-    n_variants = len(matched.a1_frequency)
-    if matched.n_matched >= LEAST_MATCHED * n_variants:
+    counts = matched.counts
+    if counts.matched >= LEAST_MATCHED * counts.total:
         return
     remedy = "Give the panel the identifiers of the .bim file (plink2 --set-all-var-ids)"
-    if matched.n_mismatched > matched.n_absent:
+    if counts.mismatched > counts.absent:
         remedy = "Write the alleles of both in capitals, and compare their genome builds"
     raise InputError(
-        f"has frequencies for {matched.n_matched} of {n_variants} variants: "
-        f"{matched.n_absent} identifiers are not in it and {matched.n_mismatched} have other "
-        "alleles",
+        f"has frequencies for {counts.matched} of {counts.total} variants: "
+        f"{counts.absent} identifiers are not in it and {counts.mismatched} have other alleles",
         where=matched.path,
         limit=f"at least {LEAST_MATCHED:.0%} of the variants",
         remedy=f"{remedy}, or leave --ref-freq out",
@@ -136,16 +145,16 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         strand_is_unknown(variants.allele1[index], variants.allele2[index])
         for index in np.flatnonzero(matched)
     )
-    return MatchedFrequencies(
-        a1_frequency=frequency,
-        n_swapped=int(swapped.sum()),
-        n_flipped=int(flipped.sum()),
-        n_ambiguous=sum(ambiguous),
-        n_mismatched=int(np.sum(~matched & mismatched)),
-        n_absent=int(np.sum(~matched & ~mismatched)),
-        path=path,
-        sha256=sha256_of_file(path),
+    counts = MatchCounts(
+        total=len(variants),
+        matched=int(matched.sum()),
+        swapped=int(swapped.sum()),
+        flipped=int(flipped.sum()),
+        ambiguous=sum(ambiguous),
+        mismatched=int(np.sum(~matched & mismatched)),
+        absent=int(np.sum(~matched & ~mismatched)),
     )
+    return MatchedFrequencies(frequency, counts, path, sha256_of_file(path))
 
 
 def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:

@@ -175,12 +175,7 @@ def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequenci
             )
         return None
     matched = read_reference_frequencies(model.ref_freq, store.variants)
-    LOGGER.info(
-        "--ref-freq: %d variants matched (%d with alleles swapped, %d on the other strand, "
-        "%d strand-ambiguous and taken as labelled), %d with other alleles, %d absent",
-        matched.n_matched, matched.n_swapped, matched.n_flipped,
-        matched.n_ambiguous, matched.n_mismatched, matched.n_absent,
-    )  # fmt: skip
+    LOGGER.info("--ref-freq: %s", matched.counts.in_words())
     refuse_few_matches(matched)
     return matched
 

@@ -22,13 +22,13 @@ from primo_scale.evaluation.results import (
 )
 from primo_scale.evaluation.scores import (
     Genotypes,
-    MatchCounts,
     match_weights,
     open_files,
     open_store,
     score_people,
 )
 from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
 from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.evaluation.scores import MatchCounts, MatchedWeights, people_of_store, score_people
+from primo_scale.evaluation.scores import MatchedWeights, people_of_store, score_people
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import OutcomeStore
@@ -94,7 +95,7 @@ def _matched(weights: ScoringWeights, coding: OutcomeCoding) -> MatchedWeights:
         weights.per_allele,
         _score_offset(coding, weights),
         weights.centre_dosage,
-        MatchCounts(n_variants, n_variants, 0, 0, 0, 0, 0),
+        MatchCounts(n_variants, n_variants),
     )
 
 

@@ -39,7 +39,7 @@ def test_accumulations_take_the_frequencies_of_every_variant(tmp_path, commands)
         assert Bench(tmp_path, 1).ours("row", cohort, *short)["largest_code"] > 1
         panel = Path(commands[-1][commands[-1].index("--ref-freq") + 1])
         matched = read_reference_frequencies(panel, open_genotype_store(cohort.store).variants)
-        assert matched.n_matched == cohort.variants
+        assert matched.counts.matched == cohort.variants
 
 
 @pytest.mark.slow

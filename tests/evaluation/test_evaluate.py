@@ -24,6 +24,7 @@ from primo_scale.evaluation import scores
 from primo_scale.evaluation.accuracy import Sample, why_unmeasured
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
 
@@ -125,7 +126,7 @@ def test_memory_is_that_of_a_small_batch_of_people():
     packed = np.zeros((d, n // 4), np.uint8)
     genotypes = scores.Genotypes(range(n), None, lambda variants: packed[variants], HARD_CALLS, d)
     columns = np.ones((d, 1)), np.zeros(1), np.ones(d)
-    matched = scores.MatchedWeights(np.arange(d), *columns, scores.MatchCounts(d, d, 0, 0, 0, 0, 0))
+    matched = scores.MatchedWeights(np.arange(d), *columns, MatchCounts(d, d))
     tracemalloc.start()
     score_people(genotypes, matched)
     peak = tracemalloc.get_traced_memory()[1]

@@ -18,7 +18,11 @@ from primo_scale.genotypes.coding import (
     reference_coding,
     uninformative_coding,
 )
-from primo_scale.genotypes.frequencies import MatchedFrequencies, read_reference_frequencies
+from primo_scale.genotypes.frequencies import (
+    MatchCounts,
+    MatchedFrequencies,
+    read_reference_frequencies,
+)
 from primo_scale.genotypes.tables import read_bim
 
 DOSAGE_OF_RAW_VALUE = (2, None, 1, 0)
@@ -26,9 +30,8 @@ DOSAGE_OF_RAW_VALUE = (2, None, 1, 0)
 
 def coding_of(frequencies: npt.ArrayLike) -> GenotypeCoding:
     a1_frequency = np.atleast_1d(np.asarray(frequencies, dtype=np.float64))
-    return reference_coding(
-        MatchedFrequencies(a1_frequency, 0, 0, 0, 0, 0, Path("panel.afreq"), "0" * 64)
-    )
+    counts = MatchCounts(len(a1_frequency), len(a1_frequency))
+    return reference_coding(MatchedFrequencies(a1_frequency, counts, Path("panel.afreq"), "0" * 64))
 
 
 def test_uninformative_codes():

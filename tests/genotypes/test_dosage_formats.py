@@ -23,8 +23,9 @@ from tiers import thinned
 import primo_scale as ps
 from primo_scale.cli import ingest as ingest_command
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.scores import MatchCounts, MatchedWeights, open_store, score_people
+from primo_scale.evaluation.scores import MatchedWeights, open_store, score_people
 from primo_scale.genotypes.filters import Selection
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import open_genotypes
@@ -140,8 +141,7 @@ def test_a_store_holds_the_dosages_of_chosen_people_and_variants(
 def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:
     """Return weights of all variants of a store, shape (variants, scores)."""
     d, scores = weights.shape
-    counts = MatchCounts(d, d, 0, 0, 0, 0, 0)
-    return MatchedWeights(np.arange(d), weights, np.zeros(scores), centre, counts)
+    return MatchedWeights(np.arange(d), weights, np.zeros(scores), centre, MatchCounts(d, d))
 
 
 def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):

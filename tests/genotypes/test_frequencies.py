@@ -10,7 +10,11 @@ from filesets import variants_with
 from processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
+from primo_scale.genotypes.frequencies import (
+    MatchCounts,
+    read_reference_frequencies,
+    refuse_few_matches,
+)
 from primo_scale.genotypes.tables import VariantTable, read_bim
 
 HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
@@ -46,9 +50,9 @@ def test_swapped_and_flipped_panels_give_the_same_frequencies(
     # A flipped strand of an ambiguous pair cannot be told from exchanged alleles.
     expected = np.where(ambiguous & flipped, 1 - truth, truth)
     np.testing.assert_allclose(matched.a1_frequency, expected, rtol=0, atol=2e-6)
-    assert matched.n_ambiguous == ambiguous.sum()
-    assert matched.n_swapped == (len(variants) if swapped else (ambiguous & flipped).sum())
-    assert matched.n_flipped == ((~ambiguous).sum() if flipped else 0)
+    assert matched.counts.ambiguous == ambiguous.sum()
+    assert matched.counts.swapped == (len(variants) if swapped else (ambiguous & flipped).sum())
+    assert matched.counts.flipped == ((~ambiguous).sum() if flipped else 0)
 
 
 def test_every_way_of_matching(tmp_path):
@@ -87,9 +91,7 @@ def test_every_way_of_matching(tmp_path):
     nan = np.nan
     expected = [0.1, 0.9, 0.1, 0.9, 0.9, nan, nan, nan, nan, nan, 0.25, nan, 0.4]
     np.testing.assert_allclose(matched.a1_frequency, expected)
-    assert matched.n_matched == 7
-    assert (matched.n_swapped, matched.n_flipped, matched.n_ambiguous) == (3, 2, 1)
-    assert (matched.n_mismatched, matched.n_absent) == (3, 3)
+    assert matched.counts == MatchCounts(13, 7, 3, 2, 1, 3, 3)
 
 
 def test_columns_are_found_by_name_and_gzip_is_read(tmp_path):

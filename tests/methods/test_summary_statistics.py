@@ -15,7 +15,7 @@ from scipy import stats
 from tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
-from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
 from primo_scale.kernels.clipping import clip_rows
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.dosage_scale import effects_per_allele
@@ -51,7 +51,7 @@ def simulated(seed, *, n=N, effect=0.0):
     rng = np.random.default_rng(seed)
     frequency = rng.uniform(0.05, 0.95, D)
     public = np.clip(frequency + rng.normal(0, 0.01, D), 0.02, 0.98)
-    genotypes = reference_coding(MatchedFrequencies(public, 0, 0, 0, 0, 0, Path("panel"), ""))
+    genotypes = reference_coding(MatchedFrequencies(public, MatchCounts(D, D), Path("panel"), ""))
     dosage = rng.binomial(2, frequency, (n, D))
     X = dosage * genotypes.multiplier.astype(np.int64) - genotypes.centre
     age = rng.normal(size=(n, 1))

@@ -17,7 +17,7 @@ from release_mutations import ATTACKER
 
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding
-from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
 from primo_scale.methods.catalogue import REASONS
 from primo_scale.publication import gzip_files
 from primo_scale.publication.check_weights import UNREADABLE, possible_frequencies
@@ -190,7 +190,7 @@ def with_frequencies(directory: Path, frequencies: list[str]) -> None:
 
 def coded(frequencies: np.ndarray) -> list[str]:
     """Return the centres of a coding by these panel frequencies, as in centre.afreq."""
-    matched = MatchedFrequencies(frequencies, 0, 0, 0, 0, 0, Path("panel.afreq"), "0" * 64)
+    matched = MatchedFrequencies(frequencies, MatchCounts(7, 7), Path("panel.afreq"), "0" * 64)
     return [centre_frequency(dosage) for dosage in reference_coding(matched).centre_dosage]
 
 

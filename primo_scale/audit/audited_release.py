@@ -18,13 +18,7 @@ from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Mechanism, NoiseScales
-from primo_scale.privacy.noisy_matrices import (
-    noisy_counts,
-    noisy_cross_panel,
-    noisy_gram_tile,
-    noisy_outcome_gram,
-    noisy_smallest_eigenvalue,
-)
+from primo_scale.privacy.noisy_matrices import NoisyMatrices
 from primo_scale.storage.tiles import panels, upper_tiles
 
 Flags = npt.NDArray[np.bool_]
@@ -71,22 +65,17 @@ class _NoNoise:
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
     """Return statistics in memory with the noise of a release, as `privatise` adds it."""
-    scales, published = mechanism.scales, []
-    n_fixed = len(exact.outcome_gram) - len(exact.observed)
+    n_fixed, published = len(exact.outcome_gram) - len(exact.observed), []
+    noisy = NoisyMatrices(mechanism.scales, n_fixed, source)
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
         (tile,), (panel,) = upper_tiles(len(gram)), panels(*cross.shape)  # a block is one piece
         for copy in range(mechanism.recipe.gram_copies):
-            published.append(
-                noisy_gram_tile(gram, tile, scales, block=block, copy=copy, source=source)
-            )
-        published.append(
-            noisy_cross_panel(cross, panel, scales, n_fixed, block=block, source=source)
-        )
-    published.append(noisy_outcome_gram(exact.outcome_gram, scales, n_fixed, source=source))
-    published.append(noisy_counts(exact.observed, scales, source=source))
-    if scales.smallest_eigenvalue:
-        value = noisy_smallest_eigenvalue(exact.smallest_eigenvalue, scales, source=source)
-        published.append(np.array([value]))
+            published.append(noisy.gram_tile(gram, tile, block=block, copy=copy))
+        published.append(noisy.cross_panel(cross, panel, block=block))
+    published.append(noisy.outcome_gram(exact.outcome_gram))
+    published.append(noisy.counts(exact.observed))
+    if mechanism.scales.smallest_eigenvalue:
+        published.append(np.array([noisy.smallest_eigenvalue(exact.smallest_eigenvalue)]))
     return published
 
 

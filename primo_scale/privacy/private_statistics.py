@@ -14,13 +14,7 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noisy_matrices import (
-    noisy_counts,
-    noisy_cross_panel,
-    noisy_gram_tile,
-    noisy_outcome_gram,
-    noisy_smallest_eigenvalue,
-)
+from primo_scale.privacy.noisy_matrices import NoisyMatrices
 from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.tiles import n_threads
@@ -60,33 +54,29 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
     """
     if draw is None:
         return PrivateStatistics(raw.matrices, None)
-    exact, scales, source = raw.matrices, draw.mechanism.scales, draw.source
-    layout, copies = exact.layout, draw.mechanism.recipe.gram_copies
+    exact, layout, scales = raw.matrices, raw.matrices.layout, draw.mechanism.scales
+    noisy = NoisyMatrices(scales, layout.n_fixed, draw.source)
+    copies = draw.mechanism.recipe.gram_copies
     writer = BlockMatricesWriter(draw.destination, KIND, layout, gram_copies=copies)
 
     def add_noise(block: int) -> None:
         """Write the noisy X'X and X'Z of one block."""
         for tile, values in exact.gram_tiles(block):
             for copy in range(copies):
-                noisy = noisy_gram_tile(values, tile, scales, block=block, copy=copy, source=source)
-                writer.write_gram_tile(block, tile, noisy, copy)
+                found = noisy.gram_tile(values, tile, block=block, copy=copy)
+                writer.write_gram_tile(block, tile, found, copy)
         for panel, values in exact.cross_panels(block):
-            noisy = noisy_cross_panel(
-                values, panel, scales, layout.n_fixed, block=block, source=source
-            )
-            writer.write_cross_panel(block, panel, noisy)
+            writer.write_cross_panel(block, panel, noisy.cross_panel(values, panel, block=block))
 
     with ThreadPoolExecutor(n_threads()) as threads:
         for done, _ in enumerate(threads.map(add_noise, range(layout.n_blocks)), start=1):
             announce_step(PaymentStep.BLOCK_WRITTEN)
             draw.on_block(done, layout.n_blocks)
-    writer.write_outcome_gram(
-        noisy_outcome_gram(exact.outcome_gram(), scales, layout.n_fixed, source=source)
-    )
-    writer.write_observed(noisy_counts(exact.observed(), scales, source=source))
+    writer.write_outcome_gram(noisy.outcome_gram(exact.outcome_gram()))
+    writer.write_observed(noisy.counts(exact.observed()))
     if scales.smallest_eigenvalue:
         smallest = smallest_eigenvalue(map(exact.gram, range(layout.n_blocks)))
-        writer.write_smallest_eigenvalue(noisy_smallest_eigenvalue(smallest, scales, source=source))
+        writer.write_smallest_eigenvalue(noisy.smallest_eigenvalue(smallest))
     matrices = writer.finish({})
     announce_step(PaymentStep.STATISTICS_STORED)
     return PrivateStatistics(matrices, draw.mechanism)

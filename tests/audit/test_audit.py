@@ -17,7 +17,6 @@ from tiers import thinned
 from whole_matrices import write_matrices
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.audit import audited_release
 from primo_scale.audit import mechanism_audit as auditing
 from primo_scale.audit.audited_release import pooled_noise, publish
 from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
@@ -27,6 +26,7 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.noisy_matrices import NoisyMatrices
 from primo_scale.privacy.private_statistics import KIND, Draw, privatise
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
@@ -209,12 +209,12 @@ def test_noise_that_runs_or_parts_share_is_found(runs, noise):
 def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
-    def wrong(gram, tile, scales, *, block, copy, source):
-        sigma = off_diagonal_sigma(scales.gram[block])
-        noise = add_lattice_noise(np.zeros(3, np.int64), sigma, source=source, label="X'X")
+    def wrong(noisy, gram, tile, *, block, copy):
+        sigma = off_diagonal_sigma(noisy.scales.gram[block])
+        noise = add_lattice_noise(np.zeros(3, np.int64), sigma, source=noisy.source, label="X'X")
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
-    monkeypatch.setattr(audited_release, "noisy_gram_tile", wrong)
+    monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
     audited = mechanism()
     found = audit(audited, worst_pairs(audited)[:1], effort(26_000))
     assert found.gaussian_epsilon > EPSILON
@@ -224,8 +224,8 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
 def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
-    def wrong(gram, tile, scales, *, block, copy, source):
-        sigma = scales.gram[block]
+    def wrong(noisy, gram, tile, *, block, copy):
+        sigma, source = noisy.scales.gram[block], noisy.source
         noise = add_lattice_noise(
             np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label="X'X"
         ).reshape(gram.shape)
@@ -234,14 +234,14 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
         )
         return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
 
-    monkeypatch.setattr(audited_release, "noisy_gram_tile", wrong)
+    monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
     audited = mechanism()
     found = audit(audited, named(audited, "X'X, off the diagonal"), effort(16_000))
     assert found.verdict is not Verdict.WITHIN
 
 
 def test_counts_without_noise_are_found(monkeypatch):
-    monkeypatch.setattr(audited_release, "noisy_counts", lambda counts, scales, *, source: counts)
+    monkeypatch.setattr(NoisyMatrices, "counts", lambda noisy, counts: counts)
     audited = mechanism()
     found = audit(audited, named(audited, "outcomes"), effort(2000))
     assert found.epsilon > EPSILON

@@ -7,11 +7,11 @@ makes that 1e-9 a command.
 import pytest
 from small_cohort import command, refused, succeeded
 
-from primo_scale.audit import audited_release
 from primo_scale.audit.subjects import audit_subjects
 from primo_scale.cli.audit import main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
+from primo_scale.privacy.noisy_matrices import NoisyMatrices
 
 CLAIM = ["--epsilon", "3", "--delta", "1e-3", "--runs", "1000", "--confidence", "0.999999999"]
 ONE = ["--method", "ssp"]
@@ -35,7 +35,7 @@ def test_a_line_for_each_mechanism_and_exit_0():
 
 @pytest.mark.slow
 def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
-    monkeypatch.setattr(audited_release, "noisy_counts", lambda counts, scales, *, source: counts)
+    monkeypatch.setattr(NoisyMatrices, "counts", lambda noisy, counts: counts)
     result = run(*ONE, "--adjacency", "add-remove")
     assert result.exit_code == 1
     assert result.output.count("EXCEEDS THE CLAIM") == 2

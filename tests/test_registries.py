@@ -8,24 +8,19 @@ import math
 import pkgutil
 import re
 import zipfile
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
-from small_cohort import D, N, command, write_cohort
+from small_cohort import command, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.source import SOURCES, GenotypeSource, Index, SourceFiles, open_source
-from primo_scale.genotypes.tables import read_bim, read_fam
+from primo_scale.genotypes.source import SOURCES, GenotypeSource, SourceFiles, open_source
 from primo_scale.kernels import FASTEST_FIRST, KERNELS
-from primo_scale.kernels.packed import PackedGenotypes
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import FLOOR_SHARE
@@ -187,36 +182,11 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
 # ---- Genotype sources ----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ToySource(GenotypeSource):
-    """Codes in a file of numpy, beside the tables of a PLINK 1 fileset."""
-
-    codes: npt.NDArray[np.uint8]
-
-    def files(self) -> list[Path]:
-        return [self.where, self.where.with_suffix(".bim"), self.where.with_suffix(".fam")]
-
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
-        codes = self.codes[np.ix_(variants, samples)]
-        whole = np.pad(codes, ((0, 0), (0, -codes.shape[1] % 4))).reshape(len(codes), -1, 4)
-        result[:] = (whole << np.array([0, 2, 4, 6], np.uint8)).sum(axis=2, dtype=np.uint8)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        return self.codes[variant, samples].tolist()
-
-
-def open_toy(path: Path, _files: SourceFiles) -> GenotypeSource:
-    with path.open("rb") as file:
-        codes = np.load(file)
-    people = read_fam(path.with_suffix(".fam"))
-    return ToySource(path, people, read_bim(path.with_suffix(".bim")).variants, codes)
-
-
 FORMATS = ROOT / "tests/genotypes/formats"
 
 
 @pytest.mark.parametrize("name", SOURCES)
-def test_an_opener_returns_a_source(name: str, cohort: Path, tmp_path: Path) -> None:
+def test_an_opener_returns_a_source(name: str, tmp_path: Path) -> None:
     """The fixtures hold the same 8 variants of 7 people."""
     zipfile.ZipFile(FORMATS / "odd.vcz.zip").extractall(tmp_path / "odd.vcz")
     path = {
@@ -236,22 +206,6 @@ def test_a_format_has_an_option_and_a_row_in_the_documentation(name: str) -> Non
     assert getattr(ps.GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
     assert f"--{name} PATH" in command(ingest_command, "--help").stdout
     assert f"| `--{name} " in (ROOT / "docs/inputs.md").read_text()
-
-
-def test_a_toy_source_gives_the_same_store(
-    cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SOURCES, "toy", f"{__name__}:open_toy")
-    packed = np.frombuffer((cohort / "cohort.bed").read_bytes()[3:], np.uint8).reshape(D, -1, 1)
-    with (cohort / "cohort.toy").open("wb") as file:
-        np.save(file, (packed >> np.array([0, 2, 4, 6], np.uint8) & 3).reshape(D, N))
-    stores = [
-        ingest(SourceFiles((cohort / path,), kind), tmp_path / kind).read_packed(
-            slice(None), slice(None)
-        )
-        for path, kind in (("cohort", "bfile"), ("cohort.toy", "toy"))
-    ]
-    assert np.array_equal(*stores)
 
 
 # ---- Noise calibrations --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ has two noises.
 
 The ledger cannot detect that the file was replaced by an older copy, which forgets later charges,
 or that somebody with the keys of the file rewrote the chain. Keep one ledger on a local disk, and
-compare its head with the head that releases record.
+compare it with the releases (``verify --ledger``), or its head with one that was noted elsewhere.
 """
 
 from __future__ import annotations

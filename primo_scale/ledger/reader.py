@@ -133,7 +133,7 @@ class LedgerReader:
         return [history.balance(account) for account in history.budgets]
 
     def head(self) -> str:
-        """Return the keyed digest of the last event. A release that records it pins the chain."""
+        """Return the keyed digest of the last event, which pins the chain up to it."""
         return self._log.head()
 
     def verify(self) -> list[str]:

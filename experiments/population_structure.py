@@ -4,13 +4,14 @@ The people of some HapMap3 populations are divided into a public panel (every se
 whom plink2 computes frequencies and loadings) and templates of a cohort and of fresh people,
 mosaics within each population. Half of the traits are heritable, the other half are not; the mean
 of every trait differs between the populations of the cohort, as an environment would make it. Each
-release is a whole one, by the product's own functions, without covariates, with projected
-components, or with the people's populations as covariates, the most that components can do. Scores
-are measured in fresh people against their genetic values: within populations (`r2`, and `slope` of
-the genetic value on the score), and over all people (`across`), where scores that follow the
-cohort's environment fail. `chi2` is the mean of (effect / standard error)^2 in the summary
-statistics of the traits without heritability, 1 if the standard errors are right. A second run
-continues the first.
+release is a whole one, by the product's own functions, over variants or over LD components of the
+panel, without covariates, with projected principal components, or with the people's populations as
+covariates, the most that principal components can do. Scores are measured in fresh people against
+their genetic values: within populations (`r2`, and `slope` of the genetic value on the score), and
+over all people (`across`), where scores that follow the cohort's environment fail. `chi2` is the
+mean of (effect / standard error)^2 in the summary statistics of the traits without heritability, 1
+if the standard errors are right; releases over LD components have none. A second run continues the
+first.
 """
 
 from __future__ import annotations
@@ -135,9 +136,9 @@ def _write_cohort(
         table.to_csv(folder / f"{name}.tsv", sep="\t", index=False, float_format="%.5g")
 
 
-def release(folder: Path, covariates: int, *, epsilon: float | None) -> Path:
+def release(folder: Path, covariates: int, epsilon: float | None, *, ld_panel: bool) -> Path:
     """Return the release of all traits with so many components, or with the populations."""
-    out = folder / f"release-{covariates}-{epsilon}"
+    out = folder / f"release-{covariates}-{epsilon}{'-panel' * ld_panel}"
     if out.exists():
         return out
     n_people = len((folder / "cohort.fam").read_text().splitlines())
@@ -152,16 +153,19 @@ def release(folder: Path, covariates: int, *, epsilon: float | None) -> Path:
     privacy = ps.Privacy(non_private=True)
     if epsilon is not None:
         privacy = ps.Privacy(epsilon=epsilon, delta=n_people**-2.0)
+    model = ps.Model(ref_freq=folder / "panel.afreq", ld_blocks="window:200")
+    if ld_panel:
+        model = evolve(model, ld_panel=folder / "panel")
     ps.release(
         ps.ReleaseRequest(
             genotypes=ps.GenotypeFiles(folder / "cohort"),
             outcomes=tables,
-            model=ps.Model(ref_freq=folder / "panel.afreq", ld_blocks="window:200"),
+            model=model,
             privacy=privacy,
             out=out,
-            sumstats=True,
+            sumstats=not ld_panel,
             genome_build="NCBI36",
-            ledger=folder / f"{covariates}-{epsilon}.sqlite",
+            ledger=folder / f"{out.name}.sqlite",
             accept_noise=True,
         )
     )
@@ -183,12 +187,13 @@ def measure(folder: Path, published: Path) -> dict[str, float]:
     r2 = products**2 / ((within[0] ** 2).sum(axis=0) * (within[1] ** 2).sum(axis=0))
     overall = [np.corrcoef(s, g)[0, 1] ** 2 for s, g in zip(scores.T, genetic.T, strict=True)]
     share = genetic.var(axis=0) / (genetic.var(axis=0) + 0.7)
-    squares = [_chi2(published / "sumstats" / f"NULL{k}.tsv.gz") for k in range(_N_TRAITS)]
+    statistics = [published / "sumstats" / f"NULL{k}.tsv.gz" for k in range(_N_TRAITS)]
+    squares = [_chi2(path) for path in statistics if path.exists()]
     return {
         "r2": float(np.mean(r2 * heritability)),
         "slope": float(np.mean(products / (within[0] ** 2).sum(axis=0))),
         "across": float(np.mean(overall * share)),
-        "chi2": float(np.mean(squares)),
+        "chi2": float(np.mean(squares)) if squares else np.nan,
     }
 
 
@@ -204,12 +209,12 @@ def _chi2(path: Path) -> float:
 
 
 def _rows(folder: Path) -> Iterator[list[str]]:
-    for epsilon in (None, 5.0):
+    for epsilon, ld_panel in ((None, False), (5.0, False), (5.0, True)):
         for covariates, name in _COVARIATES.items():
-            found = measure(folder, release(folder, covariates, epsilon=epsilon))
+            found = measure(folder, release(folder, covariates, epsilon, ld_panel=ld_panel))
             privacy = "none" if epsilon is None else f"epsilon {epsilon:g}"
             numbers = (f"{value:.3f}" for value in found.values())
-            row = [privacy, name, *numbers]
+            row = [privacy, "components" if ld_panel else "variants", name, *numbers]
             click.echo(" ".join(row))
             yield row
 
@@ -221,7 +226,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "bounds.tsv").exists():
         simulate(folder)
-    header = ("privacy", "covariates", "r2", "slope", "across", "chi2")
+    header = ("privacy", "columns", "covariates", "r2", "slope", "across", "chi2")
     click.echo(markdown_table(header, list(_rows(folder))))
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from primo_scale.methods.catalogue import METHODS, estimator_for
 from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior
 from primo_scale.methods.solution import SolveInputs, solve_statistics
+from primo_scale.methods.target_noise import TargetNoise
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -56,6 +57,11 @@ def symmetric_noise(size, sigma, rng):
     """Return noise in the svec layout: sigma on the diagonal, sigma / sqrt2 off the diagonal."""
     entries = rng.normal(0, sigma, (size, size))
     return (entries + entries.T) / 2
+
+
+def independent_noise(variances):
+    """Return noise that is independent between phenotypes, with the given variances."""
+    return TargetNoise(np.asarray(variances, dtype=float), np.zeros((0, len(variances))))
 
 
 def with_noise(exact, scales: NoiseScales, rng, *, copies=1):

@@ -17,6 +17,7 @@ import numpy as np
 import scipy
 
 from primo_scale.methods.shrinkage import Float64, noise_norm
+from primo_scale.methods.target_noise import TargetNoise
 from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockMatrices
 
@@ -34,8 +35,12 @@ class AdjustedBlock:
     fixed_risk: Float64
     projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
     target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
-    # Standard deviation of the noise in an entry of G, for each phenotype, shape (l,).
-    target_sigma: Float64
+    noise: TargetNoise  # in a row of G
+
+    @property
+    def target_sigma(self) -> Float64:
+        """Standard deviation of the noise in an entry of G, for each phenotype, shape (l,)."""
+        return np.sqrt(self.noise.variances)
 
 
 @dataclass(frozen=True)
@@ -72,14 +77,17 @@ class Adjustment:
         # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
         # X'C would inflate the weights of the covariates by a multiple.
         factors = _james_stein_factors(cross[:, :n_fixed], self.scales.fixed_cross)
-        kept = np.clip(factors, 0, None)
+        kept = np.maximum(factors, 0)
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
-        explained = kept[:, None] * self.fixed_coefficients
-        variance = (self.scales.phenotype_cross * self.rescale) ** 2
-        variance = variance + self.scales.fixed_cross**2 * (explained**2).sum(axis=0)
-        return AdjustedBlock(fixed_cross, factors, projection, target, np.sqrt(variance))
+        # The mean squared error of a shrunk column is `kept` times the variance of its noise.
+        errors = self.scales.fixed_cross * np.sqrt(kept)
+        noise = TargetNoise(
+            own=(self.scales.phenotype_cross * self.rescale) ** 2,
+            shared=errors[:, None] * self.fixed_coefficients,
+        )
+        return AdjustedBlock(fixed_cross, factors, projection, target, noise)
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""

@@ -34,6 +34,11 @@ class Blend:
         shares = self.kept @ squares + self.kept.diagonal()[:, None] * squares
         return np.asarray(self.sigma**2 / 2 * shares)
 
+    def mean_covariance(self, effects: Float64) -> Float64:
+        """Return the covariance of the columns of ``S b``, the mean over rows, shape (k, k)."""
+        means = self.kept.mean(axis=0) + self.kept.diagonal() / len(self.kept)
+        return np.asarray(self.sigma**2 / 2 * (effects.T * means) @ effects)
+
     def raised(self) -> Float64:
         """Return X'X with its eigenvalues raised to the floor, shape (m, m)."""
         noise = noise_norm(self.sigma, len(self.gram)) * float(self.kept.mean())

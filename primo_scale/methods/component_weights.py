@@ -45,6 +45,7 @@ from primo_scale.methods.public_scores import (
     kept_share,
 )
 from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.target_noise import TargetNoise
 
 # Smallest eigenvalue of the phenotypes' covariance, of which noise would leave negative ones.
 _LEAST_EIGENVALUE = 0.1
@@ -85,7 +86,7 @@ class _Block:
     blend: Blend  # X'X
     gram: Float64  # the same with eigenvalues above the floor, shape (m, m)
     target: Float64  # adjusted X'Y, without what the prior mean explains, shape (m, l)
-    target_sigma: Float64  # standard deviation of its noise, shape (l,)
+    noise: TargetNoise  # in a row of the target
     # Variances that errors of X'X add to the target, for an effect variance of 1, shape (m,).
     gram_errors: Float64
     fixed_cross: Float64  # denoised X'C, shape (m, f)
@@ -141,7 +142,7 @@ def solve_components(
 def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Float64]:
     """Return the effects of the components, shape (m, l), and of the codes, shape (d_b, l)."""
     turned = fitted.effects
-    sigma = np.sqrt(turned.variances(block.target_sigma**2))
+    sigma = np.sqrt(turned.noise_variances(block.noise))
     target = turned.rotated(block.target)
     of_components = _posterior(block, target, fitted.prior, sigma)
     of_codes = block.real.T @ of_components
@@ -164,20 +165,21 @@ def _block(
     noisy, _ = adjustment.gram(adjusted, block, 0)
     expected = panel.n_samples * panel.variances[layout.variants(block)]
     blend = blended(noisy, adjustment.gram_sigma(block), expected, panel.n_known)
-    real, target, sigma = panel.map_of(block), adjusted.target, adjusted.target_sigma
+    real, target, noise = panel.map_of(block), adjusted.target, adjusted.noise
     mean, outside = np.zeros_like(target), np.zeros((len(real.T), layout.n_phenotypes))
     if scores is not None:
         outside = scores.mean(rows)
         mean = _on_components(real, squared_norms, outside)
         target = target - blend.gram @ mean
-        sigma = np.sqrt(sigma**2 + blend.product_variances(mean**2).mean(axis=0))
+        of_scores = _on_components(real, squared_norms, scores.scores.effects[rows])
+        noise = noise.with_errors(blend.mean_covariance(of_scores), scores.slopes)
     return _Block(
         real=real,
         squared_norms=squared_norms,
         blend=blend,
         gram=blend.raised(),
         target=target,
-        target_sigma=sigma,
+        noise=noise,
         gram_errors=blend.product_variances(1 / squared_norms[:, None])[:, 0],
         fixed_cross=adjusted.fixed_cross,
         mean=mean,
@@ -203,7 +205,8 @@ def _fitted(
     mean = float(prior.effect_variance.mean())
     effects = fit_effects(coordinates, covariance, prior.effect_variance / mean)
     variances = effects.variances(covariance) * prior.residual_variance.mean()
-    fitted = _Fitted(effects, EffectPrior(effects.scales * mean, variances), {})
+    fitted_prior = EffectPrior(effects.scales * mean, variances, effects.n_limited)
+    fitted = _Fitted(effects, fitted_prior, {})
     if not sampling:
         return fitted
     maps = [matrix for _, matrix in pairs if matrix is not None]
@@ -219,7 +222,7 @@ def _coordinates(
     effects and noise of an average phenotype. M' has the shape (d_b, m).
     """
     effect, residual = prior.effect_variance.mean(), prior.residual_variance.mean()
-    release = (block.target_sigma**2).mean()
+    release = float(block.noise.variances.mean())
     variances = effect / block.squared_norms
     noise = residual * block.gram
     noise[np.diag_indices_from(noise)] += release + effect * block.gram_errors
@@ -233,7 +236,7 @@ def _coordinates(
         sampling=np.clip(residual * (basis * seen).sum(axis=0), _TINY, 1),
         errors=effect * (block.gram_errors @ basis**2),
         values=basis.T @ block.target,
-        release_noise=block.target_sigma**2 / release,
+        release_noise=block.noise.relative_to(release),
     )
     if not mapped:
         return coordinates, None
@@ -281,7 +284,7 @@ def _score_sums(
         effects = _on_components(block.real, block.squared_norms, public.effects[rows])
         blend, target = block.blend, block.target
         responses, sampled = blend.gram @ effects, residual * blend.expected
-        counts = sampled / (sampled + (block.target_sigma**2).mean())
+        counts = sampled / (sampled + block.noise.variances.mean())
         weighted, counted = effects * np.sqrt(counts)[:, None], effects * counts[:, None]
         signal_of_prior = float(((block.gram**2) / block.squared_norms).sum())  # tr(S L S) / t
         return ScoreSums(
@@ -292,7 +295,7 @@ def _score_sums(
             products=counted.T @ counted,
             cross=counted.T @ target,
             moments=replace(
-                moments_of(blend.gram, 0.0, target, block.target_sigma),
+                moments_of(blend.gram, 0.0, target, np.sqrt(block.noise.variances)),
                 squared_trace=signal_of_prior,
             ),
             response_gram=responses.T @ responses,

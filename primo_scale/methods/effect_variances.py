@@ -26,8 +26,8 @@ from primo_scale.methods.shrinkage import Float64
 
 # Precision of the prior, whose standard deviation is 0.7 times its variance of the effects.
 _PRIOR_PRECISION = 2.0
-# Limits of the estimate, relative to the prior's: heritabilities from 0.015 to 0.9.
-_LEAST, _LARGEST = 0.05, 3.0
+LEAST, LARGEST = 0.05, 3.0
+"""Limits of estimates, relative to the prior's: heritabilities from 0.015 to 0.9."""
 # Factor by which the variance of a phenotype may differ from that of its public bounds.
 _OTHER_VARIANCE = 2.0
 
@@ -107,7 +107,8 @@ def fitted_prior(
     estimates = moments.estimates(residual) / expected
     precisions = expected**2 / moments.variances(residual)
     shares = (precisions * estimates + _PRIOR_PRECISION) / (precisions + _PRIOR_PRECISION)
-    return EffectPrior(expected * np.clip(shares, _LEAST, _LARGEST), residual)
+    n_limited = int((shares > LARGEST).sum())
+    return EffectPrior(expected * np.clip(shares, LEAST, LARGEST), residual, n_limited)
 
 
 def within_factor(variances: Float64, expected: Float64) -> Float64:

@@ -29,6 +29,7 @@ class EffectPrior:
     effect_variance: Float64
     # Variance of each phenotype across people, in squared lattice units, shape (l,).
     residual_variance: Float64
+    n_limited: int = 0  # phenotypes whose estimated effect variance exceeds the largest one
 
     @property
     def penalty(self) -> float:

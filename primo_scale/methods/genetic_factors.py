@@ -3,10 +3,10 @@
 An LD block has coordinates ``h_j``, one row of l numbers each, in which signal and noise are
 uncorrelated between coordinates::
 
-    Cov(h_j) = (D_j + e_j) Omega + a_j P + (1 - a_j - e_j) diag(r)
+    Cov(h_j) = (D_j + e_j) Omega + a_j P + (1 - a_j - e_j) R
 
-Omega is the covariance of the effects across phenotypes, P that of the clipped phenotypes, and r
-the variances of the release's noise. The signal has the part D_j. The part e_j is due to errors of
+Omega is the covariance of the effects across phenotypes, P that of the clipped phenotypes, and R
+that of the release's noise. The signal has the part D_j. The part e_j is due to errors of
 X'X, which grow with the effects. If Omega is taken as diagonal, its entries maximise the
 likelihood. Otherwise the eigenvectors of its estimate by moments are genetic factors. The variance
 of a factor and the decision to use factors come from coordinates that the eigenvectors were not
@@ -24,7 +24,9 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.interruption import check
+from primo_scale.methods.effect_variances import LARGEST, LEAST
 from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.target_noise import TargetNoise
 
 # Weight of the prior in the variance of the effects on a phenotype: that of an estimate whose
 # standard error is 0.7 times the prior's variance.
@@ -46,7 +48,7 @@ class Coordinates:
     sampling: Float64  # share a of the noise that is due to the sampling of people, shape (m,)
     errors: Float64  # share e of the noise that is due to errors of X'X, shape (m,)
     values: Float64  # coordinates h, shape (m, l)
-    release_noise: Float64  # relative variance r of the release's noise, shape (l,)
+    release_noise: TargetNoise  # relative covariance R of the release's noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +57,7 @@ class EffectCovariance:
 
     scales: Float64  # variances w, shape (l,)
     basis: Float64 | None  # factors U in columns, shape (l, l); None for the phenotypes themselves
+    n_limited: int = 0  # phenotypes that stand alone and whose estimate exceeds the largest one
 
     @property
     def n_factors(self) -> float:
@@ -68,15 +71,14 @@ class EffectCovariance:
         return columns if self.basis is None else columns @ self.basis
 
     def variances(self, covariance: Float64) -> Float64:
-        """Return the variance of each factor from the covariance of the phenotypes, shape (l,).
-
-        A covariance of uncorrelated phenotypes may be given by its diagonal.
-        """
+        """Return the variance of each factor from the covariance of the phenotypes, shape (l,)."""
         if self.basis is None:
-            return covariance if covariance.ndim == 1 else covariance.diagonal()
-        if covariance.ndim == 1:
-            return np.asarray(covariance @ self.basis**2)
+            return covariance.diagonal()
         return np.asarray(((covariance @ self.basis) * self.basis).sum(axis=0))
+
+    def noise_variances(self, noise: TargetNoise) -> Float64:
+        """Return the variance of each factor's noise from that of the phenotypes, shape (l,)."""
+        return noise.variances if self.basis is None else noise.along(self.basis)
 
     def back(self, columns: Float64) -> Float64:
         """Invert `rotated`."""
@@ -95,7 +97,10 @@ def fit_effects(
     errors = np.concatenate([block.errors for block in blocks])
     own = EffectCovariance(prior, None)
     squares, noise = projected(blocks, phenotype_covariance, own)
-    own = EffectCovariance(_scales(exposures + errors, squares, noise, prior), None)
+    largest = LARGEST * prior * phenotype_covariance.diagonal()
+    shown = _scales(exposures + errors, squares, noise, prior)
+    limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
+    own = EffectCovariance(limited, None, int((shown > largest).sum()))
     if len(prior) == 1:
         return own
     losses = _losses(exposures, squares, noise + np.outer(errors, own.scales), own.scales)
@@ -113,8 +118,9 @@ def fit_effects(
         unordered = _scales(exposures + errors, squares, noise, even, weight)
         # The nearest decreasing sequence, because noise in a variance does not order it.
         scales = scipy.optimize.isotonic_regression(unordered, increasing=False).x
-        if not scales.any():
-            return own  # nothing that the phenotypes could share
+        # Nothing that the phenotypes could share, or more than they vary: population structure.
+        if not 0 < scales.sum() <= largest.sum():
+            return own
         strength = float((scales**2).sum() / scales.sum())
     # The accuracy of a prediction weighs a coordinate by its inverse share of sampling noise.
     gains = losses - _losses(exposures, squares, noise + np.outer(errors, scales), scales)
@@ -141,7 +147,7 @@ def projected(
         share = block.sampling[here, None]
         of_release = 1 - share - block.errors[here, None]
         squares.append(effects.rotated(block.values[here]) ** 2)
-        noise.append(share * sampled + of_release * effects.variances(block.release_noise))
+        noise.append(share * sampled + of_release * effects.noise_variances(block.release_noise))
     return np.concatenate(squares), np.concatenate(noise)
 
 
@@ -187,8 +193,7 @@ def _eigenvectors(
         weights = visible / (1 - errors + strength * visible)
         total += (values * weights[:, None]).T @ values
         total -= float(weights @ share) * phenotype_covariance
-        of_release = float(weights @ (1 - share - errors))
-        total[np.diag_indices_from(total)] -= of_release * block.release_noise
+        total -= float(weights @ (1 - share - errors)) * block.release_noise.matrix()
     vectors = scipy.linalg.eigh(total, check_finite=False)[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)  # is made positive, because LAPACK may choose any sign
     return np.asarray(vectors * np.sign(vectors[largest, np.arange(len(vectors))]))

@@ -90,6 +90,7 @@ class Solution:
     # is not a ridge.
     penalties: tuple[float, ...]
     scores: FittedScores | None = None  # slopes of the public scores, if there are any
+    n_limited: int = 0  # phenotypes whose effects would explain more than the phenotypes vary
 
 
 def solve_statistics(
@@ -134,6 +135,7 @@ def solve_statistics(
         parameters=estimator.numbers(rule_inputs) | numbers,
         penalties=tuple(rule.penalty for rule in rules if isinstance(rule, Ridge | JamesStein)),
         scores=scores,
+        n_limited=prior.n_limited,
     )
 
 
@@ -169,6 +171,7 @@ def _of_components(
         parameters=estimator.numbers(rule_inputs),
         penalties=(),
         scores=found.scores,
+        n_limited=found.prior.n_limited,
     )
 
 

@@ -49,7 +49,7 @@ def spectra_of(
     if projection is not None:  # of rescaled columns
         rescale = adjustment.rescale
         across = projection.matrix * rescale / rescale[:, None]
-        target, sigma = target @ across, np.sqrt(sigma**2 @ across**2)
+        target, sigma = target @ across, np.sqrt(adjusted.noise.along(across))
     for copy, phenotypes in enumerate(groups):
         check()
         gram, rounding = adjustment.gram(adjusted, block, copy)

@@ -82,6 +82,13 @@ def _solve(
         scores=None if chosen.priors is None else chosen.priors.scores,
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+    if solution.n_limited:
+        LOGGER.warning(
+            "the effects found for %d of %d phenotypes would explain more than these vary, as in a "
+            "cohort with population structure that no covariates account for. They were limited; "
+            "give --pc-loadings, or check the bounds of the phenotypes (docs/methods.md)",
+            solution.n_limited, design.layout.n_phenotypes,
+        )  # fmt: skip
     marginal = None
     if request.sumstats:
         # Effects of any size are stated, because their errors are stated with them.

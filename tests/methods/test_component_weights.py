@@ -14,12 +14,13 @@ from methods_examples import (
 )
 
 from primo_scale.methods import blended_gram, component_weights
-from primo_scale.methods.adjustment import adjust
+from primo_scale.methods.adjustment import Adjustment, adjust
 from primo_scale.methods.blended_gram import blended
 from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.genetic_factors import EffectCovariance
 from primo_scale.methods.public_scores import PublicScores
+from primo_scale.methods.target_noise import TargetNoise
 from primo_scale.privacy.mechanism import NoiseScales
 
 PRIORS = "known-noise"  # the estimator with the effect variances of the prior
@@ -105,7 +106,7 @@ def test_phenotypes_of_other_noise_have_their_own_posterior():
 
 
 def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenotypes(monkeypatch):
-    """Gaussian conditioning on all phenotypes at once, whose effects are correlated."""
+    """Gaussian conditioning on all phenotypes at once, whose effects and noise are correlated."""
     X, fixed, Y = cohort()
     fixed = np.zeros_like(fixed[:, :1])
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
@@ -114,13 +115,16 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
     monkeypatch.setattr(component_weights, "fit_effects", lambda *_: covariance)
     monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
     effect, residual, sigma = 50.0, 9e4, 4000.0
+    noise = TargetNoise(np.full(3, sigma**2), 7000.0 * basis[:, :2].T)
+    block_of = Adjustment.block
+    monkeypatch.setattr(Adjustment, "block", lambda *of: replace(block_of(*of), noise=noise))
     inputs = inputs_on(exact, sigma=sigma, effect=effect, residual=residual)
     found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
     omega = effect * (basis * covariance.scales) @ basis.T
     for part in (slice(0, 5), slice(5, 12)):
         S, G = X[:, part].T @ X[:, part], X[:, part].T @ Y
-        noise = residual * S + sigma**2 * np.eye(len(S))
-        whole = np.kron(S @ S, omega) + np.kron(noise, np.eye(3))
+        whole = np.kron(S @ S, omega) + np.kron(residual * S, np.eye(3))
+        whole += np.kron(np.eye(len(S)), noise.matrix())
         expected = np.kron(S, omega) @ np.linalg.solve(whole, G.ravel().astype(float))
         np.testing.assert_allclose(found[part], expected.reshape(-1, 3), rtol=1e-6, atol=1e-9)
 
@@ -181,7 +185,7 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
     rng, sigma, n_panel = np.random.default_rng(7), 200.0, 30
     diagonal, effects = np.array([4000.0, 1000.0, 300.0]), rng.standard_normal((3, 2))
     spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)
-    errors, quadratic = [], []
+    errors, quadratic, covariance = [], [], np.zeros((2, 2))
     for _ in range(4000):
         draws = rng.standard_normal((2, 3, 3))
         deviation, noise = (np.triu(z) + np.triu(z, 1).T for z in draws)
@@ -189,10 +193,12 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
         noise *= np.where(np.eye(3) > 0, sigma, sigma / np.sqrt(2))
         blend = blended(true + noise, sigma, diagonal, n_panel)
         errors.append((blend.gram - true) @ effects)
+        covariance += errors[-1].T @ errors[-1] / (3 * 4000)
         quadratic.append(np.diag(effects.T @ (blend.gram - true) @ effects))
     measured = np.mean(np.square(errors), axis=(0, 1))
     expected = blend.product_variances(effects**2).mean(axis=0)
     np.testing.assert_allclose(measured, expected, rtol=0.06)
+    np.testing.assert_allclose(covariance, blend.mean_covariance(effects), rtol=0.06)
     measured = np.mean(np.square(quadratic), axis=0)
     np.testing.assert_allclose(measured, blend.variance_of(effects), rtol=0.06)
 

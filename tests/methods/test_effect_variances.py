@@ -79,7 +79,9 @@ def test_without_information_the_prior_remains_and_estimates_are_limited():
     assert fitted_prior([empty], PRIOR, RESIDUALS, PEOPLE) is PRIOR
     for signal, limit in ((1e30, 3.0), (-1e30, 0.05)):
         far = replace(one, signal=np.full(N_PHENOTYPES, signal))
-        np.testing.assert_allclose(fitted_variances(far), limit * EFFECT)
+        found = fitted_prior([far], PRIOR, RESIDUALS, PEOPLE)
+        np.testing.assert_allclose(found.effect_variance, limit * EFFECT)
+        assert found.n_limited == (N_PHENOTYPES if signal > 0 else 0)
 
 
 def test_weights_are_those_of_known_noise_with_the_fitted_variances():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from methods_examples import independent_noise
 
 from primo_scale.methods.genetic_factors import (
     Coordinates,
@@ -12,6 +13,7 @@ from primo_scale.methods.genetic_factors import (
     projected,
     shrunk,
 )
+from primo_scale.methods.target_noise import TargetNoise
 
 EXPOSURES = np.geomspace(2.0, 0.02, 600)
 SAMPLING = np.linspace(0.6, 0.1, 600)
@@ -22,13 +24,13 @@ def drawn(omega, phenotypes=None, release=None, *, seed=0, errors=ERRORS):
     """Return the signals and the coordinates of a model with the given covariances."""
     rng, l = np.random.default_rng(seed), len(omega)  # noqa: E741
     phenotypes = np.eye(l) if phenotypes is None else phenotypes
-    release = np.ones(l) if release is None else release
+    release = independent_noise(np.ones(l)) if release is None else release
     signal, of_errors = (
         np.sqrt(each)[:, None] * rng.multivariate_normal(np.zeros(l), omega, 600)
         for each in (EXPOSURES, errors)
     )
     sampled = rng.multivariate_normal(np.zeros(l), phenotypes, 600)
-    noise = rng.standard_normal((600, l)) * np.sqrt(release)
+    noise = rng.multivariate_normal(np.zeros(l), release.matrix(), 600)
     of_release = (1 - SAMPLING - errors)[:, None]
     values = signal + of_errors + np.sqrt(SAMPLING)[:, None] * sampled + np.sqrt(of_release) * noise
     blocks = [
@@ -75,8 +77,8 @@ def test_misstated_noise_biases_the_variance():
     """The test above rejects a scale of the noise that is 20% wrong."""
     found = []
     for seed in range(100):
-        blocks = drawn(np.eye(1), release=np.full(1, 1.2), seed=seed)[1]
-        blocks = [replace(block, release_noise=np.ones(1)) for block in blocks]
+        blocks = drawn(np.eye(1), release=independent_noise([1.2]), seed=seed)[1]
+        blocks = [replace(block, release_noise=independent_noise(np.ones(1))) for block in blocks]
         found.append(fit_effects(blocks, np.eye(1), np.ones(1)).scales[0])
     assert np.mean(found) > 1 + 4 * np.std(found) / 10
 
@@ -108,7 +110,7 @@ def test_phenotypes_without_any_signal_have_finite_variances() -> None:
             sampling=np.full(600, 0.5),
             errors=np.zeros(600),
             values=rng.normal(size=(600, 2)),
-            release_noise=np.ones(2),
+            release_noise=independent_noise(np.ones(2)),
         )
         assert np.isfinite(fit_effects([block], np.eye(2), np.ones(2)).scales).all()
 
@@ -145,10 +147,43 @@ def test_correlated_phenotypes_are_not_taken_for_genetic_factors():
 
 
 def test_noise_of_other_sizes_is_no_factor_either():
-    release = np.array([1.0, 1.0, 1.0, 3.0, 0.5])
+    release = independent_noise([1.0, 1.0, 1.0, 3.0, 0.5])
     _, blocks = drawn(np.eye(5) * 0.2, release=release)
     found = fit_effects(blocks, np.eye(5), np.ones(5))
     assert found.scales.max() < 0.5
+
+
+def test_errors_that_phenotypes_share_are_no_factor_either():
+    """Errors of X'C reach every phenotype by its coefficients of the covariates."""
+    shared = np.random.default_rng(5).standard_normal((2, 10))
+    release = TargetNoise(np.ones(10), shared)
+    signal, blocks = drawn(np.eye(10), release=release)
+    known = fit_effects(blocks, np.eye(10), np.ones(10))
+    assert known.scales.max() < 1.6
+    separately = [
+        replace(each, release_noise=independent_noise(release.variances)) for each in blocks
+    ]
+    mistaken = fit_effects(separately, np.eye(10), np.ones(10))
+    assert mistaken.scales.max() > 3
+    losses = (loss(blocks, signal, each, np.eye(10)) for each in (known, mistaken))
+    assert next(losses) < 0.8 * next(losses)
+
+
+def test_no_more_variance_is_taken_for_effects_than_the_phenotypes_have():
+    """As if population structure moved all coordinates of all phenotypes along two directions."""
+    structure = 20 * shared_by_all(10, 2) + np.eye(10)
+    _, blocks = drawn(structure)
+    found = fit_effects(blocks, np.eye(10), np.ones(10))
+    assert found.basis is None
+    assert found.scales.max() == 3
+    assert found.n_limited == (found.scales == 3).sum() > 3
+    possible = fit_effects(drawn(structure / 20)[1], np.eye(10), np.ones(10))
+    assert possible.basis is not None
+    assert possible.n_limited == 0
+    alone_too = fit_effects(drawn(np.eye(1) * 20)[1], np.eye(1), np.ones(1))
+    assert (alone_too.scales[0], alone_too.n_limited) == (3, 1)
+    least = fit_effects(drawn(np.zeros((1, 1)))[1], np.eye(1), np.ones(1)).scales[0]
+    assert least >= 0.05
 
 
 def test_rotation_is_inverted_and_keeps_covariances():
@@ -159,8 +194,9 @@ def test_rotation_is_inverted_and_keeps_covariances():
     np.testing.assert_allclose(effects.back(effects.rotated(columns)), columns)
     expected = (basis.T @ covariance @ basis).diagonal()
     np.testing.assert_allclose(effects.variances(covariance), expected)
-    np.testing.assert_allclose(
-        effects.variances(np.diag(covariance)), effects.variances(np.diag(np.diag(covariance)))
-    )
+    noise = TargetNoise(np.arange(1.0, 5.0), rng.standard_normal((2, 4)))
+    np.testing.assert_allclose(effects.noise_variances(noise), effects.variances(noise.matrix()))
+    own = alone(np.ones(4))
+    np.testing.assert_allclose(own.noise_variances(noise), own.variances(noise.matrix()))
     assert effects.n_factors == pytest.approx(1)
     assert alone(np.ones(4)).n_factors == 0

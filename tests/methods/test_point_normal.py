@@ -4,6 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from methods_examples import independent_noise
 
 from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance
@@ -67,7 +68,9 @@ def cohort(n_causal, *, n_blocks=10, size=60, seed=2):
         matrix = 1.5 * np.sqrt(values)[:, None] * vectors.T
         h = matrix @ part + rng.standard_normal(size)
         half = np.full(size, 0.5)
-        blocks.append(Coordinates(2.25 * values, half, 0 * half, h[:, None], np.ones(1)))
+        blocks.append(
+            Coordinates(2.25 * values, half, 0 * half, h[:, None], independent_noise([1]))
+        )
         matrices.append(matrix.T.astype(np.float32))
     return blocks, matrices, beta
 
@@ -98,7 +101,9 @@ def test_effects_of_every_variant_stay_normal():
 def test_factors_without_variance_are_not_sampled():
     blocks, matrices, _ = cohort(12)
     two = [
-        Coordinates(b.exposures, b.sampling, b.errors, np.hstack([b.values] * 2), np.ones(2))
+        Coordinates(
+            b.exposures, b.sampling, b.errors, np.hstack([b.values] * 2), independent_noise([1, 1])
+        )
         for b in blocks
     ]
     covariance = EffectCovariance(np.array([1.0, 0.01]), None)
@@ -110,7 +115,7 @@ def test_factors_that_fit_the_noise_of_their_coordinates_are_not_sampled():
     values, half = rng.standard_normal((120, 100)), np.full(120, 0.5)
     matrix = np.linalg.qr(rng.standard_normal((120, 120)))[0].astype(np.float32) * 0.3**0.5
     values[:, 3] += np.sqrt(2 * 120 / 3) * matrix[:3].sum(axis=0)  # three effects
-    block = Coordinates(np.full(120, 0.3), half, 0 * half, values, np.ones(100))
+    block = Coordinates(np.full(120, 0.3), half, 0 * half, values, independent_noise([1] * 100))
 
     def columns(basis):
         covariance = EffectCovariance(np.where(np.arange(100) < 4, 2.0, 0.0), basis)

@@ -25,7 +25,7 @@ from primo_scale.cluster.certificates import (
     throw_away_certificates,
 )
 from primo_scale.cluster.kubernetes import applied, refuse_missing_kubectl
-from primo_scale.cluster.local import local_cluster, workers_replaced
+from primo_scale.cluster.local import environment_restored, local_cluster, workers_replaced
 from primo_scale.cluster.profile import (
     ClusterProfile,
     JobQueueProfile,
@@ -62,6 +62,7 @@ def dask_client(
             timeout = _CONNECT_TIMEOUT_SECONDS
             client = _connected(profile.address, security, where, timeout=timeout)
         elif isinstance(profile, LocalProfile):
+            started.enter_context(environment_restored())
             certificates = started.enter_context(throw_away_certificates(scratch))
             cluster = local_cluster(profile, security_of(certificates), scratch)
             started.enter_context(cluster)

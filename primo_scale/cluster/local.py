@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ _TRIALS = 3
 # Interval between two checks for lost workers.
 _LOOK_SECONDS = 2.0
 _GONE = (Status.closed, Status.failed)
+_SET_BY_DASK = (*WORKER_PROCESS, "PYTHONHASHSEED", "__DASK_PARENT_PID")
 _SETTINGS = {
     **NO_WEB_PAGES,
     **SPARSE_PROFILER,
@@ -82,6 +84,23 @@ def _started(profile: LocalProfile, security: Security, scratch: Path) -> LocalC
     finally:
         if in_main_thread:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def environment_restored() -> Iterator[None]:
+    """Undo at the end what Dask sets in the environment of this process for the workers.
+
+    Otherwise every program that this process starts later computes on one thread too.
+    """
+    before = {name: os.environ.get(name) for name in _SET_BY_DASK}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class Solved:
 
 def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
-    # A local Dask cluster leaves one BLAS thread in this process's environment.
+    # A library that is loaded while a local Dask cluster runs takes one BLAS thread.
     with threadpool_limits(limits=usable_cpus()):
         solution, response, marginal = _solve(planned, private)
     weights = _scoring_weights(planned.design, solution, response, marginal, planned.store.variants)

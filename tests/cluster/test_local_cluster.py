@@ -1,5 +1,6 @@
 """The local cluster is private to its owner, limits memory, and replaces lost workers."""
 
+import os
 import threading
 import urllib.error
 import urllib.request
@@ -55,6 +56,15 @@ def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) ->
         found = client.submit(seen, pure=False).result()
     assert {name: found.get(name) for name in WORKER_PROCESS} == WORKER_PROCESS
     assert found["BLAS threads"] == 1
+
+
+def test_the_environment_is_left_as_it_was(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    with dask_client(LocalProfile(workers=1), tmp_path):
+        assert dict(os.environ) != before  # the reason why it is restored
+    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(

@@ -215,8 +215,15 @@ class _Parents(logging.Handler):
 @contextmanager
 def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
     """Add handlers for the block; the others get the same records as before."""
-    level, propagate = LOGGER.level, LOGGER.propagate
-    parents = (_Parents(LOGGER.getEffectiveLevel()),) if propagate else ()
+    level, propagate, others = LOGGER.level, LOGGER.propagate, LOGGER.handlers[:]
+    least = LOGGER.getEffectiveLevel()
+    parents = (_Parents(least),) if propagate else ()
+
+    def is_asked_for(record: logging.LogRecord) -> bool:
+        return record.levelno >= least
+
+    for handler in others:
+        handler.addFilter(is_asked_for)
     for handler in (*own, *parents):
         LOGGER.addHandler(handler)
     LOGGER.setLevel(LIVE_PROGRESS)
@@ -226,6 +233,8 @@ def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
     finally:
         LOGGER.setLevel(level)
         LOGGER.propagate = propagate
+        for handler in others:
+            handler.removeFilter(is_asked_for)
         for handler in (*own, *parents):
             LOGGER.removeHandler(handler)
             handler.close()

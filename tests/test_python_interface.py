@@ -169,10 +169,31 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
     assert 0 < planned.accuracy.r_squared < planned.accuracy.without_noise < 0.3
     assert re.fullmatch(
         r"PlannedRun\(2000 people, 100 variants, 2 phenotypes; reuse-cov-gauss with [a-z-]+; "
-        r"R\^2 0\.\d+, without noise 0\.\d+; \d+ s, \d+ KiB of disk\)",
+        r"R\^2 0\.\d+, without noise 0\.\d+; \d+ s, \d+ KiB of disk; warnings: 3\)",
         repr(planned),
     )
     assert planned.summation.needs.tasks == 2 and planned.summation.seconds > 0
+
+
+def test_a_plan_returns_its_warnings_and_prints_none_unasked(
+    in_folder, tmp_path, monkeypatch, capsys
+) -> None:
+    """Their counts are private, and standard error is often the output file of a batch job."""
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    bounds = tmp_path / "bounds.tsv"
+    bounds.write_text("name\tlower\tupper\nQT1\t-1\t1\n")
+    request = ps.ReleaseRequest(
+        genotypes=ps.GenotypeFiles("demo-run/train"),
+        outcomes=ps.OutcomeTables("demo-run/train.pheno.tsv", bounds, pheno_name="QT1"),
+        privacy=ps.Privacy(epsilon=5, delta=1e-9),
+        out="planned",
+    )
+    planned = ps.plan(request)
+    assert any(re.match(r"QT1: \d+\.\d% of 2000 values lie outside", w) for w in planned.warnings)
+    assert capsys.readouterr().err == ""
+    logging.basicConfig(format="%(message)s")
+    again = ps.plan(request)
+    assert capsys.readouterr().err == "".join(f"{warning}\n" for warning in again.warnings)
 
 
 def test_errors_are_exceptions_with_one_line(in_folder) -> None:

@@ -73,6 +73,7 @@ class PlannedRun:
     summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
     checked: bool  # whether all values of the outcomes were read, with warnings
+    warnings: tuple[str, ...] = ()  # of `primo_scale.plan`
 
     def __repr__(self) -> str:
         design, chosen, accuracy = self.design, self.chosen, self.accuracy
@@ -88,6 +89,8 @@ class PlannedRun:
         if self.summation is not None:
             disk = bytes_in_words(self.summation.needs.disk_bytes)
             words.append(f"{duration_in_words(self.summation.seconds)}, {disk} of disk")
+        if self.warnings:
+            words.append(f"warnings: {len(self.warnings)}")
         return f"PlannedRun({'; '.join(words)})"
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import multiprocessing
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ from primo_scale.run.request import (
     RunRequest,
 )
 from primo_scale.run.request_parts import StrPath
-from primo_scale.run.run_log import run_logged
+from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
@@ -212,7 +212,7 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     Returns
     -------
     PlannedRun
-        Design, expected accuracy, and memory, disk and time that the run takes.
+        Design, expected accuracy, warnings, and memory, disk and time that the run takes. PRIVATE.
 
     Raises
     ------
@@ -225,14 +225,19 @@ def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     else:
         refuse_dangling_link(request.work_dir)
         refuse_unwritable(request.work_dir)
-    with encrypted_with(request.encryption_key):
-        if isinstance(request, AccumulateRequest):
-            return check_before_work(open_genotype_store(request.genotypes), request, None)
-        _check_places(request)
-        if is_done_and_purged(request, read_only=True):
-            raise UsageError("this release is published, and its intermediates are deleted")
-        genotypes = _planned_genotypes(request)
-        return check_before_work(genotypes, request.accumulation, request.finalization)
+    with encrypted_with(request.encryption_key), warnings_collected() as warnings:
+        planned = _planned(request)
+    return replace(planned, warnings=tuple(warnings))
+
+
+def _planned(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
+    if isinstance(request, AccumulateRequest):
+        return check_before_work(open_genotype_store(request.genotypes), request, None)
+    _check_places(request)
+    if is_done_and_purged(request, read_only=True):
+        raise UsageError("this release is published, and its intermediates are deleted")
+    genotypes = _planned_genotypes(request)
+    return check_before_work(genotypes, request.accumulation, request.finalization)
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:

@@ -213,6 +213,26 @@ class _Parents(logging.Handler):
 
 
 @contextmanager
+def warnings_collected() -> Iterator[list[str]]:
+    """Collect the warnings of the block, which reach no handler but those of the program."""
+    messages: list[str] = []
+    with _also_handled_by((_Collector(messages),)):
+        yield messages
+
+
+class _Collector(logging.Handler):
+    """Handler that appends the text of warnings to a list."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.WARNING)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the text of a record."""
+        self._messages.append(record.getMessage())
+
+
+@contextmanager
 def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
     """Add handlers for the block; the others get the same records as before."""
     level, propagate, others = LOGGER.level, LOGGER.propagate, LOGGER.handlers[:]

@@ -309,6 +309,15 @@ WRONG_TYPES = {
         privacy=ps.Privacy(), work_dir="w",
     ),
     "(found Privacy, expected ReleaseRequest)": lambda: ps.release(ps.Privacy()),
+    "genotypes: is of the wrong type (found 'a', expected GenotypeFiles)": lambda: (
+        ps.ingest("a", "g.zarr")  # type: ignore[arg-type]
+    ),
+    "chunk_shape: is of the wrong type (found 4, expected two int)": lambda: (
+        ps.ingest(ps.GenotypeFiles("a"), "g.zarr", chunk_shape=4)  # type: ignore[arg-type]
+    ),
+    "chunk_shape: is of the wrong type (found tuple of int, expected two int)": lambda: (
+        ps.ingest(ps.GenotypeFiles("a"), "g.zarr", chunk_shape=(4, 4, 4))  # type: ignore[arg-type]
+    ),
 }  # fmt: skip
 
 

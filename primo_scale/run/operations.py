@@ -37,7 +37,7 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.request_parts import StrPath
 from primo_scale.run.run_log import run_logged, warnings_collected
-from primo_scale.run.typed_fields import check_request
+from primo_scale.run.typed_fields import check_request, wrong_type
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
@@ -91,10 +91,9 @@ def ingest(
     ResourceError
         The disk has too little space.
     """
-    check_request(genotypes, GenotypeFiles)
+    check_request(genotypes, GenotypeFiles, name="genotypes")
     if chunk_shape is not None:
-        variants, people = map(index, chunk_shape)
-        chunk_shape = variants, people
+        chunk_shape = _two_numbers(chunk_shape)
     out = usable_path(out, "out")
     panel = None if ld_panel is None else usable_path(ld_panel, "ld_panel")
     if panel is not None and genotypes.extract_by_prior is None:
@@ -107,6 +106,14 @@ def ingest(
         refuse_unwritable(out, appended=len(".partial"))
     with files_private():
         return ingest_stage(genotypes, out, ld_panel=panel, chunk_shape=chunk_shape)
+
+
+def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
+    try:
+        variants, people = map(index, chunk_shape)
+    except (TypeError, ValueError) as error:
+        raise wrong_type("chunk_shape", chunk_shape, "two int") from error
+    return variants, people
 
 
 def accumulate(request: AccumulateRequest) -> Summed:

@@ -38,10 +38,10 @@ def typed(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute
     ]
 
 
-def check_request(request: object, *kinds: type) -> None:
+def check_request(request: object, *kinds: type, name: str = "request") -> None:
     """Refuse an argument that is no request of one of the kinds."""
     if not isinstance(request, kinds):
-        raise _wrong_type("request", request, " or ".join(map(_words, kinds)))
+        raise wrong_type(name, request, " or ".join(map(_words, kinds)))
 
 
 def options_of(request: attrs.AttrsInstance) -> list[tuple[str, object]]:
@@ -57,7 +57,8 @@ def options_of(request: attrs.AttrsInstance) -> list[tuple[str, object]]:
     return found
 
 
-def _wrong_type(name: str, value: object, expected: str) -> UsageError:
+def wrong_type(name: str, value: object, expected: str) -> UsageError:
+    """Return the error of a field or an argument whose value is of another type."""
     return UsageError("is of the wrong type", where=name, value=_found(value), expected=expected)
 
 
@@ -83,7 +84,7 @@ def _checked(
                 given = (value,)
             return _as(name, kind, given if convert is None else convert(given))
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise _wrong_type(name, value, _words(kind)) from error
+            raise wrong_type(name, value, _words(kind)) from error
         except OSError as error:  # of a path
             raise anticipated(error) or error from error
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
+from inspect import getdoc, isfunction, signature
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -281,6 +282,7 @@ def test_a_work_directory_that_is_not_given_lies_beside_another_release_too(kind
     assert attrs.evolve(given, out="other").work_dir == request.work_dir
 
 
+TITLES = ["Parameters", "Returns", "Raises"]
 WRONG_TYPES = {
     "subsample: is of the wrong type (found 100.5,": lambda: ps.Privacy(subsample=100.5),
     "subsample: is of the wrong type (found True,": lambda: ps.Privacy(subsample=True),
@@ -391,6 +393,18 @@ def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None
         fit = ps.Fit(method=method, prior_weights=entry)
     assert fit == ps.Fit(method="ssp", prior_weights=tmp_path / "score.tsv")
     assert type(fit.method) is str
+
+
+def test_every_function_describes_its_arguments_result_and_errors() -> None:
+    functions = [each for each in map(partial(getattr, ps), ps.__all__) if isfunction(each)]
+    assert len(functions) > 10
+    for function in functions:
+        parameters = signature(function).parameters
+        titles = ["Returns", "Raises"] if list(parameters) == ["request"] else TITLES
+        text = getdoc(function) or ""
+        assert [t for t in TITLES if f"\n{t}\n{'-' * len(t)}\n" in text] == titles, function
+        if titles is TITLES:
+            assert all(f"\n{name}\n    " in text or f"\n{name} : " in text for name in parameters)
 
 
 def test_every_option_of_a_request_has_a_name_of_its_own() -> None:

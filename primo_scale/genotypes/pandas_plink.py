@@ -51,6 +51,11 @@ def from_pandas_plink(
         Allele that is counted, which was the argument ``ref`` of ``read_plink1_bin``: ``a1`` (its
         default, column 6 of the .bim) or ``a0``. The array itself does not tell.
 
+    Returns
+    -------
+    GenotypeStore
+        Finished store.
+
     Raises
     ------
     UsageError

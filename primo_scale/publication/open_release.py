@@ -120,6 +120,11 @@ def open_release(directory: str | Path) -> Release:
     directory
         Release directory.
 
+    Returns
+    -------
+    Release
+        Guarantee as attributes, and weights as tables that are read when they are used.
+
     Raises
     ------
     InputError
@@ -174,6 +179,11 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
         Release directory.
     public_key
         Public key of the custodian, in hexadecimal; None accepts a signature by any key.
+
+    Returns
+    -------
+    PartyRelease
+        Noisy columns, mapped from the file.
 
     Raises
     ------

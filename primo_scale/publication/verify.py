@@ -94,6 +94,11 @@ def verify(
     ledger
         Custodian's ledger, which must have paid for this release; None leaves that check out.
 
+    Returns
+    -------
+    Verification
+        Result of each check. `ok` tells whether all hold; one that does not raises no error.
+
     Raises
     ------
     InputError

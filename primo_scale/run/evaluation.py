@@ -157,6 +157,11 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     The results are computed from individual data without noise: the people have consented, are
     public, or are simulated.
 
+    Returns
+    -------
+    Evaluation
+        Accuracy of each score for its phenotype in each group, as in the files at `out`.
+
     Raises
     ------
     InputError

@@ -94,6 +94,12 @@ class _VariantSet:
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
+    Returns
+    -------
+    tuple of ForecastRow
+        Row of each release: of each number of variants, with each number of people, each number of
+        phenotypes and each epsilon.
+
     Raises
     ------
     InputError

@@ -119,6 +119,11 @@ def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
+    Returns
+    -------
+    Summed
+        Work directory, and the digest of the statistics there. PRIVATE.
+
     Raises
     ------
     InputError, UsageError

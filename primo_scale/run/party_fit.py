@@ -67,6 +67,11 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
 
     The model post-processes the releases and costs no privacy.
 
+    Returns
+    -------
+    PartyModel
+        Intercept and weight of each predictor, as in the files at `out`.
+
     Raises
     ------
     InputError

@@ -80,6 +80,11 @@ def party_roster(
     others
         Rosters of the other parties, one or several.
 
+    Returns
+    -------
+    Roster
+        Keyed hashes of the people. PRIVATE.
+
     Raises
     ------
     InputError
@@ -98,6 +103,11 @@ def party_roster(
 
 def party_release(request: PartyReleaseRequest) -> PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
+
+    Returns
+    -------
+    PartyRelease
+        Published release, also if an earlier run published it.
 
     Raises
     ------

@@ -407,6 +407,17 @@ def test_every_function_describes_its_arguments_result_and_errors() -> None:
             assert all(f"\n{name}\n    " in text or f"\n{name} : " in text for name in parameters)
 
 
+def test_a_signature_has_all_types_and_begins_with_what_is_required() -> None:
+    assert list(signature(ps.ReleaseRequest).parameters)[:4] == [
+        "genotypes", "outcomes", "privacy", "out",
+    ]  # fmt: skip
+    for kind in filter(attrs.has, map(partial(getattr, ps), ps.__all__)):
+        parameters = signature(kind).parameters.values()
+        assert all(each.annotation is not each.empty for each in parameters), kind
+        optional = [each.default is not each.empty for each in parameters]
+        assert optional == sorted(optional), kind
+
+
 def test_every_option_of_a_request_has_a_name_of_its_own() -> None:
     request = ps.ReleaseRequest(
         genotypes=ps.GenotypeFiles("a"), outcomes=ps.OutcomeTables("p", "b"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Callable, Mapping
 from enum import Enum
-from functools import wraps
 from numbers import Integral, Number, Real
 from os import PathLike
 from pathlib import Path
@@ -27,15 +26,16 @@ def typed(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute
     """Return fields that refuse a value of another type than their annotation, for attrs.
 
     NumPy's numbers become Python's, and a field for several values takes one alone. A field's own
-    converter comes first, so that a path may be a string.
+    converter comes first, so that a path may be a string. Fields without a default are the first.
     """
     kinds = get_type_hints(cls)
-    return [
+    checked = [
         each.evolve(converter=_checked(each.name.lstrip("_"), kinds[each.name], each.converter))
         if each.name in cls.__annotations__  # others are checked by the class that they are of
         else each
         for each in fields
     ]
+    return sorted(checked, key=lambda each: each.default is not attrs.NOTHING)
 
 
 def check_request(request: object, *kinds: type, name: str = "request") -> None:
@@ -88,9 +88,9 @@ def _checked(
         except OSError as error:  # of a path
             raise anticipated(error) or error from error
 
-    if convert is not None:
-        return wraps(convert, updated=())(checked)
-    checked.__annotations__ = {"value": kind}  # for the signature of the class
+    notes = getattr(convert, "__annotations__", {})
+    taken = [note for argument, note in notes.items() if argument != "return"]
+    checked.__annotations__ = {"value": taken[0] if taken else kind}  # for the class's signature
     return checked
 
 

@@ -217,6 +217,11 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.evaluate(ps.EvaluationRequest(weights="none", out="evaluation", **people))
     with pytest.raises(ps.InputError, match=r"^none\.toml: no such file"):
         ps.Execution(cluster="none.toml")
+    with pytest.raises(ps.InputError, match="demo: is a directory, not a file"):
+        ps.Execution(cluster="demo")
+    for files in (ps.GenotypeFiles(bgen="demo"), ps.GenotypeFiles(vcf=".")):
+        with pytest.raises(ps.InputError, match="is a directory, not a file"):
+            ps.ingest(files, "n.zarr")
     with pytest.raises(ps.InputError, match=r"none\.bed: No such file|none.*no such file"):
         ps.ingest(ps.GenotypeFiles("none"), "n.zarr")
     assert issubclass(ps.InputError, ps.PrimoError)

@@ -67,10 +67,11 @@ def refuse_existing(path: Path) -> None:
 
 
 def refuse_missing_file(path: Path) -> None:
-    """Refuse an input that does not exist, or is a special file."""
+    """Refuse an input that does not exist, or is a directory or a special file."""
     refuse_special_file(path)
-    if not path.exists():
-        raise InputError("no such file", where=path, remedy="Check the path")
+    if not path.is_file():
+        what = "is a directory, not a file" if path.exists() else "no such file"
+        raise InputError(what, where=path, remedy="Check the path")
 
 
 def sync_file(path: Path) -> None:

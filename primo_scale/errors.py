@@ -165,6 +165,18 @@ def anticipated(error: BaseException) -> PrimoError | None:
     return None
 
 
+@contextmanager
+def errors_explained() -> Iterator[None]:
+    """Raise an error of Python or of the system as the one to show to the user, if there is one."""
+    try:
+        yield
+    except (OSError, MemoryError, RuntimeError) as error:
+        found = anticipated(error)
+        if found is None:
+            raise
+        raise found from error
+
+
 def file_too_large(where: str | Path | None) -> ResourceError:
     """Return the error of a file that exceeds a limit of this process or its file system."""
     remedy = "Raise the limit with ulimit -f, or choose a directory on another file system"

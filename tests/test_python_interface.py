@@ -1,5 +1,6 @@
 """The public functions: README's example, what they return, and what they leave alone."""
 
+import errno
 import logging
 import os
 import re
@@ -25,6 +26,7 @@ from crash import exit_code
 from documented_code import blocks
 
 import primo_scale as ps
+from primo_scale.publication import open_release as open_release_module
 from primo_scale.run.typed_fields import options_of
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private
@@ -227,6 +229,27 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
     assert issubclass(ps.InputError, ps.PrimoError)
 
 
+@pytest.mark.parametrize(
+    ("error", "kind", "line"),
+    [
+        (OSError(errno.ENOSPC, "No space left", "x"), ps.ResourceError, "x: the disk is full"),
+        (OSError(errno.EIO, "Input/output error", "x"), ps.InputError, "x: Input/output error"),
+        (MemoryError(), ps.ResourceError, "not enough memory"),
+        (RuntimeError("a bug"), RuntimeError, "a bug"),
+    ],
+)
+def test_an_error_of_the_system_is_raised_in_the_words_of_the_commands(
+    error, kind, line, monkeypatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(open_release_module, "read_document", fail)
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    with pytest.raises(kind, match=f"^{line}"):
+        ps.open_release("x")
+
+
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b", "a\x85", "a\u2028b", "a\u202eb"])
 def test_a_name_that_a_release_repeats_is_one_line(name: str) -> None:
     privacy = ps.Privacy(non_private=True)
@@ -404,6 +427,7 @@ def test_every_function_describes_its_arguments_result_and_errors() -> None:
     functions = [each for each in map(partial(getattr, ps), ps.__all__) if isfunction(each)]
     assert len(functions) > 10
     for function in functions:
+        assert hasattr(function, "__wrapped__"), function  # by `errors_explained`
         parameters = signature(function).parameters
         titles = ["Returns", "Raises"] if list(parameters) == ["request"] else TITLES
         text = getdoc(function) or ""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.genotypes import tables
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
@@ -36,6 +36,7 @@ _DIMENSIONS = ("sample", "variant")
 _COORDINATES = ("fid", "iid", "gender", "chrom", "snp", "cm", "pos", "a0", "a1")
 
 
+@errors_explained()
 def from_pandas_plink(
     genotypes: xarray.DataArray, out: str | Path, *, counted: Literal["a0", "a1"] = "a1"
 ) -> GenotypeStore:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.errors import errors_explained
 from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.input_warnings import InputWarnings
 from primo_scale.genotypes.packings import (
@@ -145,6 +146,7 @@ def open_genotype_store(path: Location) -> GenotypeStore:
     )
 
 
+@errors_explained()
 def open_genotypes(path: str | Path) -> xarray.DataArray:
     """Open a genotype store as a lazy dosage array.
 

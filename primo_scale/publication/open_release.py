@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
+from primo_scale.errors import InputError, errors_explained
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.file_names import (
     COVARIATES_FILE,
@@ -112,6 +112,7 @@ class Release:
         return None if guarantee is None else float(guarantee[name])
 
 
+@errors_explained()
 def open_release(directory: str | Path) -> Release:
     """Read a release. It is not verified; `primo_scale.verify` does that.
 
@@ -170,6 +171,7 @@ class PartyRelease:
         return float(self.document["mechanism"]["sigma"]) / self.scale
 
 
+@errors_explained()
 def open_party_release(directory: str | Path, *, public_key: str | None = None) -> PartyRelease:
     """Open a party's release after verifying it.
 

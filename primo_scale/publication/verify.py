@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.methods.catalogue import METHODS, REASONS
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
@@ -75,6 +75,7 @@ class Verification:
         return tuple(finding for finding in self.findings if not finding.ok)
 
 
+@errors_explained()
 def verify(
     directory: str | Path, *, public_key: str | None = None, ledger: str | Path | None = None
 ) -> Verification:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from attrs import field, frozen
 from attrs.converters import optional
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure, why_unmeasured
 from primo_scale.evaluation.results import (
     EVERYBODY,
@@ -151,6 +151,7 @@ class _People:
         return offset
 
 
+@errors_explained()
 def evaluate(request: EvaluationRequest) -> Evaluation:
     """Measure how well scores predict phenotypes, and write the results and their pictures.
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.ld_panel import open_ld_panel
@@ -91,6 +91,7 @@ class _VariantSet:
     heritability_share: float
 
 
+@errors_explained()
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 

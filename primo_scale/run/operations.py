@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.run.accumulate_stage import accumulate_stage
 from primo_scale.run.design import load_design
@@ -55,6 +55,7 @@ class Summed:
     sha256: str  # equal inputs and options give equal digests on every machine
 
 
+@errors_explained()
 def ingest(
     genotypes: GenotypeFiles,
     out: StrPath,
@@ -116,6 +117,7 @@ def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
     return variants, people
 
 
+@errors_explained()
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
@@ -149,6 +151,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
     return Summed(request.work_dir, raw.sha256)
 
 
+@errors_explained()
 def finalize(request: FinalizeRequest) -> Release:
     """Pay, add noise once, solve every phenotype and publish the weights.
 
@@ -185,6 +188,7 @@ def finalize(request: FinalizeRequest) -> Release:
     return open_release(request.out)
 
 
+@errors_explained()
 def release(request: ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
@@ -218,6 +222,7 @@ def release(request: ReleaseRequest) -> Release:
     return open_release(request.out)
 
 
+@errors_explained()
 def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
     """Check a request as its run does before it reads a genotype, and change nothing.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.spending import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
@@ -62,6 +62,7 @@ class _Named:
     half: float
 
 
+@errors_explained()
 def party_fit(request: PartyFitRequest) -> PartyModel:
     """Fit a released column to others, and write the weights and their sources.
 

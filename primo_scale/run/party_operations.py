@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import UsageError, errors_explained
 from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
@@ -64,6 +64,7 @@ from primo_scale.version import __version__
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
 
+@errors_explained()
 def party_roster(
     people: StrPath, party_key: StrPath, out: StrPath, *, others: StrPath | Iterable[StrPath] = ()
 ) -> Roster:
@@ -101,6 +102,7 @@ def party_roster(
     return roster
 
 
+@errors_explained()
 def party_release(request: PartyReleaseRequest) -> PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
 

@@ -33,7 +33,7 @@ _STYLE = {
     "text.parse_math": False,  # a name may contain dollar signs
 }
 
-logger = logging.getLogger("primo_scale")
+LOGGER = logging.getLogger("primo_scale")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def draw_pictures(directory: Path, evaluation: Evaluation) -> None:
     try:
         import matplotlib
     except ImportError:
-        logger.info("no pictures are drawn without matplotlib (pip install matplotlib)")
+        LOGGER.info("no pictures are drawn without matplotlib (pip install matplotlib)")
         return
     with matplotlib.rc_context(_STYLE):
         for name, figure in (

@@ -22,7 +22,7 @@ from primo_scale.outcomes.coding import (
 _MOST_OUTSIDE = 0.05  # share of a column's values
 _MOST_MISSING = 0.05  # share of the genotyped people
 
-logger = logging.getLogger("primo_scale")
+LOGGER = logging.getLogger("primo_scale")
 
 
 class OutcomeCounts:
@@ -66,13 +66,13 @@ class OutcomeCounts:
         ):
             codes = phenotype.lower, phenotype.upper
             if phenotype.kind == "binary" and people and cases in (0, people):
-                logger.log(
+                LOGGER.log(
                     level,
                     "%s: %d cases among %d people; check that %g means control and %g means case",
                     phenotype.name, cases, people, *codes,
                 )  # fmt: skip
             if no_codes:
-                logger.log(
+                LOGGER.log(
                     level,
                     "%s: %d values other than its codes %g and %g count as missing; give the codes "
                     "of the table as its bounds (1 and 2 as of PLINK), or, if the phenotype is not "
@@ -94,9 +94,9 @@ def _warn_of_columns(
     """
     for column, (people, beyond) in zip(columns, counts.T, strict=True):
         if not people:
-            logger.log(level, "%s: nobody has a value", column.name)
+            LOGGER.log(level, "%s: nobody has a value", column.name)
         elif beyond > _MOST_OUTSIDE * people:
-            logger.log(
+            LOGGER.log(
                 level,
                 "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
                 "nearer one; take bounds of the right unit from public knowledge. Weights have a "
@@ -115,7 +115,7 @@ def _warn_of_rare(
         if 0 < people < n_people / 2
     ]
     if rare:
-        logger.log(
+        LOGGER.log(
             level,
             "%d of %d phenotypes have no value for more than half of %d genotyped people: %s. "
             "Their weights are about as accurate as those of a cohort of the people with a value, "
@@ -134,7 +134,7 @@ def _warn_of_missing(
         if people and missing > _MOST_MISSING * n_people:
             centre = covariate.centre
             is_middle = centre == (covariate.lower + covariate.upper) / 2
-            logger.log(
+            LOGGER.log(
                 level,
                 "%s: %.1f%% of %d genotyped people have no value and count as %g, the %s; "
                 "if that is wrong, leave the covariate out with --covar-name, or these people with "

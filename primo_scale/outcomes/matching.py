@@ -16,7 +16,7 @@ from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 _EXAMPLES = 3
 _NOT_GENOTYPED = -1
 
-logger = logging.getLogger("primo_scale")
+LOGGER = logging.getLogger("primo_scale")
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ def match_people(
             expected=f"{_quoted(list(position)[:_EXAMPLES])} as in the genotypes",
             remedy="Check the IDs; a file with the header '#IID NAME...' is matched by IID alone",
         )
-    logger.log(
+    LOGGER.log(
         level,
         "%s: %d of %d genotyped people matched; %d rows without genotypes; "
         "%d genotyped people without a row",

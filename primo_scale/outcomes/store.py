@@ -39,7 +39,7 @@ KIND = "outcomes"
 HELD_OUT = "held_out"
 CHUNK_BYTES = 1 << 22
 
-logger = logging.getLogger("primo_scale")
+LOGGER = logging.getLogger("primo_scale")
 KEY_BYTES = 32
 LEAST_HELD_OUT = 30
 """Smallest number of people that a release may hold out."""
@@ -285,12 +285,12 @@ def _spool_phenotypes(
             has_value &= ~apart
         scratch.write(matched.samples, codes)
         counts.add_phenotypes(matched.values, has_value)
-    logger.info(
+    LOGGER.info(
         "phenotypes: %d, each with %d to %d people (listed in run.log)",
         len(names), counts.observed.min(), counts.observed.max(),
     )  # fmt: skip
     for name, people in zip(names, counts.observed, strict=True):
-        logger.debug("%s: %d people", name, people)
+        LOGGER.debug("%s: %d people", name, people)
 
 
 def _request_digest(

@@ -38,7 +38,7 @@ _Result = TypeVar("_Result")
 _STATUS = re.compile(r"status code: ([34]\d\d|501)")
 _WORTH_ANOTHER_ATTEMPT = ("408", "409", "425", "429")
 
-logger = logging.getLogger("primo_scale")
+LOGGER = logging.getLogger("primo_scale")
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class BucketStore(BaseStore, WrapperStore[ObjectStore[Any]]):
                     value=f"{PATIENCE.attempts} attempts",
                     remedy="Check the endpoint and the network. The same command continues the run",
                 )
-            logger.debug("%s: no usable answer, next attempt in %.1f s", self._location, pause)
+            LOGGER.debug("%s: no usable answer, next attempt in %.1f s", self._location, pause)
             await asyncio.sleep(pause)
 
     def _refusal(self, error: Exception) -> InputError | None:

@@ -73,7 +73,7 @@ class PlannedRun:
     summation: SummationForecast | None  # None if the statistics are finished
     release: ReleaseNeeds
     checked: bool  # whether all values of the outcomes were read, with warnings
-    warnings: tuple[str, ...] = ()  # of `primo_scale.plan`
+    warnings: tuple[str, ...] = ()  # of a plan alone; a run logs its warnings
 
     def __repr__(self) -> str:
         design, chosen, accuracy = self.design, self.chosen, self.accuracy

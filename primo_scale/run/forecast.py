@@ -55,7 +55,8 @@ class ForecastRow:
     columns : int
         Number of LD components, or of variants without them.
     clip : float
-        Bound of a phenotype row, in standard deviations times the root of the phenotypes.
+        Bound on the norm of a row of standardised phenotypes, divided by the square root of their
+        number.
     r2 : float
         Share of the trait's variance that scores explain in other people.
     r2_without_noise : float

@@ -72,11 +72,13 @@ class ForecastRequest:
     extract : Path or None
         List of the variants that take part; None stands for all of the panel.
     variants : tuple of int
-        Numbers of variants; empty for those of the panel. More than those tile the panel, and the
-        heritability is spread over all. Fewer are the best by `extract_by_prior`.
+        Numbers of variants; empty stands for the variants of the panel. A larger number repeats the
+        panel, and spreads the heritability over all copies. A smaller number takes the best
+        variants by `extract_by_prior`.
     extract_by_prior : Path or None
-        Public score that ranks the variants, as for `GenotypeFiles`. Its best variants explain the
-        same share of the heritability as of the sum of ``weight^2 2p(1-p)`` over all variants.
+        Public score that ranks the variants, as for `GenotypeFiles`. The share of the heritability
+        that the best ones explain is assumed to be their share of the sum of ``weight^2 2p(1-p)``
+        over all variants.
     prior_r2 : float or None
         R^2 of a public score, in people like the cohort, that the weights build on.
     prior_people : int

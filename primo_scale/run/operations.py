@@ -72,8 +72,9 @@ def ingest(
     out
         Store to write (private).
     ld_panel
-        PLINK 1 fileset of public people, whose LD tells how much the variants that
-        `extract_by_prior` leaves explain; without it they count as independent. Forecasts use it.
+        PLINK 1 fileset of public people. Forecasts take from its LD the share of the heritability
+        that the variants chosen by `extract_by_prior` explain. Without it, variants count as
+        independent.
     chunk_shape
         Variants and people of a chunk, whose number of people is a multiple of 4. None stands for
         2048 and 8192, or 512 and 8192 of dosages.

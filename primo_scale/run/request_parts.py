@@ -204,7 +204,8 @@ class Model:
     Attributes
     ----------
     ref_freq : Path or None
-        Public allele frequencies of a reference panel; None stands for the uninformative coding.
+        Public allele frequencies of a reference panel; None stands for a coding of 0, 1 and 2
+        copies as -1, 0 and 1.
     ld_blocks : str or None
         ``window:N``, or the path of a table of LD blocks; None stands for the blocks of `ld_panel`,
         or for one dense block without it.
@@ -272,7 +273,7 @@ class Privacy:
     unit : PrivacyUnit
         What is protected: ``full``, ``label`` or ``feature``. Option ``--privacy``.
     adjacency : Adjacency
-        Neighbours: ``replace-one`` or ``add-remove``.
+        Neighbouring relation between cohorts: ``replace-one`` or ``add-remove``.
     nominal_n : int or None
         Public round number of people that everything is planned for, where the real one is private.
     subsample : int or None

@@ -48,7 +48,7 @@ class Release:
     """
 
     directory: Path
-    document: Mapping[str, Any] = field(repr=False)
+    document: Mapping[str, Any] = field(repr=False, hash=False)
 
     @cached_property
     def weights(self) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,13 +26,16 @@ _DIGITS = 32
 _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\0"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Roster:
     """People of all parties, in the order that every party uses."""
 
     # Keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,).
-    people: Hashes = field(repr=False)
-    key: bytes = field(repr=False)  # secret, of the hashes; a notebook would show it
+    people: Hashes
+    key: bytes  # secret, of the hashes
+
+    def __repr__(self) -> str:
+        return f"Roster({len(self)} people)"  # a notebook would show the key
 
     def __len__(self) -> int:
         """Return the number of people n."""

@@ -108,7 +108,8 @@ class PartyReleaseRequest:
         check_number("--person-columns", self.person_columns, least=1)
         release_mu(self.epsilon, self.delta)
         if (self.tables is None) == (self.genotypes is None):
-            raise UsageError("a release has the columns of --pheno or of --genotypes, not of both")
+            what = "a release has the columns of --pheno or of --genotypes"
+            raise UsageError(what, remedy="Give one of them")
         if (self.mixtures is None) != (self.seed is None):
             raise UsageError("--mixtures and --seed go together", remedy="Give both")
 

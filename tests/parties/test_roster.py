@@ -39,7 +39,7 @@ def test_parties_find_the_same_roster_from_different_files(tmp_path: Path, key: 
 
 
 def test_a_notebook_does_not_show_the_key(key: Path) -> None:
-    assert repr(make_roster(["a"], key)) == "Roster()"
+    assert repr(make_roster(["a"], key)) == "Roster(1 people)"
 
 
 def test_another_key_shares_nobody(tmp_path: Path, key: Path) -> None:

@@ -16,6 +16,7 @@ from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
+from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.publication.finding import refuse_problems
 from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
@@ -244,7 +245,7 @@ def publish(
         publish_release(request.out, solved.weights, statement, signer=signer)
     LOGGER.info("%s", statement.stamp)
     _warn_of_zeros(solved.weights)
-    document = json.loads((request.out / "release.json").read_bytes())
+    document = json.loads((request.out / RELEASE_FILE).read_bytes())
     _warn_of_reversed_scores(document["estimation"]["public_scores"])
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]
@@ -254,7 +255,7 @@ def publish(
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(request.out / "release.json")
+    return sha256_of_file(request.out / RELEASE_FILE)
 
 
 def _warn_of_reversed_scores(scores: Sequence[Mapping[str, Any]]) -> None:

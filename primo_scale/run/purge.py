@@ -15,6 +15,7 @@ from pathlib import Path
 from primo_scale.errors import InputError
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
+from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.run.execution import Execution
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest
@@ -59,7 +60,7 @@ def purge(request: PublishingRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Purged(
         release=str(request.out.resolve()),
-        document_sha256=sha256_of_file(request.out / "release.json"),
+        document_sha256=sha256_of_file(request.out / RELEASE_FILE),
         request_sha256=_digest(request),
         genotypes=isinstance(request, ReleaseRequest),
     )
@@ -81,7 +82,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     note = read_fields(path, _Purged, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
-    published = Path(note.release, "release.json")
+    published = Path(note.release, RELEASE_FILE)
     same = _digest(request) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
         raise InputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from contextlib import AbstractContextManager
 from functools import partial
@@ -102,7 +103,8 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
     The caller still defers interruptions, so that none can keep the payment out of the log.
     """
     balance = payer.balance()
-    LOGGER.info("%s: %s", what, receipt.summary)
+    level = logging.WARNING if receipt.lost else logging.INFO  # a warning of a second payment
+    LOGGER.log(level, "%s: %s", what, receipt.summary)
     if receipt.opened_budget:
         LOGGER.info(
             "the cohort %s had no budget: it now has epsilon %g at delta %g, for this release and "

@@ -171,8 +171,10 @@ def test_payments_are_told_each_time(cohort):
     refused(cohort.release("--pheno-moments"), 3, "of the finished statistics are missing")
     assert len(cohort.charges()) == 2
     shutil.rmtree(cohort.folder / "release.work" / "statistics.zarr")
-    lost = cohort.release("--pheno-moments")
-    assert "phenotype means and sds: the noise that was paid for is lost: paid again" in lost.stderr
+    lost = cohort.release("--pheno-moments", "--log-format", "json")
+    told = "phenotype means and sds: the noise that was paid for is lost: paid again"
+    lines = map(json.loads, lost.stderr.splitlines())
+    assert [each["level"] for each in lines if told in each["message"]] == ["warning"]
 
 
 @pytest.mark.slow

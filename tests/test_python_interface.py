@@ -210,6 +210,8 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
         ps.OutcomeTables("p", "b", pheno_name=[])
     with pytest.raises(ps.InputError, match=r"is no DataArray .* \(found dimensions none"):
         ps.from_pandas_plink(pd.DataFrame(), "n.zarr")  # type: ignore[arg-type]
+    with pytest.raises(ps.UsageError, match=r"^--people: are too few .*got 31; limit at least 32"):
+        ps.ForecastRequest(ld_panel="p", ref_freq="f", people=(10**5, 31))
     with pytest.raises(ps.UsageError, match=r"columns of --pheno or of --genotypes\. Give one"):
         ps.PartyReleaseRequest(**{**PARTY, "pheno": None, "pheno_bounds": None, "out": "o"})
     with pytest.raises(ps.UsageError, match=r"^--ridge: is out of range"):

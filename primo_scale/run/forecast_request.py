@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.calibration import release_mu
+from primo_scale.gaussian.calibration import DELTA_RANGE, release_mu
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.run.request_parts import check_number, regular_file
 from primo_scale.run.typed_fields import typed
@@ -123,6 +124,15 @@ class ForecastRequest:
         if self.extract_by_prior is not None and not self.variants:
             remedy = "Give --variants, the numbers of variants to choose"
             raise UsageError("lacks --variants", where="--extract-by-prior", remedy=remedy)
+        fewest = min(self.people)
+        if self.delta is None and self.delta_of(fewest) > DELTA_RANGE[1]:
+            raise UsageError(
+                "are too few for a delta of 1/people^2",
+                where="--people",
+                value=fewest,
+                limit=f"at least {math.ceil(DELTA_RANGE[1] ** -0.5)}",
+                remedy="Give more people, or --delta",
+            )
         for people, epsilon in itertools.product(self.people, self.epsilon):
             release_mu(epsilon, self.delta_of(people))
 

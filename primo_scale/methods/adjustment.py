@@ -77,15 +77,13 @@ class Adjustment:
         # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
         # X'C would inflate the weights of the covariates by a multiple.
         factors = _james_stein_factors(cross[:, :n_fixed], self.scales.fixed_cross)
-        kept = np.maximum(factors, 0)
+        kept = np.clip(factors, 0, None)
         fixed_cross = cross[:, :n_fixed] * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
-        # The mean squared error of a shrunk column is `kept` times the variance of its noise.
-        errors = self.scales.fixed_cross * np.sqrt(kept)
         noise = TargetNoise(
             own=(self.scales.phenotype_cross * self.rescale) ** 2,
-            shared=errors[:, None] * self.fixed_coefficients,
+            shared=self.scales.fixed_cross * kept[:, None] * self.fixed_coefficients,
         )
         return AdjustedBlock(fixed_cross, factors, projection, target, noise)
 

@@ -78,8 +78,8 @@ class ForecastRequest:
         variants by `extract_by_prior`.
     extract_by_prior : Path or None
         Public score that ranks the variants, as for `GenotypeFiles`. The share of the heritability
-        that the best ones explain is assumed to be their share of the sum of ``weight^2 2p(1-p)``
-        over all variants.
+        that the best ones explain is assumed to be the squared correlation of their part of the
+        score with the whole score, by the LD of the panel.
     prior_r2 : float or None
         R^2 of a public score, in people like the cohort, that the weights build on.
     prior_people : int

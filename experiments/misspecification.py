@@ -59,6 +59,7 @@ class Cell:
     blocks: str | None = None
     covariates: bool = False
     missing: bool = False
+    shift: float = 0.0  # difference of means from the public ones, in sd, upwards and downwards
     mean_segment: float = 200  # number of variants that a person copies from one of the panel
 
     @property
@@ -78,8 +79,10 @@ CELLS = (
     replace(_BASE, name="blocks with cuts in the middle of the panel's", blocks="shifted"),
     replace(_BASE, name="age and sex as covariates", covariates=True),
     replace(_BASE, name="30% of the phenotypes missing", missing=True),
+    replace(_BASE, name="means half an sd off", shift=0.5),
     Cell("rare variants alone", "rare", "rare"),
     _HAPMAP_BASE,
+    replace(_HAPMAP_BASE, name="HapMap3, means half an sd off", shift=0.5),
     replace(_HAPMAP_BASE, name="HapMap3, panel of 84 Tuscans", panel="tsi"),
     replace(_HAPMAP_BASE, name="HapMap3, panel of Gujaratis", panel="gih"),
     replace(_HAPMAP_BASE, name="HapMap3, panel of Africans", panel="africa"),
@@ -151,12 +154,13 @@ def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
 
 def _outcomes(cohort: Path, cell: Cell) -> ps.OutcomeTables:
     pheno = Path(f"{cohort}.pheno.tsv")
-    if cell.missing:
+    if cell.missing or cell.shift:
         table = pd.read_csv(pheno, sep="\t")
         traits = [f"QT{number}" for number in range(1, _TRAITS + 1)]
         missing = np.random.default_rng(4).random((len(table), len(traits))) < _MISSING
-        table[traits] = table[traits].mask(missing)
-        pheno = Path(f"{cohort}.missing.tsv")
+        table[traits] = table[traits].mask(missing & cell.missing)
+        table[traits] += cell.shift * np.resize([1, -1], _TRAITS)
+        pheno = Path(f"{cohort}.changed.tsv")
         table.to_csv(pheno, sep="\t", index=False, na_rep="NA")
     return ps.OutcomeTables(
         pheno=pheno,

@@ -57,6 +57,8 @@ class Adjustment:
     # Inverse of C'C after its eigenvalues are raised to the norm of its noise, shape (f, f).
     fixed_inverse: Float64
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
+    # Expected product of X and the constant by public frequencies, shape (d,).
+    expected_constant: Float64
 
     @property
     def fixed_coefficients(self) -> Float64:
@@ -76,9 +78,12 @@ class Adjustment:
         cross = self.statistics.cross(block).astype(np.float64)
         # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
         # X'C would inflate the weights of the covariates by a multiple.
-        factors = _james_stein_factors(cross[:, :n_fixed], self.scales.fixed_cross)
+        expected = np.zeros((len(cross), n_fixed))
+        expected[:, 0] = self.expected_constant[self.statistics.layout.variants(block)]
+        unexpected = cross[:, :n_fixed] - expected
+        factors = _james_stein_factors(unexpected, self.scales.fixed_cross)
         kept = np.clip(factors, 0, None)
-        fixed_cross = cross[:, :n_fixed] * kept
+        fixed_cross = expected + unexpected * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
         noise = TargetNoise(
@@ -104,10 +109,18 @@ class Adjustment:
 
 
 def adjust(
-    statistics: BlockMatrices, scales: NoiseScales, rescale: Float64, *, gram_factor: float
+    statistics: BlockMatrices,
+    scales: NoiseScales,
+    rescale: Float64,
+    *,
+    gram_factor: float,
+    expected_constant: Float64 | None = None,
 ) -> Adjustment:
-    """Prepare the adjustment of every block; parameters as in `Adjustment`."""
-    f = statistics.layout.n_fixed
+    """Prepare the adjustment of every block; parameters as in `Adjustment`.
+
+    None stands for expected codes of 0.
+    """
+    f, n_columns = statistics.layout.n_fixed, statistics.layout.n_variants
     outcome_gram = statistics.outcome_gram()[:f].astype(np.float64)
     return Adjustment(
         statistics=statistics,
@@ -116,6 +129,7 @@ def adjust(
         gram_factor=gram_factor,
         fixed_inverse=_floored_inverse(outcome_gram[:, :f], noise_norm(scales.fixed_gram, f)),
         fixed_phenotypes=outcome_gram[:, f:] * rescale,
+        expected_constant=np.zeros(n_columns) if expected_constant is None else expected_constant,
     )
 
 

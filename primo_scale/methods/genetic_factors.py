@@ -34,6 +34,9 @@ _PRIOR_INFORMATION = 4.0
 _FOLDS = 5
 # Smallest gain of accuracy, in standard errors, for which factors are used.
 _LEAST_GAIN = 2.0
+# Largest effective number of factors, as a share of the phenotypes. More share nothing: they gain
+# where noise is correlated between phenotypes, and lose effects that single phenotypes have.
+_MOST_FACTORS = 0.8
 _ROUNDS, _PRECISION = 100, 1e-3
 
 
@@ -95,9 +98,8 @@ def fit_effects(
     """
     exposures = np.concatenate([block.exposures for block in blocks])
     errors = np.concatenate([block.errors for block in blocks])
-    own = EffectCovariance(prior, None)
-    squares, noise = projected(blocks, phenotype_covariance, own)
     largest = LARGEST * prior * phenotype_covariance.diagonal()
+    squares, noise = projected(blocks, phenotype_covariance, EffectCovariance(prior, None))
     shown = _scales(exposures + errors, squares, noise, prior)
     limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
     own = EffectCovariance(limited, None, int((shown > largest).sum()))
@@ -106,13 +108,7 @@ def fit_effects(
     losses = _losses(exposures, squares, noise + np.outer(errors, own.scales), own.scales)
     strength = 1.0
     for _ in range(2):  # the second time with weights for factors as strong as those found
-        squares, noise = np.empty((2, *squares.shape))
-        fold_of = np.concatenate([_folds(block) for block in blocks])
-        for fold in range(_FOLDS):
-            check()
-            basis = _eigenvectors(blocks, phenotype_covariance, strength, fold)
-            found = projected(blocks, phenotype_covariance, EffectCovariance(prior, basis), fold)
-            squares[fold_of == fold], noise[fold_of == fold] = found
+        squares, noise = _in_other_folds(blocks, phenotype_covariance, strength)
         # Factors that are noise are many: together they weigh the prior as one phenotype does.
         even, weight = np.ones_like(prior), 1 / len(prior)
         unordered = _scales(exposures + errors, squares, noise, even, weight)
@@ -127,7 +123,24 @@ def fit_effects(
     gains /= np.concatenate([block.sampling for block in blocks])
     if gains.sum() <= _LEAST_GAIN * np.linalg.norm(gains):
         return own
-    return EffectCovariance(scales, _eigenvectors(blocks, phenotype_covariance, strength, None))
+    basis = _eigenvectors(blocks, phenotype_covariance, strength, None)
+    factors = EffectCovariance(scales, basis)
+    return factors if factors.n_factors <= _MOST_FACTORS * len(prior) else own
+
+
+def _in_other_folds(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, strength: float
+) -> tuple[Float64, Float64]:
+    """Return what `projected` does for factors that come from the other folds' coordinates."""
+    fold_of = np.concatenate([_folds(block) for block in blocks])
+    squares, noise = np.empty((2, len(fold_of), len(phenotype_covariance)))
+    for fold in range(_FOLDS):
+        check()
+        basis = _eigenvectors(blocks, phenotype_covariance, strength, fold)
+        factors = EffectCovariance(np.ones(len(basis)), basis)
+        here = fold_of == fold
+        squares[here], noise[here] = projected(blocks, phenotype_covariance, factors, fold)
+    return squares, noise
 
 
 def projected(

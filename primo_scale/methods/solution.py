@@ -76,6 +76,8 @@ class SolveInputs:
     penalty: float  # of the estimator ``ridge``, in squared lattice units
     components: PanelComponents | None = None  # that take the place of the variants, or None
     scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
+    # Expected product of X and the constant by public frequencies, shape (d,); None stands for 0.
+    expected_constant: Float64 | None = None
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,13 @@ def solve_statistics(
     """
     subsample, n_samples = inputs.recipe.subsample, inputs.bounds.n_samples
     gram_factor = 1.0 if subsample is None else n_samples / subsample
-    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=gram_factor)
+    adjustment = adjust(
+        statistics,
+        inputs.scales,
+        inputs.rescale,
+        gram_factor=gram_factor,
+        expected_constant=inputs.expected_constant,
+    )
     sizes = statistics.layout.sizes
     if inputs.components is not None:
         return _of_components(adjustment, inputs, inputs.components, estimator)

@@ -34,7 +34,13 @@ def marginal_effects(
     The statistics are private, or exact for a release stamped NOT PRIVATE. `variances` are the
     public ones of the coded variants, shape (d,).
     """
-    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
+    adjustment = adjust(
+        statistics,
+        inputs.scales,
+        inputs.rescale,
+        gram_factor=1.0,
+        expected_constant=inputs.expected_constant,
+    )
     layout = statistics.layout
     scores = np.empty((layout.n_variants, layout.n_phenotypes))
     leverage = np.empty(layout.n_variants)

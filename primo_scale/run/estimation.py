@@ -68,6 +68,7 @@ def _solve(
         penalty = request.fit.ridge * unit**2
     else:
         penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
+    components = _components(design, request.work_dir, n_samples)
     inputs = SolveInputs(
         bounds=_bounds(design, n_samples),
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
@@ -78,8 +79,9 @@ def _solve(
         prior=_prior(design, rescale, response),
         n_samples=n_samples,
         penalty=penalty,
-        components=_components(design, request.work_dir, n_samples),
+        components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
+        expected_constant=_expected_constant(design, components, n_samples),
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if solution.n_limited:
@@ -111,6 +113,17 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
         n_samples=n_samples,
         boundaries=design.boundaries,
     )
+
+
+def _expected_constant(
+    design: Design, components: PanelComponents | None, n_samples: float
+) -> Float64:
+    """Return the expected product of the columns and the constant, which has one value."""
+    expected = n_samples * design.outcomes.constant * design.genotypes.mean_codes
+    if components is None:
+        return expected
+    blocks = np.split(expected, components.boundaries[1:-1])
+    return np.concatenate([components.map_of(b) @ codes for b, codes in enumerate(blocks)])
 
 
 def _bounds(design: Design, n_samples: float) -> PublicBounds:

@@ -23,6 +23,7 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run import estimation
 from primo_scale.run.design import load_design
 
 N, D = 1501, 900
@@ -165,6 +166,19 @@ def test_variances_are_those_of_the_cohort(work, rows):
     assert measured.sum() / columns.variances.sum() == pytest.approx(1, abs=0.1)
     correlation = np.corrcoef(measured, columns.variances)[0, 1]
     assert correlation > 0.7
+
+
+def test_means_of_components_are_those_that_public_frequencies_predict(work, rows):
+    design = load_design(work / "design.json")
+    panel = estimation._components(design, work, N)
+    expected = estimation._expected_constant(design, panel, N) / design.outcomes.constant
+    sums = np.concatenate([part.sum(axis=0) for part in rows])
+    assert sums @ expected / (expected @ expected) == pytest.approx(1, abs=0.2)
+    store = open_genotype_store(work / "genotypes.zarr")
+    packed = store.read_packed(slice(0, D), slice(0, N))
+    sums = decode(packed, design.genotypes.code_table, N).astype(np.float64).sum(axis=1)
+    expected = estimation._expected_constant(design, None, N) / design.outcomes.constant
+    assert sums @ expected / (expected @ expected) == pytest.approx(1, abs=0.2)
 
 
 def test_the_release_states_its_components_and_verifies(cohort, work):

@@ -95,6 +95,29 @@ def test_fixed_columns_that_are_noise_are_dropped_and_the_others_kept():
     np.testing.assert_array_equal(clean, exact.cross(0)[:, :2])
 
 
+def test_expected_codes_take_the_place_of_a_noisy_product_with_the_constant():
+    rng = np.random.default_rng(5)
+    means = rng.normal(0, 0.3, 2000)
+    X = np.rint(rng.normal(0, 3, (900, 2000)) + means).astype(int)
+    fixed = np.full((900, 1), 100)
+    exact = statistics_of(X, fixed, rng.integers(-9, 90, (900, 2)), boundaries=(0, 800, 2000))
+    expected = 900 * 100 * means
+    errors = []
+    for given, scale in ((expected, 1e5), (None, 1e5), (None, 0.0)):
+        scales = replace(no_noise(2), fixed_cross=scale)
+        noisy = with_noise(exact, scales, np.random.default_rng(6))
+        adjustment = adjust(noisy, scales, np.ones(2), gram_factor=1.0, expected_constant=given)
+        found = np.concatenate([adjustment.block(b).fixed_cross for b in range(2)])
+        errors.append(((found[:, 0] - exact_cross(exact)) ** 2).mean())
+    assert errors[0] < 0.4 * errors[1]
+    assert errors[2] == 0
+
+
+def exact_cross(statistics):
+    """Return X'1 of all blocks."""
+    return np.concatenate([statistics.cross(block)[:, 0] for block in range(2)])
+
+
 def test_covariates_are_not_penalised():
     X, C, Y = integer_cohort(300, 25, 3, 4, seed=2)
     fixed = np.hstack([np.full((300, 1), 50), C])

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
+import os
+import pwd
 import re
 from pathlib import Path
 from time import monotonic
@@ -35,7 +37,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
     def __init__(
         self, cluster: Any, *, profile: JobQueueProfile, logs: Path, minimum: int, maximum: int
     ) -> None:
-        self._listing = (*profile.job_queue.listing, getpass.getuser())
+        self._listing = (*profile.job_queue.listing, user_name())
         self._poll_seconds = poll_seconds = seconds(profile.jobs.poll)
         self._processes = profile.jobs.cores
         self._logs = logs
@@ -148,6 +150,14 @@ async def submit_jobs(cluster: Any, jobs: int) -> None:
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())
     await cluster
+
+
+def user_name() -> str:
+    """Return the name of the user that submits jobs, whatever ``LOGNAME`` says, as after su."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:  # in a container without an entry for the user
+        return getpass.getuser()
 
 
 def forget_unsubmitted(cluster: Any) -> None:

@@ -29,6 +29,8 @@ _LARGEST_PAUSE_SECONDS = 600
 # Time after which idle workers are released; the next stage may start within it.
 _IDLE_SECONDS = 60
 _INTERVAL_SECONDS = 2
+# For records that `run.progress_file` shows until the run makes progress.
+_WAITING = {"event": "waiting"}
 
 
 class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
@@ -89,7 +91,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             self._wait_longer()
             LOGGER.warning(
                 "the queue does not take a job (%s); the next try is in %d s",
-                last_line(error), self._pause,
+                last_line(error), self._pause, extra=_WAITING,
             )  # fmt: skip
 
     def _note_arrivals(self) -> None:
@@ -118,8 +120,8 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             # Possibly every job of this profile fails at once; a pause limits the submissions.
             self._wait_longer()
             LOGGER.warning(
-                "jobs ended before their worker came: %d; see %s. The next try is in %d s",
-                len(useless), self._logs, self._pause,
+                "jobs ended before their worker came: %d; %s. The next try is in %d s",
+                len(useless), output_of(useless, self._logs), self._pause, extra=_WAITING,
             )  # fmt: skip
 
     async def _jobs_in_queue(self) -> set[str] | None:
@@ -150,6 +152,13 @@ async def submit_jobs(cluster: Any, jobs: int) -> None:
     while len(cluster.worker_spec) < jobs:
         cluster.worker_spec.update(cluster.new_worker_spec())
     await cluster
+
+
+def output_of(jobs: set[str], logs: Path) -> str:
+    """Return where the output of ended jobs is, or that there is none."""
+    if any(jobs.intersection(re.findall(r"\d+", path.name)) for path in logs.glob("*")):
+        return f"see {logs}"
+    return f"they wrote nothing to {logs}, which the nodes may not see"
 
 
 def user_name() -> str:

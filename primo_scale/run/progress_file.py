@@ -33,7 +33,8 @@ class RunProgress:
     updated: str
     stage: str = ""  # current or last stage; empty before the first
     outcome: str | None = None  # ``finished``, ``interrupted`` or ``failed``; None during the run
-    message: str | None = None  # error that ended the run, in one line
+    # Error that ended the run, in one line, or what it waits for; None while it makes progress.
+    message: str | None = None
     out: str | None = None  # release directory, once it is published
     of_what: str = ""  # what `done` and `total` count: tasks, partitions or pieces
     done: int = 0  # earlier runs included, as in `total`
@@ -115,9 +116,11 @@ def _changes(
         case "stage begins":
             counts = ("of_what", "done", "total", "work_done", "per_second", "seconds_left")
             defaults = {f.name: f.default for f in fields(RunProgress) if f.name in counts}
-            return {"stage": facts["stage"], **defaults}
+            return {"stage": facts["stage"], "message": None, **defaults}
         case "progress":
-            return dict(facts)
+            return {"message": None, **facts}
+        case "waiting":
+            return {"message": record.getMessage()}
         case "published":
             return {"out": str(facts["out"])}
         case "error":

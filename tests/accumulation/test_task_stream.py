@@ -169,8 +169,9 @@ def test_without_workers_the_stream_waits_and_says_so_once(workers, lines, monke
     monkeypatch.setattr(engine.LOGGER, "handlers", [QueueHandler(records)])
     monkeypatch.setattr(engine.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
     assert len(stream(FakeCluster(workers=workers), 40)) == 40
-    logged = [records.get_nowait().getMessage() for _ in range(records.qsize())]
-    assert [line.split(":")[0] for line in logged] == lines
+    logged = [records.get_nowait() for _ in range(records.qsize())]
+    assert [record.getMessage().split(":")[0] for record in logged] == lines
+    assert [getattr(record, "event", None) for record in logged] == ["waiting", None]
 
 
 @pytest.mark.parametrize("n_tasks", [1, 2, 3, 5, 17, 40])

@@ -2,8 +2,9 @@
 
 import os
 import pwd
+from pathlib import Path
 
-from primo_scale.cluster.job_keeper import user_name
+from primo_scale.cluster.job_keeper import output_of, user_name
 
 
 def test_jobs_are_listed_for_the_user_who_submits_them(monkeypatch) -> None:
@@ -19,3 +20,10 @@ def test_a_user_without_an_entry_has_the_name_of_the_environment(monkeypatch) ->
     monkeypatch.setattr(pwd, "getpwuid", no_entry)
     monkeypatch.setenv("LOGNAME", "somebody")
     assert user_name() == "somebody"
+
+
+def test_jobs_without_output_point_to_a_path_that_nodes_do_not_see(tmp_path: Path) -> None:
+    (tmp_path / "primo-scale-17.err").touch()
+    assert output_of({"17", "18"}, tmp_path) == f"see {tmp_path}"
+    assert "wrote nothing" in output_of({"1", "7"}, tmp_path)
+    assert "wrote nothing" in output_of({"17"}, tmp_path / "nowhere")

@@ -187,6 +187,17 @@ def test_a_new_stage_forgets_the_counts_of_the_last(tmp_path) -> None:
     assert (record.stage, record.done, record.total, record.work_done) == ("outcomes", 0, 0, None)
 
 
+def test_what_a_run_waits_for_is_shown_until_it_makes_progress(tmp_path) -> None:
+    run = Recorder(tmp_path)
+    run.start()
+    with exclusive_lock(tmp_path / "lock"):
+        assert "waiting is logged" not in command(status.main, tmp_path).stdout
+        run.note("waiting")
+        assert "waiting is logged" in command(status.main, tmp_path).stdout
+    run.note("progress", of_what="tasks", done=1, total=4)
+    assert read_progress(tmp_path).message is None
+
+
 def test_the_last_words_of_a_run_do_not_overwrite_the_next(tmp_path) -> None:
     """A run logs its error after it has released the lock."""
     first = Recorder(tmp_path)

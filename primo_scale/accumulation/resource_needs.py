@@ -148,7 +148,7 @@ def refuse_if_too_small(needs: ResourceNeeds, machines: Machines) -> None:
             "a worker needs more memory than its limit",
             where="--memory-limit" if machines.local_workers else "--cluster",
             value=bytes_in_words(machines.worker_limit),
-            limit=f"{bytes_in_words(least)}, since Dask stops a worker at {_PAUSED_AT:.0%}",
+            limit=f"at least {bytes_in_words(least)}, as Dask stops a worker at {_PAUSED_AT:.0%}",
             remedy="Raise the limit, or use smaller LD blocks (--ld-blocks window:N)",
         )
 

@@ -47,7 +47,7 @@ Directory = Annotated[
     str,
     _text(
         r"[A-Za-z0-9._/${}:-]+",
-        "a directory without blanks, in which the job's shell expands $NAMES",
+        "a path without blanks, in which the job's shell expands $NAMES",
     ),
 ]
 # Job scripts quote nothing, and no shell or queue interprets these characters.
@@ -200,6 +200,9 @@ class JobQueueProfile(_Table, frozen=True):
         if self.jobs.resources is not None and not self.job_queue.has_resources:
             able = [kind.upper() for kind, queue in JOB_QUEUES.items() if queue.has_resources]
             raise ValueError(f"jobs.resources is for {' and '.join(able)}. Use jobs.directives")
+        lifetime, walltime = self.workers.lifetime, self.jobs.walltime
+        if lifetime is not None and seconds(lifetime) >= seconds(walltime):
+            raise ValueError(f"workers.lifetime {lifetime} is not below jobs.walltime {walltime}")
         # A peer of an open Dask port can run any code.
         open_to_all = self.scheduler.everywhere or self.workers.interface is None
         if self.tls is False and open_to_all:

@@ -148,6 +148,14 @@ def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
     refuse_if_too_small(needs, Machines(0, 0, None, tmp_path, bytes_there=needs.disk_bytes - free))
 
 
+def test_a_worker_below_its_needs_is_refused_with_the_least_limit(tmp_path):
+    needs = needs_of(workload())
+    least = int(needs.worker_bytes / 0.8)  # where Dask stops a worker
+    refuse_if_too_small(needs, Machines(0, 0, least, tmp_path))
+    with pytest.raises(ResourceError, match=r"--cluster: a worker .*; limit at least \d+ MiB"):
+        refuse_if_too_small(needs, Machines(0, 0, least - 1, tmp_path))
+
+
 # ---- Predicted disk use, compared with the files that are written --------------------------------
 
 N_BLOCKS, SIDE = 17, 6

@@ -106,6 +106,11 @@ REFUSED = {
         JOBS + "minimum = 3\nmaximum = 2",
         ["jobs: minimum 3 is above maximum 2"],
     ),
+    "longer than the job": (
+        SLURM + '[workers]\nlifetime = "04:00:00"',
+        ["workers.lifetime 04:00:00 is not below jobs.walltime 04:00:00"],
+    ),
+    "blank in an interpreter": (JOBS + 'python = "a b"', ["jobs.python: expected a path without"]),
     "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
     "host and interface": (
         SLURM + '[scheduler]\nhost = "a"\ninterface = "b"',

@@ -134,7 +134,8 @@ class _Stream:
             raise ResourceError(
                 "workers died repeatedly during one task, most likely for lack of memory",
                 value=task.key,
-                remedy="Use fewer --workers or a larger --memory-limit; the same command continues",
+                remedy="Give each worker more memory (--memory-limit, or memory of the profile) or "
+                "use fewer --workers; the same command continues",
             ) from error
 
     def _count_failure(self, task: Task, error: PrimoError) -> None:

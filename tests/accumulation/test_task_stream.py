@@ -118,6 +118,7 @@ def test_a_task_of_dead_workers_is_retried_under_new_names_then_fails() -> None:
     with pytest.raises(ResourceError, match="workers died repeatedly") as raised:
         stream(unlucky, 9)
     assert raised.value.value == "rows-3"
+    assert "memory of the profile" in str(raised.value)  # a job queue has no --memory-limit
     assert not unlucky.held
 
 

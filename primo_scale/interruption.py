@@ -1,4 +1,4 @@
-"""Interruption of commands by SIGTERM and SIGINT at safe points.
+"""Interruption of commands by SIGTERM, SIGINT and SIGHUP at safe points.
 
 A signal handler that raises an exception can do so at any instruction: inside a callback from C,
 which loses the exception, or inside `exec`, after which CPython ends with another exit code. The
@@ -16,6 +16,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import stat
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
@@ -26,7 +27,9 @@ from typing import TypeVar
 
 from primo_scale.errors import InterruptedRun
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+SIGNALS: tuple[signal.Signals, ...] = (signal.SIGTERM, signal.SIGINT)
+if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as under nohup
+    SIGNALS += (signal.SIGHUP,)  # the end of a login
 GRACE_SECONDS = 20.0
 _BETWEEN_LOOKS_SECONDS = 0.5
 _END_OF_WATCH = b"\0"
@@ -85,7 +88,7 @@ def result_of(future: Future[_Result]) -> _Result:
 
 @contextmanager
 def signals_noted(log_interruption: Callable[[], None]) -> Iterator[None]:
-    """Handle SIGTERM and SIGINT during the block, and restore the previous handlers.
+    """Handle `SIGNALS` during the block, and restore the previous handlers.
 
     The watching thread calls `log_interruption` before it ends the process. Outside the main
     thread, Python cannot install handlers, and the block runs without them. A nested block only
@@ -105,9 +108,9 @@ def signals_noted(log_interruption: Callable[[], None]) -> Iterator[None]:
 
 
 def note_signals_until_exit() -> None:
-    """Handle SIGTERM and SIGINT for the rest of this process, which runs one command.
+    """Handle `SIGNALS` for the rest of this process, which runs one command.
 
-    At exit both are ignored, so that a signal during the shutdown of the interpreter does not
+    At exit all are ignored, so that a signal during the shutdown of the interpreter does not
     change the exit code.
     """
     _Watch()
@@ -158,6 +161,15 @@ class _Watch:
 
 def _note(signum: int, frame: FrameType | None) -> None:
     _state.requested = True
+    if signum == signal.SIGHUP:
+        _discard_output_without_terminal()
+
+
+def _discard_output_without_terminal() -> None:
+    """Discard what is printed from now on if the terminal is gone, which would fail the run."""
+    for descriptor in (1, 2):
+        if stat.S_ISCHR(os.fstat(descriptor).st_mode) and not os.isatty(descriptor):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def _end_process() -> None:

@@ -2,12 +2,13 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from concurrent.futures import Future
 
 import pytest
-from processes import run
+from processes import ROOT, run
 
 from primo_scale import interruption
 from primo_scale.errors import InterruptedRun
@@ -33,6 +34,44 @@ def test_a_signal_raises_only_at_the_next_check(number) -> None:
             check()
     assert signal.getsignal(number) is before
     check()  # it is forgotten with the handlers
+
+
+def test_the_end_of_a_login_is_noted_unless_nohup_ignores_it() -> None:
+    code = "import signal as s; s.signal(s.SIGHUP, s.{}); from primo_scale import interruption as i"
+    for handling, noted in (("SIG_DFL", True), ("SIG_IGN", False)):
+        asked = f"{code.format(handling)}; print(s.SIGHUP in i.SIGNALS)"
+        assert run([sys.executable, "-c", asked]).stdout.strip() == str(noted)
+
+
+TERMINAL_GOES = """
+import sys, time
+from primo_scale.interruption import check, note_signals_until_exit
+
+note_signals_until_exit()
+print("ready", flush=True)
+try:
+    while True:
+        check()
+        time.sleep(0.01)
+finally:
+    print("a bar", file=sys.stderr, flush=True)
+    open(sys.argv[1], "w").write("printed")
+"""
+
+
+def test_a_command_whose_terminal_goes_still_ends_in_order(tmp_path) -> None:
+    """Without a reader, each write to the terminal would be an error, and the run a failed one."""
+    ours, terminal = os.openpty()
+    words = [sys.executable, "-c", TERMINAL_GOES, tmp_path / "end"]
+    process = subprocess.Popen(
+        words, cwd=ROOT, stdin=terminal, stdout=terminal, stderr=terminal, start_new_session=True
+    )
+    os.close(terminal)
+    assert os.read(ours, 5) == b"ready"
+    os.close(ours)
+    process.send_signal(signal.SIGHUP)  # the kernel sends it to the session's leader
+    process.wait(60)
+    assert (tmp_path / "end").read_text() == "printed"
 
 
 def test_a_signal_waits_while_interruptions_are_deferred() -> None:

@@ -114,7 +114,8 @@ class ContractCommand(_OneLineErrors):
                 explained = _explained(error)
                 if debug or explained is None:
                     raise
-                if isinstance(error, BrokenPipeError) and _reader_has_left():
+                unwritten = _of_output(error) or error
+                if isinstance(unwritten, BrokenPipeError) and _reader_has_left():
                     _discard_output()
                     sys.exit(_READER_HAS_LEFT)
                 _report(explained)
@@ -190,21 +191,30 @@ log_format_option = click.option(
 
 def _explained(error: BaseException) -> PrimoError | None:
     """Return the error to show, which names standard output if a write to it failed."""
-    *_, (frame, _) = walk_tb(error.__traceback__)
-    in_echo = frame.f_code is click.echo.__code__  # an error of writing has no file name
-    if in_echo and isinstance(error, OSError) and error.errno != errno.EPIPE:
+    unwritten = _of_output(error)
+    if unwritten is not None and unwritten.errno != errno.EPIPE:
         _discard_output()
         return ResourceError(
-            f"cannot be written: {error.strerror}",
+            f"cannot be written: {unwritten.strerror}",
             where="standard output",
             remedy="Free space on its disk, or send the output elsewhere",
         )
     return anticipated(error)
 
 
-def _discard_output() -> None:
+def _of_output(error: BaseException) -> OSError | None:
+    """Return the error of a write to standard output that `error` is, or was raised from."""
+    for found in (error, error.__cause__):
+        if isinstance(found, OSError) and found.__traceback__ is not None:
+            *_, (frame, _) = walk_tb(found.__traceback__)
+            if frame.f_code is click.echo.__code__:  # an error of writing has no file name
+                return found
+    return None
+
+
+def _discard_output(stream: TextIO | None = None) -> None:
     """Discard the rest of the buffer of standard output, which Python writes when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
 def _reader_has_left() -> bool:
@@ -244,6 +254,10 @@ def _logged_to_terminal() -> Iterator[None]:
     try:
         yield
     finally:
+        try:
+            sys.stderr.flush()
+        except OSError:  # a full disk, for which Python would end with exit code 120
+            _discard_output(sys.stderr)
         LOGGER.handlers[:], LOGGER.level, LOGGER.propagate = before
         LOGGED_IN.set(None)
         COMMAND_LINE.set(())

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
+from primo_scale.methods.likely_variances import likeliest_variances
 from primo_scale.methods.shrinkage import Float64, noise_norm
 from primo_scale.methods.target_noise import TargetNoise
 from primo_scale.privacy.mechanism import NoiseScales
@@ -59,6 +60,8 @@ class Adjustment:
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
     # Expected product of X and the constant by public frequencies, shape (d,).
     expected_constant: Float64
+    # Public variances of LD components, shape (d,); None for variants, which are coded alike.
+    variances: Float64 | None
 
     @property
     def fixed_coefficients(self) -> Float64:
@@ -74,21 +77,23 @@ class Adjustment:
 
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""
-        n_fixed = self.statistics.layout.n_fixed
-        cross = self.statistics.cross(block).astype(np.float64)
-        # X'C enters twice, so its noise does not average out. Without this factor, a mostly noisy
-        # X'C would inflate the weights of the covariates by a multiple.
+        n_fixed, columns = self.statistics.layout.n_fixed, self.statistics.layout.variants(block)
+        cross, sigma = self.statistics.cross(block).astype(np.float64), self.scales.fixed_cross
+        # X'C enters twice, so its noise does not average out. Without the factors `kept`, a mostly
+        # noisy X'C would inflate the weights of the covariates by a multiple.
         expected = np.zeros((len(cross), n_fixed))
-        expected[:, 0] = self.expected_constant[self.statistics.layout.variants(block)]
+        expected[:, 0] = self.expected_constant[columns]
         unexpected = cross[:, :n_fixed] - expected
-        factors = _james_stein_factors(unexpected, self.scales.fixed_cross)
-        kept = np.clip(factors, 0, None)
+        factors = _james_stein_factors(unexpected, sigma)
+        kept = np.broadcast_to(np.maximum(factors, 0), unexpected.shape)
+        if self.variances is not None and sigma > 0:
+            kept = _shares_of_signal(unexpected, self.variances[columns], sigma)
         fixed_cross = expected + unexpected * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
         noise = TargetNoise(
             own=(self.scales.phenotype_cross * self.rescale) ** 2,
-            shared=self.scales.fixed_cross * kept[:, None] * self.fixed_coefficients,
+            shared=sigma * np.sqrt((kept**2).mean(axis=0))[:, None] * self.fixed_coefficients,
         )
         return AdjustedBlock(fixed_cross, factors, projection, target, noise)
 
@@ -115,10 +120,11 @@ def adjust(
     *,
     gram_factor: float,
     expected_constant: Float64 | None = None,
+    variances: Float64 | None = None,
 ) -> Adjustment:
     """Prepare the adjustment of every block; parameters as in `Adjustment`.
 
-    None stands for expected codes of 0.
+    `expected_constant` is 0 if it is None.
     """
     f, n_columns = statistics.layout.n_fixed, statistics.layout.n_variants
     outcome_gram = statistics.outcome_gram()[:f].astype(np.float64)
@@ -130,6 +136,7 @@ def adjust(
         fixed_inverse=_floored_inverse(outcome_gram[:, :f], noise_norm(scales.fixed_gram, f)),
         fixed_phenotypes=outcome_gram[:, f:] * rescale,
         expected_constant=np.zeros(n_columns) if expected_constant is None else expected_constant,
+        variances=variances,
     )
 
 
@@ -153,6 +160,18 @@ def _james_stein_factors(columns: Float64, sigma: float) -> Float64:
     noise = max(0, len(columns) - 2) * sigma**2
     removed: Float64 = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
     return 1 - removed
+
+
+def _shares_of_signal(columns: Float64, variances: Float64, sigma: float) -> Float64:
+    """Return the factors of the posterior mean of columns of X'C, shape (d, c).
+
+    A true entry has a variance in proportion to that of its column of X, as differences between
+    people go along the components of largest variance. The factor of proportion is the likeliest.
+    """
+    squares, noise = columns**2, np.full_like(columns, sigma**2)
+    start = np.maximum((squares - noise).sum(axis=0), noise[0]) / variances.sum()
+    signal = likeliest_variances(variances, squares, noise, start, weight=0) * variances[:, None]
+    return np.asarray(signal / (signal + noise))
 
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:

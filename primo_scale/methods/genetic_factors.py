@@ -25,19 +25,16 @@ import scipy
 
 from primo_scale.interruption import check
 from primo_scale.methods.effect_variances import LARGEST, LEAST
+from primo_scale.methods.likely_variances import likeliest_variances
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.target_noise import TargetNoise
 
-# Weight of the prior in the variance of the effects on a phenotype: that of an estimate whose
-# standard error is 0.7 times the prior's variance.
-_PRIOR_INFORMATION = 4.0
 _FOLDS = 5
 # Smallest gain of accuracy, in standard errors, for which factors are used.
 _LEAST_GAIN = 2.0
 # Largest effective number of factors, as a share of the phenotypes. More share nothing: they gain
 # where noise is correlated between phenotypes, and lose effects that single phenotypes have.
 _MOST_FACTORS = 0.8
-_ROUNDS, _PRECISION = 100, 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +97,7 @@ def fit_effects(
     errors = np.concatenate([block.errors for block in blocks])
     largest = LARGEST * prior * phenotype_covariance.diagonal()
     squares, noise = projected(blocks, phenotype_covariance, EffectCovariance(prior, None))
-    shown = _scales(exposures + errors, squares, noise, prior)
+    shown = likeliest_variances(exposures + errors, squares, noise, prior)
     limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
     own = EffectCovariance(limited, None, int((shown > largest).sum()))
     if len(prior) == 1:
@@ -111,7 +108,7 @@ def fit_effects(
         squares, noise = _in_other_folds(blocks, phenotype_covariance, strength)
         # Factors that are noise are many: together they weigh the prior as one phenotype does.
         even, weight = np.ones_like(prior), 1 / len(prior)
-        unordered = _scales(exposures + errors, squares, noise, even, weight)
+        unordered = likeliest_variances(exposures + errors, squares, noise, even, weight=weight)
         # The nearest decreasing sequence, because noise in a variance does not order it.
         scales = scipy.optimize.isotonic_regression(unordered, increasing=False).x
         # Nothing that the phenotypes could share, or more than they vary: population structure.
@@ -210,28 +207,6 @@ def _eigenvectors(
     vectors = scipy.linalg.eigh(total, check_finite=False)[1][:, ::-1]
     largest = np.abs(vectors).argmax(axis=0)  # is made positive, because LAPACK may choose any sign
     return np.asarray(vectors * np.sign(vectors[largest, np.arange(len(vectors))]))
-
-
-def _scales(
-    exposures: Float64, squares: Float64, noise: Float64, prior: Float64, weight: float = 1.0
-) -> Float64:
-    """Return the variance w of each column that maximises the likelihood times the prior.
-
-    `weight` multiplies the information of the prior. The squares have the expectations
-    ``noise + w D``. The steps are those of Fisher's scoring.
-    """
-    scales, known = prior.copy(), weight * _PRIOR_INFORMATION
-    for column, expected in enumerate(prior):
-        square, plain = squares[:, column], noise[:, column]
-        for _ in range(_ROUNDS):
-            before = scales[column]
-            weights = exposures / (plain + before * exposures) ** 2
-            information = float(weights @ exposures) + known / expected**2
-            score = float(weights @ (square - plain)) + known / expected
-            scales[column] = max(score / information, 0.0)
-            if abs(scales[column] - before) <= _PRECISION * max(before, _PRECISION):
-                break
-    return scales
 
 
 def _losses(exposures: Float64, squares: Float64, noise: Float64, scales: Float64) -> Float64:

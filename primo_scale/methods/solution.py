@@ -112,6 +112,7 @@ def solve_statistics(
         inputs.rescale,
         gram_factor=gram_factor,
         expected_constant=inputs.expected_constant,
+        variances=None if inputs.components is None else inputs.components.variances,
     )
     sizes = statistics.layout.sizes
     if inputs.components is not None:

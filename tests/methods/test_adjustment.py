@@ -113,6 +113,32 @@ def test_expected_codes_take_the_place_of_a_noisy_product_with_the_constant():
     assert errors[2] == 0
 
 
+def test_products_with_components_of_large_variance_are_kept():
+    """The error is that of the posterior mean, less than with one factor for all components."""
+    rng = np.random.default_rng(8)
+    variances = np.geomspace(400.0, 1.0, 600)
+    X = np.zeros((5, 600), dtype=int)
+    exact = statistics_of(X, np.full((5, 2), 9), np.full((5, 2), 9), boundaries=(0, 600))
+    scales = replace(no_noise(1), fixed_cross=1e4)
+    errors = np.zeros((2, 2))
+    for _ in range(40):
+        true = rng.normal(0, 700 * np.sqrt(variances)[:, None], (600, 2))
+        drawn = replace(exact, crosses=(np.hstack([true, true]).astype(int),))
+        noisy = with_noise(drawn, scales, rng)
+        for number, given in enumerate((variances, None)):
+            adjustment = adjust(noisy, scales, np.ones(2), gram_factor=1.0, variances=given)
+            errors[number] += ((adjustment.block(0).fixed_cross - true) ** 2).mean(axis=0) / 40
+    signal = 700**2 * variances
+    best = (signal * 1e8 / (signal + 1e8)).mean()
+    np.testing.assert_allclose(errors[0], best, rtol=0.05)
+    assert (errors[1] > 1.15 * best).all()
+    nothing = with_noise(exact, scales, rng)
+    kept = adjust(nothing, scales, np.ones(2), gram_factor=1.0, variances=variances).block(0)
+    assert (kept.fixed_cross**2).mean() < 0.05 * 1e8
+    clean = adjust(exact, no_noise(1), np.ones(2), gram_factor=1.0, variances=variances).block(0)
+    np.testing.assert_array_equal(clean.fixed_cross, 0)
+
+
 def exact_cross(statistics):
     """Return X'1 of all blocks."""
     return np.concatenate([statistics.cross(block)[:, 0] for block in range(2)])

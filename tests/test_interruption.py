@@ -44,7 +44,8 @@ def test_the_end_of_a_login_is_noted_unless_nohup_ignores_it() -> None:
 
 
 TERMINAL_GOES = """
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever these tests run under
 from primo_scale.interruption import check, note_signals_until_exit
 
 note_signals_until_exit()

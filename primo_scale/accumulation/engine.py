@@ -18,6 +18,7 @@ from distributed.comm import CommClosedError
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.tasks import naming_worker
+from primo_scale.cluster.job_keeper import WAITING
 from primo_scale.errors import InterruptedRun, OtherVersion, PrimoError, ResourceError
 from primo_scale.interruption import check
 
@@ -33,8 +34,6 @@ _RETRIES = 3
 _TRIALS = 3
 # Interval between two counts of the workers while tasks run.
 _LOOK_SECONDS = 2.0
-# For records that `run.progress_file` shows until the run makes progress.
-_WAITING = {"event": "waiting"}
 
 
 def run_tasks(
@@ -179,9 +178,9 @@ class _WorkerThreads:
         self.threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
         if not self.threads and not self._missed:
             if self._had_any:
-                LOGGER.warning("no Dask workers are left: waiting for new workers", extra=_WAITING)
+                LOGGER.warning("no Dask workers are left: waiting for new workers", extra=WAITING)
             else:
-                LOGGER.info("waiting for the first Dask worker", extra=_WAITING)
+                LOGGER.info("waiting for the first Dask worker", extra=WAITING)
         if self.threads and self._missed:
             again = "again: the run continues" if self._had_any else "now: the run begins"
             LOGGER.info("Dask workers are connected %s", again)

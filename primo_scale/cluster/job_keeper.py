@@ -29,8 +29,8 @@ _LARGEST_PAUSE_SECONDS = 600
 # Time after which idle workers are released; the next stage may start within it.
 _IDLE_SECONDS = 60
 _INTERVAL_SECONDS = 2
-# For records that `run.progress_file` shows until the run makes progress.
-_WAITING = {"event": "waiting"}
+WAITING = {"event": "waiting"}
+"""Argument ``extra`` of a logging call whose line is shown until the run makes progress."""
 
 
 class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
@@ -91,7 +91,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             self._wait_longer()
             LOGGER.warning(
                 "the queue does not take a job (%s); the next try is in %d s",
-                last_line(error), self._pause, extra=_WAITING,
+                last_line(error), self._pause, extra=WAITING,
             )  # fmt: skip
 
     def _note_arrivals(self) -> None:
@@ -121,7 +121,7 @@ class JobKeeper(Adaptive):  # type: ignore[misc]  # distributed is not typed
             self._wait_longer()
             LOGGER.warning(
                 "jobs ended before their worker came: %d; %s. The next try is in %d s",
-                len(useless), output_of(useless, self._logs), self._pause, extra=_WAITING,
+                len(useless), output_of(useless, self._logs), self._pause, extra=WAITING,
             )  # fmt: skip
 
     async def _jobs_in_queue(self) -> set[str] | None:

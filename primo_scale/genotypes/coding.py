@@ -88,7 +88,7 @@ class GenotypeCoding:
 
     @property
     def mean_codes(self) -> npt.NDArray[np.float64]:
-        """Expected codes ``k 2p - m`` by public frequency, float64 (d,): m is a rounded mean."""
+        """Expected codes ``2 p k - m`` by public frequency, not 0 as m is rounded, float64 (d,)."""
         return np.asarray(self.multiplier * 2.0 * self.frequency - self.centre)
 
 

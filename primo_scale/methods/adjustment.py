@@ -60,7 +60,7 @@ class Adjustment:
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
     # Expected product of X and the constant by public frequencies, shape (d,).
     expected_constant: Float64
-    # Public variances of LD components, shape (d,); None for variants, which are coded alike.
+    # Public variances of LD components, shape (d,); None for variants, coded to one variance.
     variances: Float64 | None
 
     @property
@@ -165,8 +165,9 @@ def _james_stein_factors(columns: Float64, sigma: float) -> Float64:
 def _shares_of_signal(columns: Float64, variances: Float64, sigma: float) -> Float64:
     """Return the factors of the posterior mean of columns of X'C, shape (d, c).
 
-    A true entry has a variance in proportion to that of its column of X, as differences between
-    people go along the components of largest variance. The factor of proportion is the likeliest.
+    The variance of a true entry is taken as proportional to that of its LD component, because
+    people differ most along components of large variance. The constant of proportionality
+    maximises the likelihood of the entries.
     """
     squares, noise = columns**2, np.full_like(columns, sigma**2)
     start = np.maximum((squares - noise).sum(axis=0), noise[0]) / variances.sum()

@@ -29,7 +29,7 @@ class EffectPrior:
     effect_variance: Float64
     # Variance of each phenotype across people, in squared lattice units, shape (l,).
     residual_variance: Float64
-    n_limited: int = 0  # phenotypes whose estimated effect variance exceeds the largest one
+    n_limited: int = 0  # number of phenotypes whose estimated effect variance was too large
 
     @property
     def penalty(self) -> float:

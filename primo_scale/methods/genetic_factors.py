@@ -32,8 +32,8 @@ from primo_scale.methods.target_noise import TargetNoise
 _FOLDS = 5
 # Smallest gain of accuracy, in standard errors, for which factors are used.
 _LEAST_GAIN = 2.0
-# Largest effective number of factors, as a share of the phenotypes. More share nothing: they gain
-# where noise is correlated between phenotypes, and lose effects that single phenotypes have.
+# Largest effective number of factors, as a share of the phenotypes. With more, the phenotypes share
+# next to no effects, and the factors hide which effects of single phenotypes are zero.
 _MOST_FACTORS = 0.8
 
 
@@ -57,7 +57,7 @@ class EffectCovariance:
 
     scales: Float64  # variances w, shape (l,)
     basis: Float64 | None  # factors U in columns, shape (l, l); None for the phenotypes themselves
-    n_limited: int = 0  # phenotypes that stand alone and whose estimate exceeds the largest one
+    n_limited: int = 0  # number of phenotypes whose estimated variance was too large
 
     @property
     def n_factors(self) -> float:

@@ -92,7 +92,7 @@ class Solution:
     # is not a ridge.
     penalties: tuple[float, ...]
     scores: FittedScores | None = None  # slopes of the public scores, if there are any
-    n_limited: int = 0  # phenotypes whose effects would explain more than the phenotypes vary
+    n_limited: int = 0  # number of phenotypes whose estimated effect variance was too large
 
 
 def solve_statistics(

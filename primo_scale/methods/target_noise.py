@@ -1,10 +1,10 @@
 """Covariance across phenotypes of the noise in X'Y after the adjustment for fixed columns.
 
 The noise that a release adds to X'Y is independent between phenotypes. The adjustment and public
-scores subtract predictions from X'Y whose errors are not: an error in X'C moves all phenotypes that
-the covariates explain, each by its coefficient, and an error in X'X all that have the same public
-score. An estimator that neglects it takes these errors for effects that the phenotypes share
-(docs/maths/genetic-factors.md).
+scores also subtract noisy predictions from X'Y. An error in X'C moves all phenotypes that the
+covariates explain, each by its coefficient, and an error in X'X moves all that have the same public
+score. An estimator that neglects the covariance of these errors takes them for effects that the
+phenotypes share (docs/maths/genetic-factors.md).
 """
 
 from __future__ import annotations

@@ -170,14 +170,14 @@ def test_errors_that_phenotypes_share_are_no_factor_either():
 
 
 def test_factors_that_separate_noise_alone_are_not_used():
-    """Axes of correlated noise are worth something, and hide which phenotype has an effect."""
+    """They would gain by correlated noise, and would hide which phenotype has an effect."""
     release = TargetNoise(np.full(10, 0.2), 3 * np.ones((1, 10)))
     _, blocks = drawn(np.eye(10), release=release)
     assert fit_effects(blocks, np.eye(10), np.ones(10)).basis is None
 
 
 def test_no_more_variance_is_taken_for_effects_than_the_phenotypes_have():
-    """As if population structure moved all coordinates of all phenotypes along two directions."""
+    """Population structure moves all coordinates of all phenotypes along few directions."""
     structure = 20 * shared_by_all(10, 2) + np.eye(10)
     _, blocks = drawn(structure)
     found = fit_effects(blocks, np.eye(10), np.ones(10))

@@ -3,12 +3,16 @@
 Every release is a whole one of a new cohort, by the product's own functions from genotype files to
 release.json, with a quarter of the people held out. Its weights are then measured in further people
 of the same population, by the product's functions for the second stage: exact sums, noise,
-intervals. The intervals of R^2, of the slope and, for the binary phenotype, of the AUC are compared
-with the truth for these weights in `FRESH` other people, unclipped and without noise. Results are
-appended to FILE, one line for each release, and the same command continues.
+intervals. Families are not measured again, because further people have no siblings among those that
+the weights were learned from: only the release's own intervals count. The intervals of R^2, of the
+slope and, for the binary phenotype, of the AUC are compared with the truth for these weights in
+`FRESH` other people, unclipped and without noise. Results are appended to FILE, one line for each
+release, and the same command continues.
 
 Cohorts: one population; eleven populations of unequal sizes with a Balding-Nichols F_ST of 0.1,
-whose means of the phenotypes differ by ancestry; and families of four siblings.
+whose means of the phenotypes differ by ancestry; and families of four siblings, who share an
+environment that explains `ENVIRONMENT` of each phenotype. The other people have no relatives in the
+cohort.
 """
 
 from __future__ import annotations
@@ -46,12 +50,14 @@ from primo_scale.run.describe_release import state_hold_out
 
 Dosages = npt.NDArray[np.int8]
 
-COHORTS = ("one population", "eleven populations", "families of four")
+FAMILIES = "families of four"
+COHORTS = ("one population", "eleven populations", FAMILIES)
 PEOPLE, VARIANTS, FRESH, HELD_OUT = 4_000, 100, 200_000, 0.25
 MEASURED = 10  # groups of people in whom the weights of a release are measured
 EPSILON, DELTA = 10.0, 1e-8
 HERITABILITY = {"high": 0.4, "low": 0.1, "case": 0.4}
 PREVALENCE = 0.1
+ENVIRONMENT = 0.2
 PHENOTYPES = (
     PhenotypeBounds("high", -6, 6, 0, 1.1, "quantitative"),
     PhenotypeBounds("low", -6, 6, 0, 1.1, "quantitative"),
@@ -94,7 +100,7 @@ class Population:
 
         The third phenotype is 1 for a case and 0 for a control.
         """
-        siblings = 4 if self.kind == "families of four" else 1
+        siblings = 4 if self.kind == FAMILIES else 1
         ancestry = random.choice(len(self.shares), n_people // siblings, p=self.shares)
         frequency = self.frequencies[ancestry]
         parents = [
@@ -108,9 +114,13 @@ class Population:
         ancestry = np.repeat(ancestry, siblings)
         age = random.uniform(40, 70, n_people)
         centred = dosages - 2 * (self.shares @ self.frequencies)
-        noise = np.sqrt([1 - h for h in HERITABILITY.values()])
+        shared = ENVIRONMENT if siblings > 1 else 0.0
+        noise = np.sqrt([1 - h - shared for h in HERITABILITY.values()])
         liability = centred @ self.effects + self.means[ancestry]
         liability += noise * random.standard_normal(liability.shape) + 0.03 * (age - 55)[:, None]
+        if shared:
+            family = random.standard_normal((n_people // siblings, len(HERITABILITY)))
+            liability += np.sqrt(shared) * np.repeat(family, siblings, axis=0)
         liability[:, 2] = liability[:, 2] > 1.2 * stats.norm.isf(PREVALENCE)
         return dosages, liability, age
 
@@ -180,7 +190,8 @@ def measure(kind: str, number: int, fresh: tuple[Dosages, Float64, Float64]) -> 
         document = json.loads((release.directory / "release.json").read_text())
         truth = truth_of(release, fresh).tolist()
         stated = [document["hold_out"]["phenotypes"]]
-        stated += [measure_again(release, document, population, random) for _ in range(1, MEASURED)]
+        further = 0 if kind == FAMILIES else MEASURED - 1
+        stated += [measure_again(release, document, population, random) for _ in range(further)]
     return {"cohort": kind, "release": number, "stated": stated, "truth": truth}
 
 
@@ -190,8 +201,7 @@ def measure_again(
     """Measure the released weights in a part of a new cohort, and return the statement."""
     coding = code_outcomes(PHENOTYPES, [AGE], weight=0.1)
     people = document["hold_out"]["people"]
-    chosen = random.permutation(PEOPLE)[:people]  # of families, as a release holds people out
-    dosages, phenotypes, age = (values[chosen] for values in population.draw(PEOPLE, random))
+    dosages, phenotypes, age = population.draw(people, random)
     names = [*HERITABILITY]
     weights = release.covariates[names].to_numpy(np.float64)  # intercept and age
     scores = dosages @ release.weights[names].to_numpy(np.float64)

@@ -61,7 +61,7 @@ class _LazyCommands(ContractGroup):
 @click.group(cls=_LazyCommands)
 @click.version_option(package_name="primo-scale")
 def main() -> None:
-    """Publish polygenic-score weights without exposing a participant.
+    """Publish polygenic-score weights with a bound on what they reveal of a person.
 
     Each command has its own --help.
     """

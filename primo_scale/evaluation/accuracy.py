@@ -88,7 +88,8 @@ class Measures:
     """Accuracy of one score in one group of people."""
 
     n: int  # people with the phenotype and all covariates
-    r2: Estimate  # squared correlation of score and phenotype
+    r: Estimate  # correlation of score and phenotype
+    r2: Estimate  # its square
     # Increase of a linear model's R^2 by the score; None without covariates.
     incremental_r2: Estimate | None
     # Regression of the phenotype on the score. With `offset`, the intercept and covariates times
@@ -127,7 +128,8 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
     codes = np.unique(sample.phenotype)
     is_binary = len(codes) == _BINARY
     values = sample.phenotype, sample.score
-    r2 = squared_correlation(*values, sample.covariates[:, :0])
+    r = correlation(*values, sample.covariates[:, :0])
+    r2 = squared(r)
     discrimination = None
     if is_binary:
         is_case = sample.phenotype == codes[1]
@@ -141,8 +143,9 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
     offset = 0.0 if sample.offset is None else sample.offset
     return Measures(
         n=n_people,
+        r=r,
         r2=r2,
-        incremental_r2=squared_correlation(*values, sample.covariates) if n_covariates else None,
+        incremental_r2=(squared(correlation(*values, sample.covariates)) if n_covariates else None),
         calibration=calibrate(sample.phenotype - offset, sample.score),
         offset=sample.offset is not None,
         discrimination=discrimination,
@@ -150,14 +153,15 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
     )
 
 
-def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) -> Estimate:
-    """Return R^2 of the score beyond the covariates: the increment of a linear model's R^2.
+def correlation(phenotype: Floats, score: Floats, covariates: Floats) -> Estimate:
+    """Return the correlation of the phenotype with the score beyond the covariates.
 
-    It is the squared correlation of the phenotype with the part of the score that is not linear in
-    the covariates. The interval uses Fisher's z and the variance of the influence function of the
-    correlation, which holds for every distribution with fourth moments, binary traits included.
+    That is the part of the score that is not linear in the covariates, so that the square is the
+    increment of a linear model's R^2 by the score. The interval uses Fisher's z and the variance of
+    the influence function of the correlation, which holds for every distribution with fourth
+    moments, binary traits included.
     Phenotype and score, of shape (n,), are not constant. The covariates, of shape (n, c), have no
-    constant; with c = 0, the result is the plain R^2.
+    constant; with c = 0, the result is the plain correlation.
     """
     n_people, n_covariates = covariates.shape
     total = (phenotype - phenotype.mean()) / phenotype.std()
@@ -168,9 +172,14 @@ def squared_correlation(phenotype: Floats, score: Floats, covariates: Floats) ->
     r = float(np.clip(np.mean(total * own), _ROUNDING - 1, 1 - _ROUNDING))
     influence = _residual(total, covariates) * own - r / 2 * (total**2 + own**2)
     error = math.sqrt(np.mean(influence**2) / (n_people - 3 - n_covariates)) / (1 - r * r)
-    ends = [math.tanh(math.atanh(r) + side * NORMAL_QUANTILE * error) for side in (-1, 1)]
-    squares = sorted(end * end for end in ends)
-    return Estimate(r * r, 0.0 if ends[0] < 0 < ends[1] else squares[0], squares[1])
+    lower, upper = (math.tanh(math.atanh(r) + s * NORMAL_QUANTILE * error) for s in (-1, 1))
+    return Estimate(r, lower, upper)
+
+
+def squared(r: Estimate) -> Estimate:
+    """Return the square of a correlation; its interval begins at 0 if that of r contains 0."""
+    ends = sorted((r.lower**2, r.upper**2))
+    return Estimate(r.value**2, 0.0 if r.lower < 0 < r.upper else ends[0], ends[1])
 
 
 def calibrate(phenotype: Floats, score: Floats) -> Calibration:

@@ -19,7 +19,8 @@ EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
 EVERYBODY = "all"
 """Name of the group of all people."""
 _COLUMNS = (
-    *("weights", "phenotype", "group", "n", "r2", "r2_lower", "r2_upper"),
+    *("weights", "phenotype", "group", "n", "r", "r_lower", "r_upper"),
+    *("r2", "r2_lower", "r2_upper"),
     *("incremental_r2", "incremental_r2_lower", "incremental_r2_upper"),
     *("slope", "slope_se", "intercept", "intercept_se", "n_cases", "auc", "auc_lower"),
     *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
@@ -46,10 +47,12 @@ class ScoreResult:
     measures: Measures  # numbers with their intervals
 
     def __str__(self) -> str:
-        r2 = self.measures.r2
+        measures = self.measures
+        r2 = measures.r2
         return (
-            f"{self.weights}: {self.phenotype}, {self.group}, n = {self.measures.n}: "
-            f"R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
+            f"{self.weights}: {self.phenotype}, {self.group}, n = {measures.n}: "
+            f"r {measures.r.value:.3f}, R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f}), "
+            f"slope {measures.calibration.slope:.3g}"
         )
 
 

@@ -23,6 +23,8 @@ from primo_scale.storage.files import sha256_of_file
 LEAST_MATCHED = 0.1
 """Smallest share of the variants that a panel must match. A panel with another kind of identifiers
 matches a few variants by chance, and a suitable panel nearly all."""
+MOST_MATCHED = 0.75
+"""Share of the variants below which a panel that matches them is warned of."""
 _NO_IDENTIFIER = "."
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
 _COUNTS = "ALT_CTS"  # of plink2 --freq counts, in place of ALT_FREQS

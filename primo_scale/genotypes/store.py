@@ -25,6 +25,7 @@ from primo_scale.errors import errors_explained
 from primo_scale.genotypes.filters import FilterCount
 from primo_scale.genotypes.input_warnings import InputWarnings
 from primo_scale.genotypes.packings import (
+    COPIES_OF_A1,
     HARD_CALLS,
     MISSING_DOSAGE,
     PACKINGS,
@@ -95,6 +96,19 @@ class GenotypeStore:
         """Effects of the filters of the ingest. Private."""
         counts = groups.attributes_of(self._group)["filter_counts"]
         return tuple(FilterCount(**count) for count in counts)
+
+    def a1_frequencies(self) -> npt.NDArray[np.float64] | None:
+        """Return the frequency of A1 in the store's people, shape (d,), nan without calls. Private.
+
+        It is None for dosages, whose counts do not tell it.
+        """
+        if self.packing is not HARD_CALLS:
+            return None
+        counts = read_block(groups.array_of(self._group, "genotype_counts"))
+        copies, called = counts @ np.maximum(COPIES_OF_A1, 0), counts @ (COPIES_OF_A1 >= 0)
+        frequencies = np.full(len(counts), np.nan)
+        np.divide(copies, 2 * called, out=frequencies, where=called > 0)
+        return frequencies
 
     @property
     def heritability_share(self) -> float:

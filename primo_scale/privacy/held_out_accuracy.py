@@ -36,6 +36,8 @@ _LEAST_SIGNIFICANCE = 3.0
 _LEAST_PEOPLE = 30
 # Ends of the interval of a slope that is precise enough to correct weights, one over the other.
 _PRECISE = 2.0
+USUAL_SLOPES = 0.5, 2.0
+"""Range of slopes outside of which weights are called too large or too small."""
 
 
 def score_edges(residual: Floats) -> Floats:
@@ -91,13 +93,16 @@ def fits_its_range(counts: Sequence[int], sigma: float) -> bool:
     return counts[-1] <= MOST_BEYOND * sum(counts) + _ERRORS_BEYOND * sigma
 
 
-def corrects_weights(lower: float | None, upper: float | None) -> bool:
+def corrects_weights(slope: float | None, lower: float | None, upper: float | None) -> bool:
     """Return whether weights become better by a factor of the slope with this interval.
 
     The interval is above 0, and it excludes 1 or is narrow: other slopes are less certain than the
-    scale of the weights.
+    scale of the weights. A slope outside of `USUAL_SLOPES` has a cause, such as population
+    structure, that one factor does not remove.
     """
-    if lower is None or upper is None or lower <= 0:
+    if slope is None or lower is None or upper is None or lower <= 0:
+        return False
+    if not USUAL_SLOPES[0] <= slope <= USUAL_SLOPES[1]:
         return False
     return not lower <= 1 <= upper or upper <= _PRECISE * lower
 

@@ -14,7 +14,7 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
-from primo_scale.publication.wording import accuracies_in_words
+from primo_scale.publication.wording import accuracies_in_words, held_out_cautions
 
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
@@ -43,7 +43,7 @@ Chromosomes: {chromosomes}.
 """
 _ACCURACY = """\
 Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
-count sampling and noise (R^2 of score and phenotype, adjusted for covariates; slope of the
+count sampling and noise (r and R^2 of score and phenotype, adjusted for covariates; slope of the
 phenotype on the score; phenotypes are clipped at three public standard deviations, and scores at
 about three of their own):
 {lines}
@@ -104,6 +104,7 @@ def _accuracy(document: Document) -> str:
     lines = [f"  {line}" for line in accuracies_in_words(document)]
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"  and {len(lines) - _MOST_LINES} more in {RELEASE_FILE}"]
+    lines += [f"  WARNING: {caution}" for caution in held_out_cautions(document)]
     return _ACCURACY.format(people=hold_out["people"], lines="\n".join(lines))
 
 

@@ -20,7 +20,13 @@ from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
 from primo_scale.publication.release_log import options_of
 from primo_scale.publication.weights import scoring_command_in_lines
-from primo_scale.publication.wording import STATISTICS, rests_on_scores
+from primo_scale.publication.wording import (
+    RELATIVES,
+    STATISTICS,
+    held_out_cautions,
+    held_out_r,
+    rests_on_scores,
+)
 
 _TEMPLATE = "report.html.j2"
 _FALSE_ALARMS = (0.01, 0.05)
@@ -56,6 +62,8 @@ def render_report(
         **{"hold_out": None, **document},  # absent in releases of earlier versions
         digest=statement_digest(document),
         rests_on_scores=rests_on_scores(document),
+        relatives=RELATIVES,
+        cautions=held_out_cautions(document),
         options=options_of(document),
         public_key=public_key,
         people=people_in_words(document),
@@ -74,13 +82,21 @@ def render_report(
 
 
 def _meaning(guarantee: Document) -> dict[str, Any]:
-    """Return consequences of the guarantee: odds, belief, and power of tests."""
-    epsilon = guarantee["epsilon"]
+    """Return consequences of the guarantee: odds, guesses, belief, and power of tests.
+
+    A guess between two cohorts of equal probability is right with (1 + TV)/2, where TV is their
+    total variation distance: 2 Phi(mu/2) - 1 for Gaussian noise, and otherwise at most
+    1 - 2 (1 - delta)/(1 + e^epsilon).
+    """
+    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
     gaussian = guarantee["cost"]["epsilon"] == 0
+    belief = float(expit(epsilon))
+    guess = float(ndtr(guarantee["mu"] / 2)) if gaussian else belief + delta * (1 - belief)
     return {
         "neighbour": _NEIGHBOURS[guarantee["privacy"], guarantee["adjacency"]],
         "odds": f"{math.exp(epsilon):.3g}" if epsilon < math.log(1e6) else "more than a million",
-        "belief": _percent(float(expit(epsilon))),
+        "guess": _percent(guess),
+        "belief": _percent(belief),
         "power": [
             (_percent(alarms), _percent(float(ndtr(ndtri(alarms) + guarantee["mu"]))))
             for alarms in (_FALSE_ALARMS if gaussian else ())
@@ -153,4 +169,5 @@ def _environment() -> Environment:
     environment.filters["significant"] = _significant
     environment.filters["span"] = _span
     environment.filters["spent"] = spent_in_words
+    environment.filters["held_out_r"] = held_out_r
     return environment

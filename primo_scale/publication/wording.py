@@ -7,11 +7,13 @@ sentence with the sentence that its numbers imply.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from primo_scale.privacy.held_out_accuracy import fits_its_range
+from primo_scale.humanize import examples
+from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, fits_its_range
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -67,6 +69,9 @@ _EFFECTIVE_SIZE = (
     "planner of docs/maths/planner.md, for a trait that is known of everybody in the cohort, with "
     "a heritability of {:.3g} spread evenly over the variants, and the linkage disequilibrium "
     "expected at their positions"
+)
+RELATIVES = (
+    "relatives among the people held out and the other people raise R^2 above that in strangers"
 )
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
@@ -125,14 +130,66 @@ def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> s
 def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
     """Return the accuracy of each phenotype's weights in the people held out, on a line each.
 
-    Where the weights rest on public scores, the first line says what the others take for granted.
+    The first lines say what the others take for granted.
     """
     if document.get("hold_out") is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     noise = sigma["held_out_counts"]
     lines = [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
-    return [_ON_SCORES, *lines] if rests_on_scores(document) else lines
+    return [RELATIVES, *([_ON_SCORES] if rests_on_scores(document) else []), *lines]
+
+
+@dataclass(frozen=True)
+class ScoreSlope:
+    """Slope of a phenotype on its score with a 95% interval, and the sign of their correlation."""
+
+    name: str
+    slope: float
+    lower: float
+    upper: float
+    reversed: bool  # whether the correlation is below 0 beyond its interval
+
+
+def cautions_in_words(slopes: Iterable[ScoreSlope]) -> list[str]:
+    """Return what is wrong with scores that predict the opposite or have slopes far from 1."""
+    slopes = list(slopes)
+    opposite = [each.name for each in slopes if each.reversed]
+    far = [each for each in slopes if not (each.reversed or each.lower <= 1 <= each.upper)]
+    low, high = USUAL_SLOPES
+    words = []
+    if opposite:
+        words.append(
+            f"predicts the opposite, r < 0: {examples(opposite)}. Check the alleles, and the "
+            "direction of the phenotype"
+        )
+    for kind, found in (
+        (f"below {low:g}, so that weights are too large", [s for s in far if s.slope < low]),
+        (f"above {high:g}, so that weights are too small", [s for s in far if s.slope > high]),
+    ):
+        if found:
+            names = examples([f"{each.name} ({each.slope:.2g})" for each in found])
+            words.append(
+                f"slope {kind} by this factor: {names}. Population structure, a panel with few of "
+                "the variants, or bounds and units that do not fit the phenotype do this"
+            )
+    return words
+
+
+def held_out_cautions(document: Mapping[str, Any]) -> list[str]:
+    """Return `cautions_in_words` of the scores that a release measured in people held out."""
+    measured = (document.get("hold_out") or {"phenotypes": ()})["phenotypes"]
+    return cautions_in_words(
+        ScoreSlope(
+            each["name"],
+            each["slope"],
+            each["slope_lower"],
+            each["slope_upper"],
+            reversed=each["slope"] < 0 < each["r2_lower"],
+        )
+        for each in measured
+        if each["slope_lower"] is not None
+    )
 
 
 def rests_on_scores(document: Mapping[str, Any]) -> bool:
@@ -144,7 +201,8 @@ def rests_on_scores(document: Mapping[str, Any]) -> bool:
 def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:
     if phenotype["r2"] is None:
         return f"{phenotype['name']}: R^2 0 to 1, {_why_hidden(phenotype['counts'], noise)}"
-    found = [f"{phenotype['name']}: R^2 {_with_interval(phenotype, 'r2')}"]
+    r = held_out_r(phenotype)
+    found = [f"{phenotype['name']}: r {r:.3f}, R^2 {_with_interval(phenotype, 'r2')}"]
     if phenotype["slope_lower"] is not None:
         found.append(f"slope {_with_interval(phenotype, 'slope')}")
     if phenotype["auc"] is not None:
@@ -155,6 +213,11 @@ def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:
     return ", ".join(found)
 
 
+def held_out_r(phenotype: Mapping[str, Any]) -> float:
+    """Return the correlation of score and phenotype, whose sign is that of the slope."""
+    return math.copysign(math.sqrt(phenotype["r2"]), phenotype["slope"])
+
+
 def _why_hidden(counts: Sequence[int], noise: float) -> str:
     """Return why an accuracy is not stated, as far as noisy counts of people tell."""
     total = sum(counts)
@@ -163,8 +226,9 @@ def _why_hidden(counts: Sequence[int], noise: float) -> str:
     if fits_its_range(counts, noise):
         return "because the noise hides it"
     return (
-        f"because about {min(counts[-1] / total, 1.0):.0%} of the people held out are beyond three "
-        "public standard deviations, or the noise hides it"
+        "because the phenotype, less its public mean and what the covariates explain, is beyond "
+        f"three public standard deviations in about {min(counts[-1] / total, 1.0):.0%} of the "
+        "people held out, or the noise hides it"
     )
 
 

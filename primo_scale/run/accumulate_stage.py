@@ -29,7 +29,7 @@ from primo_scale.run.design import Design, write_choices
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.early_refusals import PlannedRun
 from primo_scale.run.execution import Execution
-from primo_scale.run.panel_choices import write_maps
+from primo_scale.run.panel_choices import warn_of_other_alleles, write_maps
 from primo_scale.run.payments import moments_stage
 from primo_scale.run.principal_components import project
 from primo_scale.run.progress import progress_bar
@@ -43,7 +43,10 @@ def accumulate_stage(
     store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun
 ) -> RawStatistics:
     """Buy moments, make the design, align the outcomes, and compute the sums still missing."""
-    moments, panels = moments_stage(store, request), planned.panels
+    panels = planned.panels
+    if panels.frequencies is not None:
+        warn_of_other_alleles(store, panels.frequencies)
+    moments = moments_stage(store, request)
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
     coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
     design = make_design(

@@ -283,7 +283,8 @@ def state_hold_out(
     for phenotype, residual_bound, counts, sums in measured:
         statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
         centre, bound, accuracy = accuracy_of(asdict(phenotype), statistics, public, sigma)
-        corrects = corrects_weights(accuracy.slope_lower, accuracy.slope_upper)
+        slope = accuracy.slope, accuracy.slope_lower, accuracy.slope_upper
+        corrects = corrects_weights(*slope)
         phenotypes.append(
             HeldOutPhenotype(
                 phenotype.name,

@@ -16,6 +16,7 @@ from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.frequencies import (
+    MOST_MATCHED,
     MatchedFrequencies,
     read_reference_frequencies,
     refuse_few_matches,
@@ -180,6 +181,7 @@ def _matched_frequencies(model: Model, store: GenotypeStore) -> MatchedFrequenci
     matched = read_reference_frequencies(model.ref_freq, store.variants)
     LOGGER.info("--ref-freq: %s", matched.counts.in_words())
     refuse_few_matches(matched)
+    _warn_of_few_matches("--ref-freq", matched.counts.matched, store)
     return matched
 
 
@@ -193,7 +195,17 @@ def _matched_panel(model: Model, store: GenotypeStore) -> LdPanel | None:
         "--ld-panel: %d people; %d of %d variants matched (%d with alleles swapped)",
         panel.n_people, panel.n_matched, store.n_variants, panel.swapped.sum(),
     )  # fmt: skip
+    _warn_of_few_matches("--ld-panel", panel.n_matched, store)
     return panel
+
+
+def _warn_of_few_matches(option: str, n_matched: int, store: GenotypeStore) -> None:
+    if n_matched < MOST_MATCHED * store.n_variants:
+        LOGGER.warning(
+            "%s: has %d of %d variants, less than %d%%: scores explain less than forecast, and "
+            "their slopes are far from 1. Give a panel with these variants, or leave the others "
+            "out (--extract)", option, n_matched, store.n_variants, round(100 * MOST_MATCHED),
+        )  # fmt: skip
 
 
 def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:

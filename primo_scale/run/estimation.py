@@ -20,6 +20,7 @@ from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
+from primo_scale.outcomes.ancestry import has_components
 from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
@@ -85,11 +86,13 @@ def _solve(
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if solution.n_limited:
+        given = has_components(c.name for c in design.outcomes.covariates)
         LOGGER.warning(
             "the effects found for %d of %d phenotypes would explain more than these vary, as in a "
-            "cohort with population structure that no covariates account for. They were limited; "
-            "give --pc-loadings, or check the bounds of the phenotypes (docs/methods.md)",
+            "cohort with population structure that the covariates do not account for. They were "
+            "limited; %scheck the bounds of the phenotypes (docs/methods.md)",
             solution.n_limited, design.layout.n_phenotypes,
+            "" if given else "give --pc-loadings, or ",
         )  # fmt: skip
     marginal = None
     if request.sumstats:

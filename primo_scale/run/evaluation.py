@@ -12,7 +12,13 @@ from attrs import field, frozen
 from attrs.converters import optional
 
 from primo_scale.errors import InputError, UsageError, errors_explained
-from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure, why_unmeasured
+from primo_scale.evaluation.accuracy import (
+    LEAST_PEOPLE,
+    Floats,
+    Sample,
+    measure,
+    why_unmeasured,
+)
 from primo_scale.evaluation.results import (
     EVERYBODY,
     Evaluation,
@@ -35,8 +41,9 @@ from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.coding import MISSING_NUMBER
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 from primo_scale.publication.weights import INTERCEPT
-from primo_scale.publication.wording import NOT_PRIVATE
+from primo_scale.publication.wording import NOT_PRIVATE, ScoreSlope, cautions_in_words
 from primo_scale.run.genotype_files import GenotypeInputs
 from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
@@ -186,6 +193,8 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         variants[str(file.path)] = matched.counts
         scores = score_people(genotypes, matched)
         measured, reasons = _measured(file, scores, people, request.prevalence)
+        for caution in cautions_in_words(_slope(file, result) for result in measured):
+            LOGGER.warning("%s: %s", file.path, caution)
         results += measured
         unmeasured += reasons
     if not results:
@@ -199,6 +208,20 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         write_results(staging, evaluation)
         draw_pictures(staging, evaluation)
     return evaluation
+
+
+def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
+    """Return the slope of a result; that of a score in units of its own tells nothing."""
+    measures, line = result.measures, result.measures.calibration
+    half = NORMAL_QUANTILE * line.slope_se if file.release is not None else np.inf
+    found = measures.discrimination
+    return ScoreSlope(
+        result.phenotype + ("" if result.group == EVERYBODY else f" in {result.group}"),
+        line.slope,
+        line.slope - half,
+        line.slope + half,
+        reversed=measures.r.upper < 0 or (found is not None and found.auc.upper < 0.5),
+    )
 
 
 def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:

@@ -21,6 +21,7 @@ from primo_scale.genotypes.ld_components import (
 )
 from primo_scale.genotypes.ld_panel import LdPanel, fixation_index
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.linear_map import LARGEST_OUTPUT
 from primo_scale.methods.blended_gram import blended
@@ -43,6 +44,7 @@ _EIGENVALUES = 4096  # values that describe the spectrum
 # F_ST is about .01 between Finns and Tuscans of the 1000 Genomes Project, .03 between Europeans and
 # Gujaratis, and .05 between Europeans and Africans, of the thinned HapMap3 data in tests/reference.
 _LARGEST_INDEX, _EXAMPLES = 0.02, 3
+_TELLING = 0.1  # distance of a frequency from a half that tells which allele is counted
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,28 @@ def warn_of_other_population(
         "a continent; frequencies differ most at %s. Give both for the population of the cohort, "
         "or the release is less accurate (docs/methods.md); its guarantee is the same",
         index, _LARGEST_INDEX, ", ".join(examples),
+    )  # fmt: skip
+
+
+def warn_of_other_alleles(store: GenotypeStore, frequencies: MatchedFrequencies) -> None:
+    """Warn if the cohort's own frequencies do not fit those of the panel. PRIVATE: of the cohort.
+
+    They do not where allele 1 and allele 2 are exchanged, and in another population.
+    """
+    own, other = store.a1_frequencies(), frequencies.a1_frequency
+    if own is None:
+        return
+    index = fixation_index(own, store.n_samples, other)
+    if index <= _LARGEST_INDEX:
+        return
+    tell = np.abs(other - 0.5) > _TELLING
+    exchanged = np.abs(own - other)[tell] > np.abs(1 - own - other)[tell]
+    LOGGER.warning(
+        "the genotypes do not have the frequencies of --ref-freq: F_ST is %.3f, and below %g "
+        "within a continent; %d of %d variants fit the frequency of their other allele better. "
+        "Where most do, allele 1 and allele 2 of the genotype files are exchanged, and scores "
+        "predict the opposite; otherwise give --ref-freq for the population of the cohort",
+        index, _LARGEST_INDEX, exchanged.sum(), tell.sum(),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
 from primo_scale.publication.signed_document import Signer, read_document
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.publication.wording import accuracies_in_words
+from primo_scale.publication.wording import accuracies_in_words, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
@@ -151,7 +151,8 @@ def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
     """Return whether the weights of a release are calibrated as the request asks."""
     measured = (document.get("hold_out") or {"phenotypes": []})["phenotypes"]
     asked = request.calibrate and any(
-        corrects_weights(each["slope_lower"], each["slope_upper"]) for each in measured
+        corrects_weights(each["slope"], each["slope_lower"], each["slope_upper"])
+        for each in measured
     )
     return asked == any(each["calibration"] != 1 for each in measured)
 
@@ -252,6 +253,8 @@ def publish(
         LOGGER.info("forecast from public numbers: effective sample size %.6g", size)
     for line in accuracies_in_words(document):
         LOGGER.info("held out: %s", line)
+    for caution in held_out_cautions(document):
+        LOGGER.warning("held out: %s", caution)
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))

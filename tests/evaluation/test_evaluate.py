@@ -86,8 +86,11 @@ def evaluated(folder):
     result = succeeded(run(folder, out, *people(folder), *options, "--prevalence", "CASE=0.3"))
     assert "200 of 200 variants matched (0 swapped, 0 flipped" in result.stderr
     assert re.search(
-        r"^\S+/release: QT1, all, n = \d+: R\^2 0\.\d+ \(", result.stdout, re.MULTILINE
+        r"^\S+/release: QT1, all, n = \d+: r 0\.\d+, R\^2 0\.\d+ \(.*\), slope \d",
+        result.stdout,
+        re.MULTILINE,
     )
+    assert "predicts the opposite" not in result.stderr
     return out
 
 
@@ -151,6 +154,31 @@ def test_results_are_those_of_independent_tools(folder, evaluated):
     assert own.loc[("QT1", "all"), ["n_cases", "auc", "liability_r2"]].isna().all()
     assert (own["r2_lower"] <= own["r2"]).all()
     assert (own["liability_r2"].dropna() > own.loc[["CASE"], "r2"]).all()
+
+
+def test_exchanged_alleles_are_told(folder, tmp_path):
+    for suffix in (".bed", ".fam"):
+        shutil.copy(folder / f"fresh{suffix}", tmp_path / f"fresh{suffix}")
+    bim = pd.read_csv(folder / "fresh.bim", sep=r"\s+", header=None)
+    bim[[0, 1, 2, 3, 5, 4]].to_csv(tmp_path / "fresh.bim", sep="\t", header=False, index=False)
+    words = ("--bfile", tmp_path / "fresh", "--weights", folder / "release")
+    result = succeeded(run(folder, tmp_path / "out", *words))
+    assert "predicts the opposite, r < 0: QT1, QT2, CASE" in result.stderr
+    assert re.search(r"QT1, all, n = \d+: r -0\.\d+, R\^2 0\.", result.stdout)
+    assert (table(tmp_path / "out")["r"] < 0).all()
+
+
+@pytest.mark.parametrize(("factor", "kind"), [(0.1, "large"), (10.0, "small")])
+def test_slopes_far_from_one_are_told(factor, kind, folder, tmp_path):
+    """Of releases alone: the units of other scores are their own."""
+    scaled = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
+    scaled["QT1"] *= factor
+    scaled.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
+    words = (*people(folder), "--pheno", tmp_path / "pheno.tsv")
+    for weights, warned in (("release", True), ("release/weights.tsv.gz", False)):
+        options = ("--weights", folder / weights, "--out", tmp_path / f"out-{warned}")
+        result = succeeded(command(evaluate.main, *words, *options))
+        assert (f"weights are too {kind} by this factor: QT1 (" in result.stderr) is warned
 
 
 def test_the_calibration_uses_the_releases_intercept_and_covariates(folder, evaluated):

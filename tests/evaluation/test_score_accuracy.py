@@ -11,13 +11,18 @@ from primo_scale.evaluation.accuracy import (
     Estimate,
     area_under_curve,
     calibrate,
+    correlation,
     decile_means,
-    squared_correlation,
+    squared,
 )
 from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))
+
+
+def squared_r(phenotype, score, covariates):
+    return squared(correlation(phenotype, score, covariates))
 
 
 def linear_draw(rng):
@@ -35,14 +40,22 @@ def test_r2_and_its_increment_are_those_of_linear_models():
     def r2(design):
         return LinearRegression().fit(design, phenotype).score(design, phenotype)
 
-    plain = squared_correlation(phenotype, score, NONE)
+    plain = squared_r(phenotype, score, NONE)
     assert plain.value == pytest.approx(r2(score[:, None]), rel=1e-12)
-    increment = squared_correlation(phenotype, score, covariates)
+    increment = squared_r(phenotype, score, covariates)
     assert increment.value == pytest.approx(r2(with_score) - r2(covariates), rel=1e-10)
-    nothing = squared_correlation(phenotype, 1 + covariates @ [1.0, 2.0], covariates)
+    nothing = squared_r(phenotype, 1 + covariates @ [1.0, 2.0], covariates)
     assert nothing == Estimate(0, 0, 0)
-    everything = squared_correlation(phenotype, 3 * phenotype, NONE)
+    everything = squared_r(phenotype, 3 * phenotype, NONE)
     assert everything.lower == pytest.approx(1) == everything.upper
+
+
+def test_the_correlation_keeps_its_sign():
+    phenotype, score, _ = linear_draw(np.random.default_rng(1))
+    found, reversed_ = (correlation(phenotype, sign * score, NONE) for sign in (1, -1))
+    assert found.value == pytest.approx(np.corrcoef(phenotype, score)[0, 1])
+    assert reversed_ == Estimate(-found.value, -found.upper, -found.lower)
+    assert squared(reversed_) == squared(found)
 
 
 @pytest.mark.parametrize("largest", [1.0, 2e7, 1e12])
@@ -53,10 +66,10 @@ def test_a_small_covariate_counts_beside_a_large_one(largest):
     covariates = np.column_stack([largest * (1 + date / 10), component / 50_000**0.5])
     phenotype, score = (component + each for each in own)
     constant = np.full((len(date), 1), 0.1)
-    assert squared_correlation(phenotype, score, covariates).value < 1e-3
+    assert squared_r(phenotype, score, covariates).value < 1e-3
     with_constant = np.column_stack([covariates, constant])
-    assert squared_correlation(phenotype, score, with_constant).value < 1e-3
-    assert squared_correlation(phenotype, score, covariates[:, :1]).value > 0.2
+    assert squared_r(phenotype, score, with_constant).value < 1e-3
+    assert squared_r(phenotype, score, covariates[:, :1]).value > 0.2
 
 
 def test_calibration_is_the_least_squares_line():
@@ -93,18 +106,18 @@ def test_auc_and_its_interval_follow_the_definition():
 
 def normal_r2(rng):
     score = rng.normal(size=PEOPLE)
-    return squared_correlation(0.5 * score + rng.normal(size=PEOPLE), score, NONE), 0.2
+    return squared_r(0.5 * score + rng.normal(size=PEOPLE), score, NONE), 0.2
 
 
 def r2_with_unequal_variances(rng):
     score = rng.normal(size=PEOPLE)
     noise = rng.normal(size=PEOPLE) * np.abs(score)
-    return squared_correlation(0.5 * score + noise, score, NONE), 0.2
+    return squared_r(0.5 * score + noise, score, NONE), 0.2
 
 
 def increment_of_r2(rng):
     phenotype, score, covariates = linear_draw(rng)
-    return squared_correlation(phenotype, score, covariates), 1 / 4
+    return squared_r(phenotype, score, covariates), 1 / 4
 
 
 def binary_r2(rng):
@@ -113,7 +126,7 @@ def binary_r2(rng):
     threshold = stats.norm.isf(0.2)
     liability = np.sqrt(0.3) * score + np.sqrt(0.7) * rng.normal(size=PEOPLE)
     truth = 0.3 * stats.norm.pdf(threshold) ** 2 / (0.2 * 0.8)
-    return squared_correlation((liability > threshold).astype(float), score, NONE), truth
+    return squared_r((liability > threshold).astype(float), score, NONE), truth
 
 
 def binormal_auc(rng):
@@ -166,5 +179,5 @@ def test_intervals_cover_the_truth_and_half_as_wide_ones_do_not(draw):
 
 def test_r2_of_an_unrelated_score_has_an_interval_from_zero():
     rng = np.random.default_rng(6)
-    found = squared_correlation(rng.normal(size=PEOPLE), np.arange(PEOPLE) * 1.0, NONE)
+    found = squared_r(rng.normal(size=PEOPLE), np.arange(PEOPLE) * 1.0, NONE)
     assert found.lower == 0 <= found.value < found.upper < 0.05

@@ -173,15 +173,17 @@ def test_a_score_that_predicts_the_opposite_has_an_area_below_one_half():
 
 
 @pytest.mark.parametrize(
-    ("interval", "corrects"),
+    ("slope", "interval", "corrects"),
     [
-        ((0.8, 1.3), True),  # precise
-        ((0.3, 3.0), False),
-        ((1.2, 4.0), True),  # not 1
-        ((0.1, 0.7), True),
-        ((-0.1, 0.2), False),
-        ((None, None), False),
+        (1.05, (0.8, 1.3), True),  # precise
+        (1.0, (0.3, 3.0), False),
+        (1.9, (1.2, 4.0), True),  # not 1
+        (0.6, (0.4, 0.8), True),
+        (0.05, (-0.1, 0.2), False),
+        (None, (None, None), False),
+        (0.45, (0.4, 0.5), False),  # far from 1, which has a cause that a factor does not remove
+        (2.5, (2.2, 2.8), False),
     ],
 )
-def test_slopes_that_say_too_little_correct_no_weights(interval, corrects):
-    assert corrects_weights(*interval) is corrects
+def test_slopes_that_say_too_little_correct_no_weights(slope, interval, corrects):
+    assert corrects_weights(slope, *interval) is corrects

@@ -282,7 +282,11 @@ def test_accuracy_of_clipped_phenotypes_is_not_stated(residuals):
         # The noise on counts of nobody is no share of people.
         ([0] * 33 + [80], "few of the people held out have a value, or the noise hides it"),
         ([300] * 33 + [80], "the noise hides it"),
-        ([300] * 33 + [2475], "about 20% of the people held out are beyond three public"),
+        (
+            [300] * 33 + [2475],
+            "the phenotype, less its public mean and what the covariates explain, is beyond three "
+            "public standard deviations in about 20% of the people held out",
+        ),
     ],
 )
 def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(counts, reason):
@@ -290,7 +294,7 @@ def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(
     stated = {"name": "QT", "r2": None, "counts": counts}
     document = {"hold_out": {"phenotypes": [stated]}, "mechanism": {"queries": [query]}}
     document |= {"estimation": {}, "public_inputs": {"sources": []}}
-    (line,) = accuracies_in_words(document)
+    _, line = accuracies_in_words(document)
     assert line.startswith(f"QT: R^2 0 to 1, because {reason}")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 import warnings
+from html import unescape
 
 import numpy as np
 import pandas as pd
@@ -27,8 +28,11 @@ from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT
+from primo_scale.publication.readme import render_readme
+from primo_scale.publication.report import render_report
 from primo_scale.publication.verify import document_findings
 from primo_scale.publication.weights import ScoringWeights
+from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.design import load_design
 from primo_scale.run.hold_out_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group
@@ -163,7 +167,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     assert [{**each, "calibration": 1.0} for each in stated] == before["hold_out"]["phenotypes"]
     assert any(each["calibration"] != 1 for each in stated)
     for j, each in enumerate(stated):
-        corrects = corrects_weights(each["slope_lower"], each["slope_upper"])
+        corrects = corrects_weights(each["slope"], each["slope_lower"], each["slope_upper"])
         assert each["calibration"] == (each["slope"] if corrects else 1)
         old, new = (
             s.iloc[:, j] + centre @ f[:, j] - public["phenotypes"][j]["mean"]
@@ -175,6 +179,33 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
         result = command(finalize.main, *options, *BUDGET)
         refused(result, 3, "exists already and is not this release")
         assert "Budget was spent" not in result.stderr  # nothing was solved
+
+
+def test_scores_that_mislead_are_told_wherever_they_are_stated(demo):
+    """Reversed, and weights that are too large or too small; each file says which."""
+    document = read_document(demo / "release")
+    reversed_, large, small = document["hold_out"]["phenotypes"]
+
+    def texts():
+        report = render_report(document, public_key=None, pictures={})
+        return render_readme(document), report, "\n".join(accuracies_in_words(document))
+
+    for text in texts():
+        assert "WARNING" not in text and "predicts the opposite" not in text
+        assert "relatives among the people held out" in text
+    numbers = dict(zip(("slope", "slope_lower", "slope_upper"), (-0.9, -1.2, -0.7), strict=True))
+    reversed_ |= {**numbers, "r2": 0.25, "r2_lower": 0.2, "r2_upper": 0.3}
+    large |= {"slope": 0.3, "slope_lower": 0.1, "slope_upper": 0.6}
+    small |= {"slope": 3.1, "slope_lower": 2.0, "slope_upper": 4.0}
+    readme, report, lines = texts()
+    assert f"{reversed_['name']}: r -0.500, R^2 0.250 (0.200 to 0.300)" in lines
+    assert "-0.500" in report
+    for text in (readme, unescape(report)):
+        assert f"predicts the opposite, r < 0: {reversed_['name']}." in text
+        assert f"weights are too large by this factor: {large['name']} (0.3)." in text
+        assert f"weights are too small by this factor: {small['name']} (3.1)." in text
+    large |= {"slope": 0.3, "slope_lower": 0.1, "slope_upper": 1.6}  # it may be 1
+    assert all("too large" not in text for text in texts())
 
 
 def test_weights_are_not_calibrated_without_people_held_out(tiny):

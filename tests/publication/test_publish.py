@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from documents import read_document
 from release_examples import (
     FILES,
     MODES,
@@ -20,6 +21,7 @@ from release_examples import (
     publish,
     publish_example,
 )
+from scipy import stats
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
@@ -141,10 +143,14 @@ def text_of(directory: Path) -> str:
 
 def test_the_report_answers_a_privacy_officer(pristine):
     text = text_of(pristine[True])
+    mu = read_document(pristine[True])["guarantee"]["mu"]
+    guess = f"{math.ceil(1000 * stats.norm.cdf(mu / 2)) / 10:g}"  # of two equal cohorts, Phi(mu/2)
     for phrase in (
         "any one person's whole row",
         "a factor of at most eε = 148",
-        "believe it with 99.34 % at most",
+        f"the best guess is right at most {guess} % of the time",
+        "99.34 % at most, except with probability about δ",
+        f"The guess is right at most {guess} % of the time",
         "nothing is published without noise",
         "the list of people: who is in the cohort",
         "X'Y, genotypes by phenotypes 7 × 2",

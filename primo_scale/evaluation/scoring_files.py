@@ -20,7 +20,12 @@ from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.publication.verify import verify
 from primo_scale.publication.weights import NAMED_COLUMNS, WEIGHTS_HEADER
-from primo_scale.publication.wording import NOT_PRIVATE, NOT_PRIVATE_COLUMN, stamp_column
+from primo_scale.publication.wording import (
+    NOT_PRIVATE,
+    NOT_PRIVATE_COLUMN,
+    STAMP_BEGINNING,
+    stamp_column,
+)
 from primo_scale.storage.files import refuse_missing_file
 
 _ALLELES = ["effect_allele", "other_allele"]
@@ -29,6 +34,13 @@ _TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
 _WEIGHT_TYPE, _RATIOS = "#weight_type=", ("OR", "HR")
 # Columns of the PGS Catalog in which a row is true whose weight is not one per allele.
 _MODELS = ("is_dominant", "is_recessive", "is_interaction", "is_haplotype", "is_diplotype")
+
+_HEADERS = (
+    f"{' '.join(WEIGHTS_HEADER)} GUARANTEE PHENOTYPE..., or effect_allele, other_allele, "
+    "effect_weight and rsID or chr_name and chr_position"
+)
+_REMEDY = "Give a release directory, its weights.tsv.gz, or a PGS Catalog file of format 2.0"
+_SHOWN = 200  # characters of an unknown header
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,20 +83,35 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
     try:
         comments = _comments(path)
         names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)
-        if not {"ID", "effect_weight"} & {*names}:
-            raise ValueError("no column ID or effect_weight in the header")
-        if missing := [name for name in _ALLELES if name not in names]:
-            raise ValueError(f"no column {missing[0]} in the header")
-        if "effect_weight" in names:
+        if _is_weights_header(names):
+            return _read_weights(path, names, wanted)
+        if _is_catalog_header(names):
             return _read_catalog(path, names, comments, wanted)
-        return _read_weights(path, names, wanted)
+        raise InputError(
+            "is no scoring file: its header is unknown",
+            where=path,
+            value=" ".join(names)[:_SHOWN],
+            expected=_HEADERS,
+            remedy=_REMEDY,
+        )
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(
             f"is no scoring file: {error}",
             where=path,
-            remedy="Give a release directory, its weights.tsv.gz, or a PGS Catalog file of "
-            "format 2.0",
+            remedy=_REMEDY,
         ) from error
+
+
+def _is_weights_header(names: Sequence[str]) -> bool:
+    """Return whether a header is that of weights.tsv.gz, where phenotypes follow the stamp."""
+    if len(names) <= NAMED_COLUMNS or tuple(names[: len(WEIGHTS_HEADER)]) != WEIGHTS_HEADER:
+        return False
+    return names[NAMED_COLUMNS - 1].startswith((NOT_PRIVATE_COLUMN, STAMP_BEGINNING))
+
+
+def _is_catalog_header(names: Collection[str]) -> bool:
+    by_name = "rsID" in names or {*_PLACE} <= {*names}
+    return by_name and {*_ALLELES, "effect_weight"} <= {*names}
 
 
 def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFile:

@@ -17,6 +17,8 @@ from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, fits_its_range
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
+STAMP_BEGINNING = "epsilon="
+"""Beginning of the name of the column that states the guarantee of a private release."""
 
 ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
 DEFAULT_BLOCKS = (ONE_BLOCK, PANEL_RULE)
@@ -254,6 +256,6 @@ def stamp_column(document: Mapping[str, Any]) -> str:
     if not document["private"] or guarantee is None:
         return NOT_PRIVATE_COLUMN
     return (
-        f"epsilon={guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
+        f"{STAMP_BEGINNING}{guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
         f"unit={guarantee['privacy']},adjacency={guarantee['adjacency']}"
     )

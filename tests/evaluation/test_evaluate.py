@@ -236,7 +236,7 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
     rows = pd.read_csv(folder / "release" / "weights.tsv.gz", sep="\t", dtype={"ID": str})
     rows = rows[["ID", "effect_allele", "other_allele", "chrom", "pos", "QT1"]]
     kept = rows.copy().astype(str)
-    kept.insert(5, "stamp", ".")
+    kept.insert(5, "epsilon=1", ".")
     alleles = ["effect_allele", "other_allele"]
     kept.loc[:49, alleles] = kept.loc[:49, alleles[::-1]].to_numpy()
     kept.loc[:49, "QT1"] = (-rows.loc[:49, "QT1"]).map("{:.9g}".format)
@@ -250,7 +250,7 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
     assert (counts.total, counts.matched, counts.mismatched, counts.absent) == (200, 195, 2, 3)
     assert (counts.swapped, counts.flipped) == (50, 50)
     left_out = rows.assign(QT1=rows["QT1"].where(~rows.index.isin([80, 81, 90, 91, 92]), 0))
-    left_out.insert(5, "stamp", ".")
+    left_out.insert(5, "epsilon=1", ".")
     left_out.to_csv(tmp_path / "same.tsv", sep="\t", index=False)
     expected, _ = scores_of(tmp_path / "same.tsv", folder, ("QT1",))
     constant = -2 * rows.loc[:49, "QT1"].sum()  # of the swapped alleles

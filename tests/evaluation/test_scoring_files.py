@@ -63,7 +63,39 @@ def test_ratios_are_refused_and_their_logarithms_taken(tmp_path, kind):
     assert read_scoring_file(catalog_file(tmp_path, ROWS, "\n#weight_type=log(OR)"), None)
 
 
-def test_a_file_without_other_alleles_is_refused(tmp_path):
-    columns = {name: values for name, values in ROWS.items() if name != "other_allele"}
-    with pytest.raises(InputError, match="no column other_allele in the header"):
-        read_scoring_file(catalog_file(tmp_path, columns), None)
+WEIGHTS = ("ID", "effect_allele", "other_allele", "chrom", "pos", "epsilon=5", "QT1", "QT2")
+# Headers that are near a documented one, and what was lost before they were refused.
+UNKNOWN_HEADERS = {
+    "the guarantee of weights is left out, and QT1 with it": (*WEIGHTS[:5], *WEIGHTS[6:]),
+    "phenotypes take the place of the guarantee": (*WEIGHTS[:5], "QT1", "QT2", "QT3"),
+    "alleles have the names of PLINK": ("ID", "A1", "A2", *WEIGHTS[3:]),
+    "columns of weights in another order": (*WEIGHTS[:3], "pos", "chrom", *WEIGHTS[5:]),
+    "weights of no phenotype": WEIGHTS[:6],
+    "a plink2 --score file": ("ID", "effect_allele", "QT1"),
+    "a PGS Catalog file without other alleles": tuple(n for n in ROWS if n != "other_allele"),
+    "a PGS Catalog file without a place or name": tuple(ROWS)[3:],
+    "a PGS Catalog file without weights": tuple(n for n in ROWS if n != "effect_weight"),
+}
+
+
+@pytest.mark.parametrize("names", UNKNOWN_HEADERS.values(), ids=[*UNKNOWN_HEADERS])
+def test_an_unknown_header_is_refused_with_columns_found_and_expected(tmp_path, names):
+    path = tmp_path / "score.tsv"
+    path.write_text("\t".join(names) + "\n" + "\t".join("1" for _ in names) + "\n")
+    with pytest.raises(InputError) as refusal:
+        read_scoring_file(path, ("QT1", "QT2"))
+    assert refusal.value.exit_code == 3
+    assert f"{path}: is no scoring file: its header is unknown" in str(refusal.value)
+    assert f"found {' '.join(names)}, expected ID effect_allele other_allele chrom pos" in str(
+        refusal.value
+    )
+
+
+@pytest.mark.parametrize("stamp", ["NOT_PRIVATE", "epsilon=5,delta=1e-09,unit=full"])
+def test_the_first_phenotype_follows_the_guarantee(tmp_path, stamp):
+    path = tmp_path / "weights.tsv"
+    names = (*WEIGHTS[:5], stamp, *WEIGHTS[6:])
+    path.write_text("\t".join(names) + "\nrs1\tA\tG\t22\t100\t.\t0.5\t1.5\n")
+    file = read_scoring_file(path, None)
+    assert (file.phenotypes, file.not_private) == (("QT1", "QT2"), stamp == "NOT_PRIVATE")
+    np.testing.assert_array_equal(file.per_allele, [[0.5, 1.5]])

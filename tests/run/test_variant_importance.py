@@ -27,7 +27,7 @@ def panel():
 
 def written_scores(path, variants, weights):
     """Write scores in columns; the second allele is the effect allele of every second variant."""
-    rows = ["ID\teffect_allele\tother_allele\tchrom\tpos\tstamp\tone\ttwo"]
+    rows = ["ID\teffect_allele\tother_allele\tchrom\tpos\tepsilon=1\tone\ttwo"]
     for i, pair in enumerate(weights):
         alleles = variants.allele1[i], variants.allele2[i]
         swapped = i % 2

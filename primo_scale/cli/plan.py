@@ -19,9 +19,12 @@ def dry_run_of(request: AccumulateRequest | ReleaseRequest) -> None:
     from primo_scale.run.operations import plan
     from primo_scale.run.purge import is_done_and_purged
 
+    warnings = 0
     if not is_done_and_purged(request, read_only=True):
-        plan(request)
-    LOGGER.info("dry run: nothing is refused, and nothing was changed")
+        warnings = len(plan(request).warnings)
+    # The number depends on private values, so that a batch job does not print this line.
+    result = f"{warnings} warning{'s' * (warnings > 1)} above" if warnings else "nothing is refused"
+    LOGGER.info("dry run: %s, and nothing was changed", result)
 
 
 @click.command(cls=ContractCommand)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,7 +21,12 @@ from primo_scale.outcomes.coding import (
 )
 
 _MOST_OUTSIDE = 0.05  # share of a column's values
+_MOST_OF_A_CODE = 0.002  # share of a column's values that one value out of bounds may have
 _MOST_MISSING = 0.05  # share of the genotyped people
+_FEW_OUTSIDE = 0.2  # share of a column's values up to which the others tell its mean and sd
+_LARGEST_RATIO = 5.0  # of the sd of the values to the public sd, or the reverse
+_FARTHEST_MEAN = 2.0  # distance of the mean of the values from the public mean, in public sds
+_MOST_KEPT = 1 << 16  # values out of bounds whose counts are kept
 
 LOGGER = logging.getLogger("primo_scale")
 
@@ -43,6 +49,10 @@ class OutcomeCounts:
         self.observed: Int64 = np.zeros(shape, dtype=np.int64)
         self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
         self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
+        # Number, sum and sum of squares of all finite values, and of those within the bounds. The
+        # values count in public sds from the public mean.
+        self._moments = np.zeros((2, 3, shape))
+        self._outliers, self._covariate_outliers = _Outliers(), _Outliers()
 
     def add_phenotypes(self, values: Float64, counted: Bool) -> None:
         """Count values, float64 (people, l); `counted` is the mask of those that enter sums."""
@@ -50,16 +60,31 @@ class OutcomeCounts:
         self.observed += counted.sum(axis=0)
         self._cases += (coding.cases(values) & counted).sum(axis=0)
         self._no_codes += coding.invalid_codes(values).sum(axis=0)
-        self._outside += (outside_bounds(values, coding.phenotypes) & counted).sum(axis=0)
+        outside = outside_bounds(values, coding.phenotypes) & counted
+        self._outside += outside.sum(axis=0)
+        self._outliers.add(values, outside)
+        with np.errstate(over="ignore"):
+            scaled = (values - [p.mean for p in coding.phenotypes]) / [
+                p.sd for p in coding.phenotypes
+            ]
+            for moments, mask in zip(
+                self._moments, (counted & np.isfinite(values), counted & ~outside), strict=True
+            ):
+                of_mask = np.where(mask, scaled, 0.0)
+                moments += [mask.sum(axis=0), of_mask.sum(axis=0), (of_mask**2).sum(axis=0)]
 
     def add_covariates(self, values: Float64) -> None:
         """Count values, float64 (people, c)."""
         present = ~is_missing_number(values)
         outside = outside_bounds(values, self.covariates) & present
         self._covariates += np.stack([present.sum(axis=0), outside.sum(axis=0)])
+        self._covariate_outliers.add(values, outside)
 
-    def warn(self, level: int = logging.WARNING) -> None:
-        """Log what is probably a mistake in a table or its bounds."""
+    def warn(self, level: int = logging.WARNING, *, sds_are_public: bool = True) -> None:
+        """Log what is probably a mistake in a table or its bounds.
+
+        Means and sds are compared with those of the coding if these are final (`sds_are_public`).
+        """
         phenotypes = self.coding.phenotypes
         for phenotype, people, cases, no_codes in zip(
             phenotypes, self.observed, self._cases, self._no_codes, strict=True
@@ -79,20 +104,83 @@ class OutcomeCounts:
                     "binary, write quantitative in their type column",
                     phenotype.name, no_codes, *codes,
                 )  # fmt: skip
-        _warn_of_columns(phenotypes, np.stack([self.observed, self._outside]), level)
-        _warn_of_columns(self.covariates, self._covariates, level)
+        counts = np.stack([self.observed, self._outside])
+        _warn_of_columns(phenotypes, counts, self._outliers, level)
+        _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers, level)
+        if sds_are_public:
+            self._warn_of_units(level)
         _warn_of_rare(phenotypes, self.observed, self.n_counted, level)
         _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
 
+    def _warn_of_units(self, level: int) -> None:
+        """Warn of phenotypes whose mean or sd is far from the public one."""
+        few = self._outside <= _FEW_OUTSIDE * self.observed
+        for k, phenotype in enumerate(self.coding.phenotypes):
+            people, total, squares = self._moments[int(few[k]), :, k]
+            if not people or (phenotype.kind == "binary" and self._cases[k] in (0, people)):
+                continue  # told of above
+            mean = total / people
+            sd = math.sqrt(max(squares / people - mean**2, 0.0)) if math.isfinite(mean) else mean
+            if 1 / _LARGEST_RATIO <= sd <= _LARGEST_RATIO and abs(mean) <= _FARTHEST_MEAN:
+                continue
+            LOGGER.log(
+                level,
+                "%s: its values have mean %.4g and sd %.4g, the public ones are %.4g and %.4g; "
+                "check the unit of the table and of the bounds by public knowledge. A mean or sd "
+                "that is taken from the cohort is not covered by the guarantee",
+                phenotype.name, phenotype.mean + mean * phenotype.sd, sd * phenotype.sd,
+                phenotype.mean, phenotype.sd,
+            )  # fmt: skip
+
+
+class _Outliers:
+    """Values out of bounds and their counts, by column.
+
+    Of more values than `_MOST_KEPT`, those that occur once are forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._columns, self._counts = np.zeros((2, 0), dtype=np.int64)
+        self._values = np.zeros(0)
+
+    def add(self, values: Float64, outside: Bool) -> None:
+        """Count the values, float64 (people, k), of the mask `outside`."""
+        columns = np.concatenate([self._columns, np.nonzero(outside)[1]])
+        if len(columns) == len(self._columns):
+            return
+        found = np.concatenate([self._values, values[outside]])
+        counts = np.concatenate([self._counts, np.ones(len(found) - len(self._counts), np.int64)])
+        order = np.lexsort((found, columns))
+        columns, found = columns[order], found[order]
+        first = np.ones(len(found), dtype=np.bool_)
+        first[1:] = (columns[1:] != columns[:-1]) | (found[1:] != found[:-1])
+        counts = np.add.reduceat(counts[order], np.flatnonzero(first))
+        columns, found = columns[first], found[first]
+        if len(counts) > _MOST_KEPT:
+            kept = np.argsort(-counts, kind="stable")[: min(_MOST_KEPT, int((counts > 1).sum()))]
+            columns, found, counts = columns[kept], found[kept], counts[kept]
+        self._columns, self._values, self._counts = columns, found, counts
+
+    def commonest(self, column: int) -> tuple[float, int]:
+        """Return the value of a column that occurs most often, and its count; 0 without one."""
+        counts = np.where(self._columns == column, self._counts, 0)
+        if not counts.any():
+            return math.nan, 0
+        place = int(counts.argmax())
+        return float(self._values[place]), int(counts[place])
+
 
 def _warn_of_columns(
-    columns: Sequence[PhenotypeBounds | CovariateCoding], counts: Int64, level: int
+    columns: Sequence[PhenotypeBounds | CovariateCoding],
+    counts: Int64,
+    outliers: _Outliers,
+    level: int,
 ) -> None:
-    """Warn of columns without values, or with many outside of the bounds.
+    """Warn of columns without values, with many outside of the bounds, or with a code there.
 
     `counts` has the number of values of each column, and that of values outside, shape (2, k).
     """
-    for column, (people, beyond) in zip(columns, counts.T, strict=True):
+    for k, (column, (people, beyond)) in enumerate(zip(columns, counts.T, strict=True)):
         if not people:
             LOGGER.log(level, "%s: nobody has a value", column.name)
         elif beyond > _MOST_OUTSIDE * people:
@@ -102,6 +190,16 @@ def _warn_of_columns(
                 "nearer one; take bounds of the right unit from public knowledge. Weights have a "
                 "wrong scale otherwise, also with --calibrate",
                 column.name, 100 * beyond / people, people, column.lower, column.upper,
+            )  # fmt: skip
+        if beyond <= _MOST_OF_A_CODE * people:
+            continue
+        value, times = outliers.commonest(k)
+        if times > max(1, _MOST_OF_A_CODE * people):
+            LOGGER.log(
+                level,
+                "%s: %d of %d values are %.9g, outside of the bounds %g and %g, and count as the "
+                "nearer one; if this is a code of missing values, write NA in its place",
+                column.name, times, people, value, column.lower, column.upper,
             )  # fmt: skip
 
 

@@ -313,7 +313,7 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
     if outcomes.covar is not None:
         for rows in _matched(store, outcomes.covar, covariates):
             counts.add_covariates(rows.values)
-    counts.warn()
+    counts.warn(sds_are_public=not outcomes.pheno_moments)
 
 
 def _matched(store: GenotypeStore, path: Path, names: tuple[str, ...]) -> Iterator[MatchedRows]:

@@ -2,6 +2,8 @@
 
 import gzip
 import logging
+import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,11 @@ import numpy as np
 import pytest
 from durable import flushes_seen
 from filesets import sample_table
+from hypothesis import given
+from hypothesis import strategies as st
 
 from primo_scale.errors import InputError
+from primo_scale.outcomes import counts as counts_module
 from primo_scale.outcomes import store as store_module
 from primo_scale.outcomes import tables
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
@@ -201,11 +206,53 @@ MISSING = (
         ({"phenotypes": "FID IID y cc\nf1 a 1 1\nf1 b NA 2\n"},
          "1 of 2 phenotypes have no value for more than half of 4 genotyped people: y 75.0%. Their",
          1),
+        ({"phenotypes": "FID IID y cc\nf1 a -0.01 1\nf1 b 0.01 2\n"},
+         "y: its values have mean 0 and sd 0.01, the public ones are 0 and 1; check the unit", 1),
+        ({"phenotypes": "FID IID y cc\nf1 a -100 1\nf1 b 300 2\n"},
+         "y: its values have mean 100 and sd 200, the public ones are 0 and 1", 1),
+        ({"phenotypes": "FID IID y cc\nf1 a -1.5 1\nf1 b 1.5 2\n"}, "its values have mean", 0),
+        ({"phenotypes": "FID IID y cc\nf1 a -999 1\nf1 b 1 1\nf2 c -999 2\nf3 d 5 1\n"},
+         "y: 2 of 4 values are -999, outside of the bounds -2 and 2", 1),
+        ({"covariates": "FID IID age\nf1 a 999\nf1 b 50\nf2 c 999\n"},
+         "age: 2 of 3 values are 999, outside of the bounds 0 and 100", 1),
+        ({"phenotypes": "FID IID y cc\nf1 a 1 2\nf1 b -1 2\n"}, "cc: 2 cases among 2 people", 1),
     ],
 )  # fmt: skip
 def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):
     aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
     assert caplog.text.count(said) == count
+
+
+def test_a_code_of_missing_values_does_not_change_mean_and_sd(tmp_path, caplog):
+    """The code is told of, and not the sd of 100 that it makes of an sd of 1."""
+    people = sample_table([("f", f"p{i}") for i in range(100)])
+    values = [-999 if i % 10 == 0 else (-1) ** i for i in range(100)]
+    rows = "".join(f"f p{i} {value} {1 + i % 2}\n" for i, value in enumerate(values))
+    files = files_in(tmp_path, f"FID IID y cc\n{rows}", "FID IID age\nf p0 50\n")
+    aligned(tmp_path / "o.zarr", people, files, CODING)
+    assert "y: 10 of 100 values are -999" in caplog.text
+    assert "its values have mean" not in caplog.text
+
+
+@given(data=st.data(), most=st.sampled_from([4, 1 << 16]))
+def test_the_commonest_value_out_of_bounds_is_counted_in_any_groups(data, most):
+    """With few counts kept, values that are seen once may be forgotten, and the code is not."""
+    numbers = st.sampled_from([-999.0, -5.0, 7.0, 8.0, 9.0, 0.0, math.inf])
+    rows = data.draw(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=40))
+    values = np.array(rows + [(-999.0, 0.0)] * (2 * len(rows) + 2))
+    outside = values != 0
+    outliers = counts_module._Outliers()
+    cut = data.draw(st.integers(0, len(values)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counts_module, "_MOST_KEPT", most)
+        for part in (values[:cut], values[cut:]):
+            outliers.add(part, part != 0)
+    expected = [Counter(values[outside[:, k], k].tolist()) for k in range(2)]
+    value, times = outliers.commonest(0)
+    assert value == -999.0
+    if most > len(values):
+        assert times == expected[0][-999.0]
+        assert outliers.commonest(1)[1] == max(expected[1].values(), default=0)
 
 
 def test_people_held_out_do_not_count_as_people_without_a_value(tmp_path, caplog):

@@ -1,5 +1,6 @@
 """Every refusal that needs no genotype comes before the ingest, in the dry run and in the run."""
 
+import gzip
 import json
 import shutil
 import sqlite3
@@ -219,6 +220,9 @@ def unusable(folder: Path) -> tuple[list[object], list[str]]:
     ]
 
 
+N_PUBLIC_WARNINGS = 3  # no component, no genome build, accepted noise
+
+
 def ledger_events(cohort: Cohort) -> list[tuple[object, ...]]:
     if not cohort.ledger.exists():
         return []
@@ -238,6 +242,56 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     assert ledger_events(cohort) == spent
 
 
+# Mistakes of unit and code, as phenotypes T and CASE of person i; a warning, and their number.
+GROSS = {
+    "100 times too small": (lambda i: ((i % 5) / 100, i % 2), "T: its values have mean 0.0", 1),
+    "100 times too large": (
+        lambda i: (100 * (i % 5 + 1), i % 2),
+        f"T: 100.0% of {N} values lie",
+        3,
+    ),
+    "a code of missing values": (
+        lambda i: (-999 if i == 7 or i == 9 else i % 5, i % 2),
+        f"T: 2 of {N} values are -999, outside of the bounds 0 and 4",
+        1,
+    ),
+    "no control": (lambda i: (i % 5, 1), f"CASE: {N} cases among {N} people", 1),
+}
+
+
+@pytest.mark.parametrize("name", GROSS)
+def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(
+    cohort: Cohort, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values, said, n_warnings = GROSS[name]
+
+    def write(of_person: Callable[[int], tuple[float, float]]) -> None:
+        rows = [
+            f"f{i}\tp{i}\t{t:g}\t{case}" for i, (t, case) in enumerate(map(of_person, range(N)))
+        ]
+        (cohort.folder / "pheno.tsv").write_text("\n".join(["FID\tIID\tT\tCASE", *rows]) + "\n")
+
+    bounds = ["name lower upper mean sd", "T 0 4 2 1", "CASE 0 1 .5 .5"]
+    (cohort.folder / "bounds.tsv").write_text("\n".join(bounds) + "\n")
+    write(lambda i: (i % 5, i % 2))
+    right = succeeded(cohort.release("--dry-run")).stderr
+    write(values)
+    wrong = succeeded(cohort.release("--dry-run")).stderr
+    assert said in wrong
+    assert said not in right
+    for lines, more in ((right, 0), (wrong, n_warnings)):
+        ending = f"dry run: {N_PUBLIC_WARNINGS + more} warnings above, and nothing was changed"
+        assert lines.splitlines()[-1] == ending
+    succeeded(cohort.release())  # refused by no private value
+    for path in filter(Path.is_file, cohort.out.rglob("*")):
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rt") as file:
+            assert said not in file.read()
+    shutil.rmtree(cohort.out)
+    monkeypatch.setenv("SLURM_JOB_ID", "1")  # its output file is public
+    assert succeeded(cohort.release("--dry-run")).stderr == ""
+
+
 def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> None:
     options, warnings = unusable(cohort.folder)
     cohort.ingest()
@@ -249,7 +303,7 @@ def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> No
     for warning in warnings:
         assert (dry_run.count(warning), found.count(warning)) == (1, 1)
         assert found.index(warning) < found.index("genotypes.zarr: ")
-    assert "FEW: " not in dry_run  # 5% or less
+    assert "values lie outside of the bounds 0 and 4" not in dry_run  # 5% or less
     published = [path.read_bytes() for path in cohort.out.rglob("*") if path.is_file()]
     assert published and not any(b"genotyped people" in content for content in published)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 from primo_scale.genotypes.genome_build import NOT_REPORTED
 from primo_scale.publication.document import Document, people_in_words
 from primo_scale.publication.file_names import (
@@ -14,8 +16,13 @@ from primo_scale.publication.file_names import (
 )
 from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
-from primo_scale.publication.wording import accuracies_in_words, held_out_cautions
+from primo_scale.publication.wording import (
+    NO_COMPLETE_CASES,
+    accuracies_in_words,
+    held_out_cautions,
+)
 
+_WIDTH = 100
 _README = """\
 Weights of polygenic scores of {phenotypes}, learned from {people}
 {stamp}
@@ -31,7 +38,7 @@ units of the phenotype. Of several filesets, such as one for each chromosome, ad
 predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
 ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
 the score. A missing genotype counts as the public centre of its variant ({centre_file}).
-{components}
+{components}{missing}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 {scores}
@@ -54,6 +61,7 @@ The last {n_components} covariates are principal components by {file},
 restricted to {n_variants} variants of this release, in the unit of PCn_AVG of plink2 --score with
 --read-freq, no-mean-imputation and variance-standardize.
 """
+_MISSING = "\n" + fill(NO_COMPLETE_CASES, _WIDTH) + "\n"
 _MOST_LINES = 20
 _ON_X = "On X men count as 0 or 2 copies (--xchr-model {model}).\n"
 _SCORES = """
@@ -86,6 +94,7 @@ def render_readme(document: Document) -> str:
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
         measured=_accuracy(document),
         components="" if loadings is None else _COMPONENTS.format(**loadings),
+        missing="" if document["private"] else _MISSING,
         scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,

@@ -78,6 +78,14 @@ RELATIVES = (
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
+NO_COMPLETE_CASES = (
+    "The weights of a phenotype with missing values are not those of the people who have it "
+    "(complete cases): X'X counts all n people, and X'Y the n_j people with a value, multiplied by "
+    "n/n_j, at most by 10. The two differ even if values are missing at random, and differ much "
+    "where there are more variants than people. To compare with a program that leaves out people "
+    "without a value, release such a phenotype alone, with --keep of the people who have it."
+)
+"""What weights without noise are for phenotypes with missing values."""
 CHOICE_BY_SCORE = "--extract-by-prior"
 """Option by which a public score chooses the variants, and their source in a release."""
 _PEOPLE = ("the number of people", "the list of people: who is in the cohort")

@@ -27,6 +27,7 @@ from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
+from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
 from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
@@ -63,6 +64,8 @@ def _solve(
     observed = matrices.observed().astype(float)
     rescale = missing_rescale(observed, n_samples)
     eigenvalues = public_eigenvalues(design, planned.store.variants)
+    if mechanism is None:
+        _warn_of_missing(design, observed, n_samples)
     response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
     if request.fit.ridge is not None:
@@ -101,6 +104,21 @@ def _solve(
         variances = design.genotypes.variances * response.gram_share
         marginal = marginal_effects(matrices, inputs, variances)
     return solution, response, marginal
+
+
+def _warn_of_missing(design: Design, observed: Float64, n_samples: float) -> None:
+    """Warn of phenotypes with missing values, whose weights are those of no complete-case ridge."""
+    columns = zip(design.outcomes.phenotypes, observed, strict=True)
+    names = [
+        f"{phenotype.name} {100 * (1 - people / n_samples):.1f}%"
+        for phenotype, people in columns
+        if people < n_samples
+    ]
+    if names:
+        LOGGER.warning(
+            "%d of %d phenotypes have missing values: %s. %s",
+            len(names), design.layout.n_phenotypes, examples(names), NO_COMPLETE_CASES,
+        )  # fmt: skip
 
 
 def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:

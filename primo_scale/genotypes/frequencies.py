@@ -92,6 +92,7 @@ class MatchedFrequencies:
     counts: MatchCounts  # of the cohort's variants
     path: Path  # of the panel
     sha256: str  # digest of the panel, as hexadecimal text
+    n_alleles: float = 0.0  # median number of observed alleles (OBS_CT) of the matched variants
 
 
 def refuse_few_matches(matched: MatchedFrequencies) -> None:
@@ -124,10 +125,10 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     for index, identifier in enumerate(variants.identifier):
         if identifier != _NO_IDENTIFIER:
             rows_of_identifier[identifier].append(index)
-    frequency = np.full(len(variants), np.nan)
+    frequency, n_alleles = np.full(len(variants), np.nan), np.zeros(len(variants))
     line_of_match = np.zeros(len(variants), dtype=np.int64)
     mismatched, swapped, flipped = np.zeros((3, len(variants)), dtype=np.bool_)
-    for line, identifier, alleles, alternate in _panel_rows(path):
+    for line, identifier, alleles, alternate, observed in _panel_rows(path):
         for index in rows_of_identifier.get(identifier, ()):
             found = compare_alleles(alleles, (variants.allele1[index], variants.allele2[index]))
             if found is None or math.isnan(alternate):
@@ -142,6 +143,7 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
                 )
             line_of_match[index], (swapped[index], flipped[index]) = line, found
             frequency[index] = 1.0 - alternate if swapped[index] else alternate
+            n_alleles[index] = int(observed) if observed.isdecimal() else 0
     matched = line_of_match > 0
     ambiguous = (
         strand_is_unknown(variants.allele1[index], variants.allele2[index])
@@ -156,11 +158,12 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
         mismatched=int(np.sum(~matched & mismatched)),
         absent=int(np.sum(~matched & ~mismatched)),
     )
-    return MatchedFrequencies(frequency, counts, path, sha256_of_file(path))
+    median = float(np.median(n_alleles[matched])) if matched.any() else 0.0
+    return MatchedFrequencies(frequency, counts, path, sha256_of_file(path), median)
 
 
-def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
-    """Yield line, identifier, alleles (ALT, REF) and frequency of ALT of rows that have calls.
+def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float, str]]:
+    """Yield line, ID, alleles (ALT, REF), frequency of ALT and OBS_CT of rows that have calls.
 
     The frequency is nan where several alternate alleles have one each.
     """
@@ -188,11 +191,11 @@ def _panel_rows(path: Path) -> Iterator[tuple[int, str, Alleles, float]]:
             utf8_text(cells[column], path, line) for column in columns
         )
         if "," in alternate:
-            yield line, identifier, (alternate, reference), math.nan
+            yield line, identifier, (alternate, reference), math.nan, observed
             continue
         value = _frequency(frequency, where, observed if counts else "1")
         if observed != "0" and not math.isnan(value):
-            yield line, identifier, (alternate, reference), value
+            yield line, identifier, (alternate, reference), value, observed
     if columns is None:
         raise InputError("has no header", where=path, remedy=_REMEDY)
 

@@ -13,6 +13,12 @@ from primo_scale.methods.summary_statistics import MarginalEffects
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.clip_response import ClipResponse
 
+PRIVATE_DIGITS = 3
+"""Significant digits of the weights of a private release (docs/report.md, "Digits of weights").
+
+From a person's score of few variants by weights of more digits, genotypes can be computed."""
+_ROWS = 1024  # rounded at a time
+
 
 @dataclass(frozen=True)
 class DosageWeights:
@@ -28,8 +34,13 @@ def to_dosage_scale(
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
     response: ClipResponse,
+    *,
+    digits: int | None = None,
 ) -> DosageWeights:
     """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
+
+    The weights of alleles get `digits` significant digits, or all, and the intercept follows from
+    these weights.
 
     With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
     sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
@@ -40,17 +51,27 @@ def to_dosage_scale(
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
     covariates = weights.fixed[1:] * scale[:, None]
-    at_zero = (
-        outcomes.constant * weights.fixed[0]
-        - genotypes.centre.astype(np.float64) @ weights.genotypes
-        - centre @ covariates
-        - outcomes.unit * response.offset
+    per_allele = genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit
+    if digits is not None:
+        round_in_place(per_allele, digits)
+    at_centre = (
+        outcomes.constant * weights.fixed[0] - centre @ covariates - outcomes.unit * response.offset
     )
     return DosageWeights(
-        per_allele=genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit,
-        intercept=mean + at_zero * unit,
+        per_allele=per_allele,
+        intercept=mean + at_centre * unit - genotypes.centre_dosage @ per_allele,
         covariates=covariates * unit,
     )
+
+
+def round_in_place(values: Float64, digits: int) -> None:
+    """Round finite values, shape (d, l), to significant decimal digits; below 1e-300, to 0."""
+    for start in range(0, len(values), _ROWS):
+        rows = values[start : start + _ROWS]
+        with np.errstate(divide="ignore"):  # of 0
+            exponent = np.maximum(np.floor(np.log10(np.abs(rows))), -300.0)
+        power = 10.0 ** (digits - 1 - exponent)
+        rows[:] = np.round(rows * power) / power
 
 
 def effects_per_allele(

@@ -17,8 +17,10 @@ from primo_scale.publication.file_names import (
 from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.weights_files import weights_files_of
 from primo_scale.publication.wording import (
+    FEW_VARIANTS,
     NO_COMPLETE_CASES,
     accuracies_in_words,
+    few_variants_in_words,
     held_out_cautions,
 )
 
@@ -38,7 +40,7 @@ units of the phenotype. Of several filesets, such as one for each chromosome, ad
 predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
 ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
 the score. A missing genotype counts as the public centre of its variant ({centre_file}).
-{components}{missing}
+{components}{missing}{few}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 {scores}
@@ -61,7 +63,6 @@ The last {n_components} covariates are principal components by {file},
 restricted to {n_variants} variants of this release, in the unit of PCn_AVG of plink2 --score with
 --read-freq, no-mean-imputation and variance-standardize.
 """
-_MISSING = "\n" + fill(NO_COMPLETE_CASES, _WIDTH) + "\n"
 _MOST_LINES = 20
 _ON_X = "On X men count as 0 or 2 copies (--xchr-model {model}).\n"
 _SCORES = """
@@ -80,7 +81,7 @@ def render_readme(document: Document) -> str:
     """Return README.txt of the release with this release.json."""
     scoring, n_phenotypes = document["scoring"], document["cohort"]["n_phenotypes"]
     build = document["public_inputs"]["genome_build"]
-    model = scoring["xchr_model"]
+    model, n_variants = scoring["xchr_model"], document["cohort"]["n_variants"]
     files = weights_files_of(document)
     lines = [f"  {name:<16}{file.description}" for name, file in files.items()]
     loadings = document["public_inputs"].get("pc_loadings")
@@ -94,7 +95,8 @@ def render_readme(document: Document) -> str:
         build=_NO_BUILD.format(directory=PGS_DIRECTORY) if build == NOT_REPORTED else f"{build}.",
         measured=_accuracy(document),
         components="" if loadings is None else _COMPONENTS.format(**loadings),
-        missing="" if document["private"] else _MISSING,
+        missing="" if document["private"] else _paragraph(NO_COMPLETE_CASES),
+        few=_paragraph(few_variants_in_words(n_variants)) if n_variants <= FEW_VARIANTS else "",
         scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,
@@ -103,6 +105,10 @@ def render_readme(document: Document) -> str:
         report_file=REPORT_FILE,
         log_file=LOG_FILE,
     )
+
+
+def _paragraph(text: str) -> str:
+    return f"\n{fill(text, _WIDTH)}\n"
 
 
 def _accuracy(document: Document) -> str:

@@ -31,7 +31,8 @@ INTERCEPT = "(intercept)"
 TERM_COLUMN = "term"
 
 # Nine significant digits have a relative error of at most 5e-9, far below that of noise and scoring
-# programs, and take two thirds of the size of 17 digits.
+# programs, and take two thirds of the size of 17 digits. Those of a private release were rounded to
+# fewer before (`primo_scale.methods.dosage_scale.PRIVATE_DIGITS`).
 _WEIGHT_FORMAT = "%.9g"
 NO_ALLELE = "."
 _MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's

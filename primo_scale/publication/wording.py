@@ -78,6 +78,8 @@ RELATIVES = (
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
+FEW_VARIANTS = 50
+"""Largest number of variants whose scores are warned of."""
 NO_COMPLETE_CASES = (
     "The weights of a phenotype with missing values are not those of the people who have it "
     "(complete cases): X'X counts all n people, and X'Y the n_j people with a value, multiplied by "
@@ -135,6 +137,16 @@ def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> s
     if heritability is not None:
         definition = _EFFECTIVE_SIZE.format(heritability)
     return definition + ("; public scores are not counted" if on_scores else "")
+
+
+def few_variants_in_words(n_variants: int) -> str:
+    """Return what is given away by scores of at most `FEW_VARIANTS` variants."""
+    return (
+        f"A score of {n_variants} variant{'s' * (n_variants != 1)} is a sum of few weights. "
+        "Whoever publishes the scores of people to many digits publishes numbers from which "
+        "genotypes can be computed (Nikitin and Gursoy, bioRxiv 2026.02.16.706191), whatever "
+        "protects the weights. Keep individual scores private, or round them."
+    )
 
 
 def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
-from primo_scale.methods.dosage_scale import phenotype_unit
+from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights
 from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
@@ -299,7 +299,7 @@ def state_hold_out(
 
 
 def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
-    """Return the weights of the variants multiplied by the stated factors.
+    """Return the weights of the variants multiplied by the stated factors, and rounded again.
 
     The intercept changes so that a person at the covariates' centres whose prediction was the
     phenotype's mean keeps it (docs/maths/hold-out.md, "Calibration").
@@ -308,8 +308,9 @@ def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     mean = np.array([p.mean for p in coding.phenotypes])
     at_centre = mean - centre @ weights.covariate_weights
-    return replace(
-        weights,
-        per_allele=weights.per_allele * factor,
-        intercept=factor * weights.intercept + (1 - factor) * at_centre,
-    )
+    per_allele = weights.per_allele * factor
+    intercept = factor * weights.intercept + (1 - factor) * at_centre
+    intercept += weights.centre_dosage @ per_allele
+    round_in_place(per_allele, PRIVATE_DIGITS)
+    intercept -= weights.centre_dosage @ per_allele
+    return replace(weights, per_allele=per_allele, intercept=intercept)

@@ -62,6 +62,8 @@ from primo_scale.run.resources import (
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.groups import is_complete
 
+_LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are usually called
+
 
 @dataclass(frozen=True, repr=False)
 class PlannedRun:
@@ -155,6 +157,8 @@ def _public_choices(
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
     )
+    if panels.frequencies is not None and not request.privacy.non_private:
+        _warn_of_own_frequencies(panels.frequencies, store)
     if panels.ld is not None and panels.frequencies is not None:
         warn_of_other_population(panels.ld, panels.frequencies, store.variants)
     design = make_design(store, request.model, request.privacy, panels=panels, outcomes=coding)
@@ -205,6 +209,18 @@ def _warn_of_few_matches(option: str, n_matched: int, store: GenotypeStore) -> N
             "%s: has %d of %d variants, less than %d%%: scores explain less than forecast, and "
             "their slopes are far from 1. Give a panel with these variants, or leave the others "
             "out (--extract)", option, n_matched, store.n_variants, round(100 * MOST_MATCHED),
+        )  # fmt: skip
+
+
+def _warn_of_own_frequencies(matched: MatchedFrequencies, store: GenotypeStore) -> None:
+    """Warn of frequencies that seem to be counted in the people of the cohort."""
+    most = 2 * store.n_samples
+    if _LEAST_CALLED * most <= matched.n_alleles <= most:
+        LOGGER.warning(
+            "%s: seems to be counted in the cohort: it has %g alleles of most variants, and the "
+            "cohort has %d people. Frequencies of the cohort are private, and the guarantee does "
+            "not cover them: give those of a public panel (docs/how-to/public-inputs.md)",
+            matched.path, matched.n_alleles, store.n_samples,
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.component_weights import PanelComponents
-from primo_scale.methods.dosage_scale import effects_per_allele, to_dosage_scale
+from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele, to_dosage_scale
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
 from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
@@ -51,7 +51,9 @@ def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
     # A library that is loaded while a local Dask cluster runs takes one BLAS thread.
     with threadpool_limits(limits=usable_cpus()):
         solution, response, marginal = _solve(planned, private)
-    weights = _scoring_weights(planned.design, solution, response, marginal, planned.store.variants)
+    digits = None if private.mechanism is None else PRIVATE_DIGITS
+    variants = planned.store.variants
+    weights = _scoring_weights(planned.design, solution, response, marginal, variants, digits)
     return Solved(planned.chosen, solution, response, weights)
 
 
@@ -178,8 +180,11 @@ def _scoring_weights(
     response: ClipResponse,
     marginal: MarginalEffects | None,
     variants: VariantTable,
+    digits: int | None,
 ) -> ScoringWeights:
-    raw_scale = to_dosage_scale(solution.weights, design.genotypes, design.outcomes, response)
+    raw_scale = to_dosage_scale(
+        solution.weights, design.genotypes, design.outcomes, response, digits=digits
+    )
     return ScoringWeights(
         variants=variants,
         phenotypes=tuple(p.name for p in design.outcomes.phenotypes),

@@ -37,6 +37,7 @@ from primo_scale.privacy.accuracy import (
 )
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
+from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.panel_choices import component_shares, errors_of_gram
 from primo_scale.run.payments import announce_opening
@@ -51,6 +52,7 @@ _COMPONENTS_METHOD = "reuse-cov-gauss"
 _COMPONENTS_ESTIMATOR = "point-normal"
 _TRAIT = Trait()
 _BLOCK_GROUPS = 4
+_LARGEST_EPSILON = 10.0  # that is not warned of
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,7 @@ def check_accuracy(
     accept_noise: bool,
 ) -> Forecast | None:
     """Log and return the expected accuracy; refuse a release of noise, unless `accept_noise`."""
+    _warn_of_disclosure(design, budget)
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
     # The release is planned later, or has no noise.
@@ -204,6 +207,18 @@ def check_accuracy(
         )
     LOGGER.warning("the weights of this release will be noise, as --accept-noise accepts")
     return expected
+
+
+def _warn_of_disclosure(design: Design, budget: Budget | None) -> None:
+    """Warn of what protects little: a large epsilon, and scores of few variants."""
+    if budget is not None and budget.epsilon > _LARGEST_EPSILON:
+        LOGGER.warning(
+            "--epsilon %g is above %g, and promises little: the odds of a statement about one "
+            "person change by a factor of at most e^%g (docs/how-to/choose.md)",
+            budget.epsilon, _LARGEST_EPSILON, budget.epsilon,
+        )  # fmt: skip
+    if design.n_variants <= FEW_VARIANTS:
+        LOGGER.warning("%s", few_variants_in_words(design.n_variants))
 
 
 def _warn_of_ridge(design: Design, mechanism: Mechanism, ridge: float) -> None:

@@ -1,16 +1,41 @@
 """Weights in raw units predict what lattice weights predict, person by person."""
 
 import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.dosage_scale import to_dosage_scale
+from primo_scale.methods.dosage_scale import round_in_place, to_dosage_scale
 from primo_scale.methods.solution import LatticeWeights
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.clip_response import ClipResponse
 
 
-def test_scores_in_raw_units_are_lattice_scores_decoded():
+def significant(value, digits):
+    return float(f"{value:.{digits - 1}e}")
+
+
+@given(
+    st.lists(st.floats(-1e250, 1e250).filter(lambda x: x == 0 or abs(x) > 1e-290), min_size=1),
+    st.integers(2, 6),
+)
+def test_rounded_numbers_are_near_and_have_no_more_digits(values, digits):
+    exact = np.array(values)
+    found = exact[:, None].copy()
+    round_in_place(found, digits)
+    error = np.abs(found[:, 0] - exact)
+    assert np.all(error <= (0.5 + 1e-9) * 10.0 ** (1 - digits) * np.abs(exact))
+    texts = [f"{value:.9g}" for value in found[:, 0].tolist()]
+    assert texts == [f"{significant(value, digits):.9g}" for value in found[:, 0].tolist()]
+    again = found.copy()
+    round_in_place(again, digits)
+    np.testing.assert_allclose(again, found, rtol=1e-15)
+
+
+@pytest.mark.parametrize("digits", [None, 2])
+def test_scores_in_raw_units_are_lattice_scores_decoded(digits):
     rng = np.random.default_rng(1)
     k, m = np.array([3, 40, 17, 1]), np.array([2, 55, 3, 1])
     genotypes = GenotypeCoding(
@@ -32,7 +57,12 @@ def test_scores_in_raw_units_are_lattice_scores_decoded():
     response = ClipResponse(
         slope=np.array([0.7, 0.4]), offset=np.array([0.0, -0.2]), variance=np.ones(2)
     )
-    raw = to_dosage_scale(weights, genotypes, outcomes, response)
+    raw = to_dosage_scale(weights, genotypes, outcomes, response, digits=digits)
+    if digits is not None:
+        units = k[:, None] * [9.0 / 0.7, 0.4 / 0.4] / outcomes.unit
+        rounded = [[significant(w, digits) for w in row] for row in weights.genotypes * units]
+        np.testing.assert_allclose(raw.per_allele, rounded, rtol=1e-12)
+        weights = LatticeWeights(np.array(rounded) / units, weights.fixed)
 
     dosages, age, sex = rng.integers(0, 3, (50, 4)), rng.uniform(18, 90, 50), rng.integers(0, 2, 50)
     scales = [c.scale for c in outcomes.covariates]

@@ -1,12 +1,16 @@
 """What a run says of weights that are not what a reader expects of them."""
 
+import gzip
 import re
 
 import numpy as np
 import pandas as pd
+import pytest
 from bed_reader import open_bed
 from sklearn.linear_model import Ridge
-from small_cohort import Cohort, succeeded, write_cohort
+from small_cohort import Cohort, D, N, succeeded, write_cohort
+
+from primo_scale.publication.verify import verify
 
 
 def test_phenotypes_without_weights_are_named(tmp_path):
@@ -57,3 +61,65 @@ def test_noise_is_told_nothing_of_complete_cases(tmp_path):
     table.write_text(table.read_text().replace("p7\t2", "p7\tNA"))
     assert "complete cases" not in succeeded(cohort.release()).stderr
     assert "complete cases" not in (cohort.out / "README.txt").read_text()
+
+
+def cells(path, column):
+    """Return the texts of the weights in a file of a release, from a column of its header on."""
+    with gzip.open(path, "rt") as file:
+        rows = [line.rstrip("\n").split("\t") for line in file if not line.startswith("#")]
+    first = rows[0].index(column)
+    return [cell for row in rows[1:] for cell in row[first:]]
+
+
+def n_digits(text):
+    """Return the number of significant digits of a number."""
+    return len(text.split("e")[0].replace(".", "").replace("-", "").strip("0"))
+
+
+def test_private_weights_have_few_digits_and_the_same_in_all_files(tmp_path):
+    cohort = Cohort(write_cohort(tmp_path / "inputs", n_people=400, n_variants=60))
+    rows = (f"f{i}\tp{i}\t{i % 5}\t{i % 3 % 2}\n" for i in range(400))
+    (cohort.folder / "pheno.tsv").write_text("FID\tIID\tT\tCASE\n" + "".join(rows))
+    bounds = "name lower upper mean sd\nT 0 4 2 1.4\nCASE 0 1 .3 .46\n"
+    (cohort.folder / "bounds.tsv").write_text(bounds)
+    exact = tmp_path / "exact"
+    succeeded(cohort.release(budget=("--epsilon", 9, "--delta", 1e-6, "--accept-noise")))
+    succeeded(cohort.release("--non-private", "--out", exact, budget=[]))
+    for out, least, most in ((cohort.out, 3, 3), (exact, 8, 9)):
+        weights = cells(out / "weights.tsv.gz", "T")
+        assert least <= max(map(n_digits, weights)) <= most
+        assert cells(out / "pgs/T.txt.gz", "effect_weight") == weights[::2]
+        log_odds = [f"{float(weight) / 0.21:.9g}" for weight in weights[1::2]]
+        assert cells(out / "pgs/CASE.txt.gz", "effect_weight") == log_odds
+        assert verify(out).ok
+
+
+@pytest.mark.parametrize(("n_variants", "count"), [(50, 1), (51, 0)])
+def test_scores_of_few_variants_are_warned_of(tmp_path, n_variants, count):
+    cohort = Cohort(write_cohort(tmp_path / "inputs", n_variants=n_variants))
+    said = f"A score of {n_variants} variants is a sum of few weights."
+    assert succeeded(cohort.release("--dry-run")).stderr.count(said) == count
+    succeeded(cohort.release())
+    assert (cohort.out / "README.txt").read_text().count(said) == count
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(10, 0), (10.5, 1)])
+def test_a_large_epsilon_is_warned_of(cohort, epsilon, count):
+    budget = ("--epsilon", epsilon, "--delta", 1e-6, "--accept-noise")
+    said = succeeded(cohort.release("--dry-run", budget=budget)).stderr
+    assert said.count(f"--epsilon {epsilon} is above 10") == count
+
+
+@pytest.mark.parametrize(
+    ("n_alleles", "options", "count"),
+    [(2 * N, (), 1), (2 * N - 4, (), 1), (2 * N + 2, (), 0), (N, (), 0), (2 * N, ("open",), 0)],
+)
+def test_frequencies_of_the_cohort_itself_are_warned_of(cohort, n_alleles, options, count):
+    """A panel of another number of people is not, nor a release without noise."""
+    panel = cohort.folder / "panel.afreq"
+    rows = [f"1 rs{j} G A 0.3 {n_alleles if j else 7}\n" for j in range(D)]
+    panel.write_text("#CHROM ID REF ALT ALT_FREQS OBS_CT\n" + "".join(rows))
+    words = ["--ref-freq", panel, "--dry-run", *(["--non-private"] if options else [])]
+    release = cohort.release(*words, budget=[]) if options else cohort.release(*words)
+    said = succeeded(release).stderr
+    assert said.count(f"{panel}: seems to be counted in the cohort: it has {n_alleles}") == count

@@ -63,7 +63,7 @@ class OutcomeCounts:
         outside = outside_bounds(values, coding.phenotypes) & counted
         self._outside += outside.sum(axis=0)
         self._outliers.add(values, outside)
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             scaled = (values - [p.mean for p in coding.phenotypes]) / [
                 p.sd for p in coding.phenotypes
             ]
@@ -116,11 +116,11 @@ class OutcomeCounts:
         """Warn of phenotypes whose mean or sd is far from the public one."""
         few = self._outside <= _FEW_OUTSIDE * self.observed
         for k, phenotype in enumerate(self.coding.phenotypes):
-            people, total, squares = self._moments[int(few[k]), :, k]
+            people, total, squares = self._moments[int(few[k]), :, k].tolist()
             if not people or (phenotype.kind == "binary" and self._cases[k] in (0, people)):
                 continue  # told of above
             mean = total / people
-            sd = math.sqrt(max(squares / people - mean**2, 0.0)) if math.isfinite(mean) else mean
+            sd = math.sqrt(max(squares / people - mean * mean, 0.0))  # nan if it overflows
             if 1 / _LARGEST_RATIO <= sd <= _LARGEST_RATIO and abs(mean) <= _FARTHEST_MEAN:
                 continue
             LOGGER.log(

@@ -53,6 +53,7 @@ Dosages = npt.NDArray[np.int8]
 FAMILIES = "families of four"
 COHORTS = ("one population", "eleven populations", FAMILIES)
 PEOPLE, VARIANTS, FRESH, HELD_OUT = 4_000, 100, 200_000, 0.25
+FAMILY_VARIANTS = 400
 MEASURED = 10  # groups of people in whom the weights of a release are measured
 EPSILON, DELTA = 10.0, 1e-8
 HERITABILITY = {"high": 0.4, "low": 0.1, "case": 0.4}
@@ -72,24 +73,25 @@ class Population:
     """Parameters of a population: frequencies by ancestry, effects, and means by ancestry."""
 
     kind: str
-    frequencies: Float64  # shape (ancestries, VARIANTS)
+    frequencies: Float64  # shape (ancestries, variants)
     shares: Float64  # shape (ancestries,)
-    effects: Float64  # shape (VARIANTS, phenotypes)
+    effects: Float64  # shape (variants, phenotypes)
     means: Float64  # shape (ancestries, phenotypes)
 
     @classmethod
     def of(cls, kind: str) -> Population:
         """Return the population of a kind of cohorts, always the same."""
         random = np.random.default_rng([_SEED, COHORTS.index(kind)])
-        ancestral = random.uniform(0.1, 0.9, VARIANTS)
+        n_variants = FAMILY_VARIANTS if kind == FAMILIES else VARIANTS
+        ancestral = random.uniform(0.1, 0.9, n_variants)
         n = 11 if kind == "eleven populations" else 1
         shares = random.dirichlet(np.full(n, 2.0))
         scale = (1 - 0.1) / 0.1
-        frequencies = random.beta(ancestral * scale, (1 - ancestral) * scale, (n, VARIANTS))
+        frequencies = random.beta(ancestral * scale, (1 - ancestral) * scale, (n, n_variants))
         if n == 1:
             frequencies = ancestral[None]
         heritability = np.array([*HERITABILITY.values()])
-        effects = random.standard_normal((VARIANTS, len(heritability)))
+        effects = random.standard_normal((n_variants, len(heritability)))
         mean = shares @ frequencies
         effects *= np.sqrt(heritability / ((2 * mean * (1 - mean)) @ effects**2))
         means = random.normal(0, 0.4, (n, len(heritability))) * (n > 1)
@@ -106,7 +108,7 @@ class Population:
         parents = [
             random.random((2, *frequency.shape), dtype=np.float32) < frequency for _ in range(2)
         ]
-        dosages = np.zeros((n_people, VARIANTS), dtype=np.int8)
+        dosages = np.zeros((n_people, self.frequencies.shape[1]), dtype=np.int8)
         for sibling in range(siblings):
             for haplotypes in parents:
                 first = random.random(frequency.shape, dtype=np.float32) < 0.5
@@ -128,15 +130,15 @@ class Population:
 def write_cohort(folder: Path, dosages: Dosages, phenotypes: Float64, age: Float64) -> None:
     """Write a fileset, tables and public bounds."""
     ids = [f"p{number}" for number in range(len(dosages))]
-    places = np.arange(1, VARIANTS + 1)
+    places = np.arange(1, dosages.shape[1] + 1)
     properties = {
         "fid": ids,
         "iid": ids,
-        "chromosome": ["1"] * VARIANTS,
+        "chromosome": ["1"] * len(places),
         "sid": [f"rs{place}" for place in places],
         "bp_position": 100_000 * places,
-        "allele_1": ["A"] * VARIANTS,
-        "allele_2": ["G"] * VARIANTS,
+        "allele_1": ["A"] * len(places),
+        "allele_2": ["G"] * len(places),
     }
     to_bed(folder / "cohort.bed", dosages, properties)
     people = {"FID": ids, "IID": ids}

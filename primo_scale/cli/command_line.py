@@ -1,8 +1,8 @@
 """Base classes of all commands: exit codes, one-line errors, interruption, help and the log.
 
-In the output file of a batch job, which others can often read, the log is public lines alone. The
-digest of the statistics, counts of people and other facts about the cohort go to the run's log in
-the work directory, which is private.
+In the output file of a batch job, which others can often read, the log is public lines alone,
+without times. The digest of the statistics, counts of people, durations and other facts about the
+cohort go to the run's log in the work directory, which is private.
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def _terminal() -> logging.Handler:
     as_json, batch = AS_JSON.get(), _is_batch_output(sys.stderr)
     # The stages are public, and are not for people at a terminal.
     terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
-    terminal.setFormatter(JsonLines() if as_json else logging.Formatter("%(message)s"))
+    terminal.setFormatter(JsonLines(public=batch) if as_json else logging.Formatter("%(message)s"))
     if batch:
         terminal.addFilter(lambda record: getattr(record, "event", NOTE) in _PUBLIC_EVENTS)
     return terminal

@@ -1,7 +1,7 @@
 """Log of a run: its lines, as text or as JSON, and the log file in the work directory.
 
-A JSON line is an object with ``time`` (ISO 8601), ``level``, ``stage`` (empty between stages),
-``event`` (the kind of line), ``message`` (the text line) and ``fields``.
+A JSON line is an object with ``time`` (ISO 8601; not in public lines), ``level``, ``stage`` (empty
+between stages), ``event`` (the kind of line), ``message`` (the text line) and ``fields``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import logging
 import os
 import shlex
 import socket
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
@@ -58,13 +57,11 @@ def stage(name: str) -> Iterator[None]:
     """Log the begin and the end of a stage, which the lines between belong to."""
     check()
     _stage.set(name)
-    start = time.monotonic()
     LOGGER.debug("stage %s: begins", name, extra=about("stage begins", {"stage": name}))
     yield
     # A stage that fails is not left, because its error belongs to it.
-    seconds = time.monotonic() - start
-    extra = about("stage ends", {"stage": name, "seconds": round(seconds, 3)})
-    LOGGER.debug("stage %s: ended after %.1f s", name, seconds, extra=extra)
+    # Its duration may depend on noise, and a batch job prints this line.
+    LOGGER.debug("stage %s: ends", name, extra=about("stage ends", {"stage": name}))
     leave_stage()
 
 
@@ -74,7 +71,14 @@ def leave_stage() -> None:
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes each record as one JSON object on a line."""
+    """Formatter that writes each record as one JSON object on a line.
+
+    Public lines are without ``time``, because the times of two lines show the duration of a stage.
+    """
+
+    def __init__(self, *, public: bool = False) -> None:
+        super().__init__()
+        self._public = public
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of a record."""
@@ -89,6 +93,8 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             line["fields"] = {**line["fields"], "traceback": self.formatException(record.exc_info)}
+        if self._public:
+            del line["time"]
         return json.dumps(line, default=str)
 
 

@@ -73,6 +73,16 @@ def test_squared_norms_are_those_of_the_codes():
     np.testing.assert_array_equal(norms, np.arange(37) + (codes**2).sum(axis=0))
 
 
+def test_norms_of_many_variants_do_not_wrap_around():
+    """The largest codes of 150,000 variants reach 2.4 10^9, more than an int32 holds."""
+    n_variants = 150_000
+    dosages = np.tile(np.array([0, 254, MISSING_BYTE], np.uint8), (n_variants, 1))
+    norms = np.zeros(3, dtype=np.int64)
+    add_squared_norms(norms, dosages, np.tile(tables((127, 127)), (n_variants, 1)))
+    assert norms.tolist() == [127**2 * n_variants, 127**2 * n_variants, 0]
+    assert norms.max() >= 2**31
+
+
 def test_every_dosage_of_plink2_gets_the_nearest_step():
     """The other allele has 254 less the step, and whole copies are exact."""
     found = [int(byte_of_units(units)) for units in range(2 * UNITS + 1)]

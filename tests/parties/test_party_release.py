@@ -3,7 +3,10 @@
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,11 +27,13 @@ from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
 from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.parties.roster import read_roster
+from primo_scale.privacy import noise_store
 from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import verify
+from primo_scale.run import party_operations
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.operations import ingest
 from primo_scale.run.party_fit import party_fit
@@ -114,6 +119,69 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
         party_release(request_of(parties[0], directory, epsilon=4.0))
     with pytest.raises(BudgetRefused):
         party_release(request_of(parties[0], directory, out=directory / "second"))
+
+
+def test_other_values_never_get_the_noise_that_others_paid_for(tmp_path: Path) -> None:
+    """The difference of the two releases would be that of the values, without noise."""
+    parties = make_parties(tmp_path)
+    request = request_of(parties[1], tmp_path)
+    party_release(request)
+    shutil.rmtree(request.out)
+    header, first, *rest = parties[1].table.read_text().splitlines()
+    parties[1].table.write_text("\n".join([header, f"{first.split()[0]} 0", *rest]) + "\n")
+    with pytest.raises(BudgetRefused, match="does not cover"):
+        party_release(request)
+    assert not request.out.exists()
+
+
+def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch) -> None:
+    """Two tables with other values and people, and the noisy values of the first in both."""
+    party, paid, found = make_parties(tmp_path)[0], [], []
+
+    def pay_for_values(*arguments, **options):
+        path, receipt = purchase.pay_for_values(*arguments, **options)
+        paid.append(path)
+        return paid[0], receipt
+
+    monkeypatch.setattr(party_operations, "pay_for_values", pay_for_values)
+    monkeypatch.setattr(noise_store, "random_charge_id", lambda: "0123456789abcdef")
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    monkeypatch.setattr(party_operations, "datetime", SimpleNamespace(now=lambda _: day))
+    with Ledger(tmp_path / "ledger"):  # one signing key
+        pass
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        ledger = shutil.copy(tmp_path / "ledger", tmp_path / name / "ledger")
+        out = tmp_path / name / "release"
+        party_release(request_of(party, tmp_path, ledger=ledger, out=out))
+        found.append({path.name: path.read_bytes() for path in out.iterdir()})
+        header, *lines = party.table.read_text().splitlines()
+        half = [f"{line.split()[0]} NA -1e9" for line in lines[:300]]
+        party.table.write_text("\n".join([header, *half]) + "\n")
+    assert len(set(map(sha256_of_file, paid))) == 2
+    assert found[0] == found[1]
+
+
+def test_people_of_another_roster_have_no_second_budget(tmp_path: Path) -> None:
+    parties = make_parties(tmp_path)
+    party_release(request_of(parties[0], tmp_path, cohort="first"))
+    few = write_table(tmp_path / "few.tsv", ["P0001", "P0002"], {"q": np.zeros(2)})
+    party_roster(few, tmp_path / "key", tmp_path / "other-roster")
+    changes = {"roster": tmp_path / "other-roster", "out": tmp_path / "second", "cohort": "second"}
+    with pytest.raises(BudgetRefused, match="found second, expected first"):
+        party_release(request_of(parties[0], tmp_path, **changes))
+
+
+def test_a_budget_that_was_lowered_after_the_payment_publishes_nothing(tmp_path: Path) -> None:
+    request = request_of(make_parties(tmp_path)[0], tmp_path)
+    party_release(request)
+    shutil.rmtree(request.out)
+    for epsilon, refused in ((1.0, True), (5.0, False)):
+        with Ledger(request.ledger) as ledger:
+            ledger.set_budget(ledger.balances()[0].account, epsilon=epsilon)
+        with pytest.raises(BudgetRefused, match="was lowered") if refused else nullcontext():
+            party_release(request)
+        assert request.out.exists() != refused
 
 
 def test_a_release_that_another_ledger_signed_is_not_said_to_be_published(tmp_path: Path) -> None:

@@ -257,6 +257,14 @@ def test_a_false_measurement_is_found(demo, path, value):
     assert not all(finding.ok for finding in document_findings(put(document, path, value)))
 
 
+@pytest.mark.parametrize("everybody", [HELD, HELD - 1])
+def test_a_release_in_which_all_people_are_held_out_is_found(demo, everybody):
+    """The people held out are among those of the cohort, and not beside them."""
+    document = put(read_document(demo / "release"), "cohort.n_samples", everybody)
+    (found,) = [each for each in document_findings(document) if each.check == "hold-out"]
+    assert "nobody is left for the statistics" in found.detail
+
+
 @pytest.fixture
 def tiny(tmp_path):
     """Provide a cohort whose release takes a second."""

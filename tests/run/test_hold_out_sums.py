@@ -63,6 +63,15 @@ def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
     np.testing.assert_array_equal(sums.observed(), expected.observed())
 
 
+def test_who_is_held_out_depends_on_a_secret_of_the_work_directory(cohort):
+    found = []
+    for work in (cohort.work, cohort.folder / "other"):
+        assert cohort.accumulate("--hold-out", 0.1, "--work-dir", work).exit_code == 0
+        found.append(open_outcome_store(work / "outcomes.zarr").held_out(EVERYBODY))
+    assert [apart.sum() for apart in found] == [HELD, HELD]
+    assert (found[0] != found[1]).any()  # equal with probability 1 / (400 choose 40)
+
+
 @pytest.mark.slow
 def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
     assert cohort.accumulate("--hold-out", 0.1).exit_code == 0

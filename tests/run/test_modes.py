@@ -3,10 +3,13 @@
 ``acceptance/test_degenerate_cohorts.py`` releases cohorts with every kind of privacy and method.
 """
 
+import shutil
+
 import numpy as np
 import pytest
 import zarr
 from documents import read_document
+from small_cohort import D, N, refused, succeeded
 
 from primo_scale.publication.verify import verify_release
 
@@ -23,9 +26,33 @@ def test_a_subsample_serves_one_release(cohort) -> None:
         # Noise of hundreds of lattice steps is rarely zero.
         assert np.mean(drawn[name][:] != exact[name][:]) > 0.8, name
     second = ("--work-dir", work, "--out", cohort.folder / "second", "--epsilon", 0.5)
-    refused = cohort.finalize(*second, "--cohort", "c")
-    assert (refused.exit_code, len(cohort.charges())) == (3, 1)
-    assert "the subsample has served a release already" in refused.stderr
+    again = cohort.finalize(*second, "--cohort", "c")
+    assert (again.exit_code, len(cohort.charges())) == (3, 1)
+    assert "the subsample has served a release already" in again.stderr
+
+
+def test_the_subsample_is_in_no_release_without_noise_and_is_a_subsample(ingested) -> None:
+    """The noise on X'X is smaller because most people are not in it."""
+    panel = ingested.folder / "panel.afreq"
+    rows = "".join(f"1\trs{j}\tG\tA\t0.3\t100\n" for j in range(D))
+    panel.write_text("#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + rows)
+    bed = ingested.folder / "cohort.bed"
+    bed.write_bytes(bed.read_bytes()[:3] + bytes(N // 4 * D))  # two copies in everybody
+    shutil.rmtree(ingested.store)
+    ingested.ingest()
+    options = ("--ref-freq", panel, "--row-norm", 10**6)
+    sums = []
+    for work, size in (("all", []), ("some", ["--subsample", 20])):
+        succeeded(ingested.accumulate(*options, *size, "--work-dir", ingested.folder / work))
+        statistics = zarr.open_group(ingested.folder / work / "statistics.zarr", mode="r")
+        sums.append([statistics[name][:] for name in ("gram/0", "cross/0")])
+    (gram, cross), (some, same) = sums
+    assert gram.any()
+    np.testing.assert_array_equal(some * N, gram * 20)
+    np.testing.assert_array_equal(same, cross)
+    shown = ingested.finalize("--non-private", "--work-dir", ingested.folder / "some", budget=())
+    refused(shown, 2, "the subsample of these statistics is secret")
+    assert not ingested.out.exists()
 
 
 def test_gamma_is_stated_and_verified(cohort) -> None:

@@ -128,7 +128,6 @@ def test_the_same_people_under_another_name_open_no_second_budget(summed, tmp_pa
     assert not renamed.out.exists()
 
 
-@pytest.mark.slow
 def test_a_budget_that_was_lowered_after_the_payment_is_named(summed):
     """Its own verification would reject the release; the noise stays paid for."""
     assert summed.finalize("--cohort", "c").exit_code == 0

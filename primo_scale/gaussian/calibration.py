@@ -24,6 +24,8 @@ LATTICE_MARGIN = 1e-6
 SMALLEST_EPSILON = 1e-3
 LARGEST_EPSILON = 100.0
 DELTA_RANGE = (1e-30, 1e-3)
+MOST_DRAWS = 10**11
+"""Most noisy values of one release for which the margin is proved."""
 
 _ROUNDING = 1e-12
 _LOG_SQRT_TWO_PI = 0.5 * math.log(2 * math.pi)
@@ -151,6 +153,20 @@ def release_mu(epsilon: float, delta: float) -> float:
                 remedy=remedy,
             )
     return mu_for(epsilon * (1 - LATTICE_MARGIN), delta)
+
+
+def check_draws(draws: int) -> None:
+    """Refuse a release of more noisy values than the lattice margin is proved for.
+
+    Source: docs/maths/noise.md, Theorem 4.
+    """
+    if draws > MOST_DRAWS:
+        raise UsageError(
+            "the release has more noisy values than its noise is proved for",
+            value=draws,
+            limit=MOST_DRAWS,
+            remedy="Release fewer phenotypes or columns together, or give smaller LD blocks",
+        )
 
 
 def composed_epsilon(cost: Cost, delta: float) -> float:

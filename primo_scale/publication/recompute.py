@@ -21,6 +21,7 @@ from primo_scale.publication.recompute_profile import (
     COARSEST_SIGMA,
     EPSILON_TOLERANCE,
     FINEST_SIGMA,
+    MOST_DRAWS,
     Lattice,
     close,
     epsilon_of,
@@ -272,6 +273,8 @@ def check_epsilon(
     The finding repeats `cost_problems`, those of the separate cost (eps_j, delta_j).
     """
     problems, beside = list(cost_problems), guarantee["cost"]
+    if lattice.draws > MOST_DRAWS:
+        problems.append(f"{lattice.draws} noisy values, more than the {MOST_DRAWS:g} of the proof")
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
     if left <= 0 or delta_left <= 0:

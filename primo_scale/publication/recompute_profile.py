@@ -21,6 +21,7 @@ EPSILON_TOLERANCE = 1e-5
 # Steps of the noise lattice to a standard deviation: the fewest for which the lattice's cost is
 # proved, and the most that the 64-bit integers of the sampler hold.
 COARSEST_SIGMA, FINEST_SIGMA = 2.0**32, 2.0**58
+MOST_DRAWS = 10**11  # in a release, for which the lattice's cost is proved to be negligible
 _ROUNDING = 1e-6  # of numbers that were computed from the same noisy statistics
 
 

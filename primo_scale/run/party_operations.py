@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from primo_scale.errors import UsageError, errors_explained
-from primo_scale.gaussian.calibration import NO_COST
+from primo_scale.gaussian.calibration import NO_COST, check_draws
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
@@ -176,6 +176,7 @@ def _values(request: PartyReleaseRequest, party: PartyColumns, roster: Roster) -
             value=covered,
             limit=f"at least {count}",
         )
+    check_draws((mixtures or len(roster)) * covered)
     noise = party_noise(
         request.epsilon, request.delta,
         n_columns=count, n_mixtures=mixtures, person_columns=covered,

@@ -8,6 +8,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
@@ -144,8 +145,15 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
 
 
 def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechanism:
-    """Return the least noise on the statistics that the method needs."""
-    recipe = chosen.method.recipe(design.layout.n_phenotypes, design.subsample)
+    """Return the least noise on the statistics that the method needs.
+
+    More noisy values than the noise is proved for raise a UsageError.
+    """
+    layout = design.layout
+    recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
+    gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
+    # A phenotype has fewer than 64 other numbers: counts, moments, and those of people held out.
+    check_draws(gram + (layout.n_variants + layout.n_outcomes + 64) * layout.n_outcomes)
     return design.mechanism(budget, recipe)
 
 

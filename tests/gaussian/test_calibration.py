@@ -7,12 +7,13 @@ import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
 from exact_profile import exact_delta
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import (
     Cost,
+    check_draws,
     composed_epsilon,
     epsilon_for,
     log_delta,
@@ -84,10 +85,13 @@ def test_composition_is_that_of_dp_accounting():
 @given(
     digits_of_epsilon=st.floats(-3, 2),
     digits_of_delta=st.floats(-30, -3),
-    digits_of_size=st.floats(0, 8),
+    digits_of_size=st.floats(0, 11),
 )
+@example(digits_of_epsilon=-3.0, digits_of_delta=-3.0, digits_of_size=11.0)
+@example(digits_of_epsilon=-3.0, digits_of_delta=-30.0, digits_of_size=11.0)
+@example(digits_of_epsilon=2.0, digits_of_delta=-3.0, digits_of_size=11.0)
 def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digits_of_size):
-    """The bound for sampled noise (docs/maths/noise.md, Theorem 3), in full."""
+    """The bound for sampled noise (docs/maths/noise.md, Theorem 3), with what Theorem 4 leaves."""
     epsilon, size = 10**digits_of_epsilon, 10**digits_of_size
     delta = min(max(10**digits_of_delta, 1e-30), 1e-3)  # powers are not exact at the ends
     epsilon = max(epsilon, 1e-3)
@@ -99,7 +103,32 @@ def test_the_margin_covers_the_lattice(digits_of_epsilon, digits_of_delta, digit
         sampled = mpmath.exp(eta) * (
             exact_delta(inner, release_mu(epsilon, delta)) + mpmath.exp(inner - tail)
         )
-        assert sampled <= delta
+        keystream = (1 + mpmath.exp(epsilon)) * size * mpmath.mpf("4e-119")
+        assert sampled + keystream <= delta * (1 - mpmath.mpf("4.7e-9"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(near=st.floats(0, 40), mu=st.floats(1e-4, 40))
+def test_the_profile_falls_as_fast_as_the_proof_needs(near, mu):
+    """docs/maths/noise.md, Theorem 4, steps 3 and 4."""
+    with mpmath.workdps(60):
+        near, mu = mpmath.mpf(near), mpmath.mpf(mu)
+        epsilon = mu * (near + mu / 2)
+
+        def log_of_delta(value):
+            return mpmath.log(exact_delta(value, mu))
+
+        slope = -mpmath.diff(log_of_delta, epsilon, h=mpmath.mpf(10) ** -25)
+        bound = (1 + near**2) / (mu * (1 + near + mu))
+        assert slope >= bound * (1 - mpmath.mpf(10) ** -9)
+        if epsilon >= 0.999e-3:
+            assert epsilon * bound >= 0.0092
+
+
+def test_more_draws_than_those_of_the_proof_are_refused():
+    check_draws(10**11)
+    with pytest.raises(UsageError, match=r"more noisy values than .*got 100000000001; limit 1"):
+        check_draws(10**11 + 1)
 
 
 def test_composed_epsilon_of_one_release_is_its_epsilon():

@@ -20,6 +20,7 @@ from scipy.stats import kstest
 from tiers import thinned
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
+from primo_scale.gaussian import calibration
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
@@ -160,6 +161,18 @@ def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch)
         party.table.write_text("\n".join([header, *half]) + "\n")
     assert len(set(map(sha256_of_file, paid))) == 2
     assert found[0] == found[1]
+
+
+def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """Those of all columns that the promise covers count; a limit of 1200 stands for 10^11."""
+    monkeypatch.setattr(calibration, "MOST_DRAWS", 2 * N_PEOPLE)
+    party = make_parties(tmp_path)[0]
+    with pytest.raises(UsageError, match="more noisy values than its noise is proved for"):
+        party_release(request_of(party, tmp_path, person_columns=3))
+    assert not (tmp_path / "ledger-one").exists()
+    party_release(request_of(party, tmp_path, out=tmp_path / "fits"))
 
 
 def test_people_of_another_roster_have_no_second_budget(tmp_path: Path) -> None:

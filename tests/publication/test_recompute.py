@@ -10,8 +10,9 @@ from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from release_edits import failed, query, resize
-from release_examples import example_document
+from release_examples import BUDGET, MODES, example_design, example_document
 
+from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.recompute import _draws
 from primo_scale.publication.recompute_profile import (
     Lattice,
@@ -19,6 +20,7 @@ from primo_scale.publication.recompute_profile import (
     log_delta,
     log_delta_on_lattice,
 )
+from primo_scale.run import release_forecast
 
 
 @settings(max_examples=40, deadline=None)
@@ -64,7 +66,7 @@ def test_epsilon_at_the_ends():
 )
 def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
     """docs/maths/noise.md, Theorem 3, and docs/maths/sampler.md, evaluated by mpmath."""
-    mu, draws, steps = 0.7, 10**8, 2.0**32
+    mu, draws, steps = 0.7, 10**11, 2.0**32
     with mpmath.workdps(60):
         a = mpmath.mpf(epsilon) + 50 - mpmath.log(delta)
         eta = mpmath.mpf(draws) / (24 * mpmath.mpf(steps) ** 2)
@@ -87,13 +89,32 @@ def test_a_lattice_that_takes_all_of_epsilon_leaves_nothing():
 @pytest.mark.parametrize("mode", ["full", "full-blocks", "feature-add-remove", "subsampled"])
 @pytest.mark.parametrize("epsilon, delta", [(0.01, 1e-28), (0.5, 1e-12), (20.0, 1e-5)])
 def test_noise_passes_with_the_most_draws_and_any_less_does_not(mode, epsilon, delta):
-    """There are 10^8 draws, for which the cost of the noise's lattice is largest."""
+    """There are 10^11 draws, for which the cost of the noise's lattice is largest."""
     document = example_document(mode, epsilon=epsilon, delta=delta)
-    resize(document, [10_000, 10_000])
+    resize(document, [316_000, 316_000])
+    assert 0.998e11 < _draws(document) <= 10**11
     assert failed(document) == []
     for each in document["mechanism"]["queries"]:
         each["sigma"] = [sigma * (1 - 1e-4) for sigma in each["sigma"]]
     assert {"mu", "epsilon"} <= set(failed(document))
+
+
+def test_more_draws_than_those_of_the_proof_do_not_pass():
+    document = example_document("full-blocks")
+    resize(document, [316_300, 316_300])
+    assert _draws(document) > 10**11
+    assert failed(document) == ["epsilon"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_product_counts_all_that_the_verifier_counts(mode, monkeypatch):
+    """What the product pays for, the verifier must not refuse."""
+    counted = []
+    monkeypatch.setattr(release_forecast, "check_draws", counted.append)
+    method = METHODS[MODES[mode].method]
+    chosen = release_forecast.ChosenMethod(method, "as given", method.estimator)
+    release_forecast.mechanism_of(example_design(mode), BUDGET, chosen)
+    assert _draws(example_document(mode)) <= counted[0]
 
 
 @pytest.mark.parametrize("factor, ok", [(1.0, True), (1.001, False), (0.999, False)])

@@ -13,6 +13,7 @@ from small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_c
 from tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
+from primo_scale.gaussian import calibration
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import AUDIT_EVENT
 from primo_scale.publication.document import serialise
@@ -99,6 +100,18 @@ def test_statistics_of_other_blocks_are_refused(summed):
     header.write_text(json.dumps(document))
     refused(summed.finalize(), 3, "damaged or of another design")
     assert not summed.charges()
+
+
+def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
+    summed, tmp_path, monkeypatch
+):
+    """A limit of 100 values stands for 10^11."""
+    monkeypatch.setattr(calibration, "MOST_DRAWS", 100)
+    words = "more noisy values than its noise is proved for"
+    refused(summed.finalize(), 2, words)
+    moments = Cohort(write_cohort(tmp_path / "moments"))
+    refused(moments.release("--pheno-moments"), 2, words)
+    assert summed.charges() == moments.charges() == ()
 
 
 def test_what_could_not_be_published_is_refused_before_it_is_paid(summed, tmp_path):

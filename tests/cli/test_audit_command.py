@@ -25,8 +25,11 @@ def test_a_line_for_each_mechanism_and_exit_0():
     result = run("--method", "reuse-cov-proj-x", "--privacy", "label", "--adjacency", "all")
     lines = succeeded(result).output.splitlines()
     assert "no data is read, no budget is spent" in lines[1]
-    assert len(lines) == 3 + 2 + 1
-    for line in lines[3:5]:
+    assert lines[2].startswith(
+        "not audited: people held out, phenotype moments, releases of parties"
+    )
+    assert len(lines) == 4 + 2 + 1
+    for line in lines[4:6]:
         assert line.startswith("label ")
         assert "within the claim" in line
         assert line.endswith("reuse-cov-proj-x")

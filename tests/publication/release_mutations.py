@@ -29,7 +29,7 @@ _CELLS = [
     "\x00", "é", "٣", "a\tb", "a\nb", "rs0", "(intercept)", "A" * 2_000_000, "\x1b[2J", "#", "NaN",
 ]  # fmt: skip
 _TABLES = ("weights.tsv.gz", "centre.afreq", "pgs/height.txt.gz", "pgs/LDL.txt.gz")
-_CANNOT_BE_SIGNED = (
+CANNOT_BE_SIGNED = (
     ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, TemplateError,
 )  # fmt: skip
 _TEXTS = ("report.html", "release.log")
@@ -90,7 +90,7 @@ def _finish(directory: Path, document: Any, finish: Callable[..., None]) -> None
     """Sign a document if it can be signed at all; write it in any case."""
     try:
         finish(directory, document, ATTACKER)
-    except _CANNOT_BE_SIGNED:
+    except CANNOT_BE_SIGNED:
         _write(directory, document)
 
 

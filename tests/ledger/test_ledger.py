@@ -104,6 +104,16 @@ def test_a_budget_lowered_below_the_spent_amount_allows_nothing(ledger):
         ledger.reserve(request("second", epsilon=0.01))
 
 
+def test_a_budget_that_is_not_spent_can_be_lowered(path, ledger):
+    ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
+    assert ledger.set_budget(ACCOUNT, epsilon=2.0).budget.epsilon == 2
+    with Ledger(path) as reopened:
+        assert reopened.balance(ACCOUNT).epsilon_left == 2
+        with pytest.raises(BudgetRefused):
+            reopened.reserve(request(epsilon=2.001))
+        reopened.reserve(request(epsilon=2.0))
+
+
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, DELTA), (1.0, 0.5), (1.0, None)])
 def test_invalid_budgets_are_usage_errors_and_record_no_event(ledger, epsilon, delta):
     head = ledger.head()

@@ -8,7 +8,7 @@ from filesets import write_fileset_of
 from pgenlib import PgenWriter
 
 D = 24
-BUDGET = ("--epsilon", 3, "--delta", 1e-5, "--accept-noise")
+BUDGET = ("--epsilon", "100", "--delta", 1e-5, "--accept-noise")
 TABLES = [
     word
     for name in ("pheno", "pheno-bounds", "covar", "covar-bounds")

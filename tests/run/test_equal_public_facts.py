@@ -26,7 +26,7 @@ from primo_scale.run import describe_release, finalize_stage, payments
 QUICK = {
     "full": Case("--ld-blocks window:5"),
     "private n": Case(
-        "--adjacency add-remove --nominal-n 50 --ref-freq p.afreq --sumstats", people=(48, 61)
+        "--adjacency add-remove --nominal-n 600 --ref-freq p.afreq --sumstats", people=(600, 720)
     ),
     "label": Case("--privacy label --ref-freq p.afreq --sumstats", PHENOTYPES),
     "feature": Case("--privacy feature --ld-blocks window:5", GENOTYPES),
@@ -40,9 +40,13 @@ QUICK = {
 }
 SLOW = {
     "private n, all of it": Case(
-        "--adjacency add-remove --nominal-n 50 --ref-freq p.afreq --ld-panel p --pheno-moments "
+        "--adjacency add-remove --nominal-n 600 --ref-freq p.afreq --ld-panel p --pheno-moments "
         "--pc-loadings p.eigenvec.allele --prior-weights T=p.score",
-        people=(48, 61),
+        people=(600, 720),
+    ),
+    "private n, projected": Case(
+        "--adjacency add-remove --nominal-n 600 --method reuse-cov-proj --epsilon 1",
+        people=(600, 720),
     ),
     "label, add-remove": Case("--privacy label --adjacency add-remove", PHENOTYPES),
     "feature, add-remove": Case("--privacy feature --adjacency add-remove", GENOTYPES),

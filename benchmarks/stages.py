@@ -17,9 +17,8 @@ import click
 import psutil
 
 from benchmarks.measurement import peak_bytes
-from primo_scale.cli.options import request_from, whole_release_options
+from primo_scale.cli.options import release_request_from, whole_release_options
 from primo_scale.run.operations import release
-from primo_scale.run.request import ReleaseRequest
 from primo_scale.run.run_log import LOGGER
 
 Cost = dict[str, float]
@@ -57,7 +56,8 @@ def main(found: Path, **options: Any) -> None:
     """Make a release and write its costs."""
     stages = StageCosts()
     LOGGER.addHandler(stages)
-    release(request_from(ReleaseRequest, options))
+    LOGGER.setLevel(logging.DEBUG)  # of the lines of stages
+    release(release_request_from(options))
     whole = {
         "seconds": time.time() - psutil.Process().create_time(),
         "cpu": _now()["cpu"],

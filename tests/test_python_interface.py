@@ -333,9 +333,9 @@ WRONG_TYPES = {
     "prior_weights: is of the wrong type (found dict,": lambda: (
         ps.Fit(prior_weights={"QT1": "f"})  # type: ignore[arg-type]
     ),
-    "genotypes: is of the wrong type (found 'x.bed', expected GenotypeFiles)": lambda: (
+    "(found 3, expected GenotypeFiles or DataArray of read_plink1_bin or path or URL)": lambda: (
         ps.ReleaseRequest(
-            genotypes="x.bed", outcomes=ps.OutcomeTables("p", "b"), privacy=ps.Privacy(), out="r"
+            genotypes=3, outcomes=ps.OutcomeTables("p", "b"), privacy=ps.Privacy(), out="r"
         )
     ),
     "(found GenotypeFiles, expected path or URL)": lambda: ps.AccumulateRequest(

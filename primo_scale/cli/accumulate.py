@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import GENOTYPES, ContractCommand, log_format_option, under
-from primo_scale.cli.genotype_options import genotypes_option
+from primo_scale.cli.genotype_options import store_option
 from primo_scale.cli.options import (
     budget_options,
     dry_run_option,
@@ -22,7 +22,7 @@ from primo_scale.cli.options import (
 
 
 @click.command(cls=ContractCommand)
-@under(GENOTYPES, genotypes_option)
+@under(GENOTYPES, store_option())
 @outcome_options
 @model_options
 @budget_options

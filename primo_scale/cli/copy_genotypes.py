@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.genotype_options import genotypes_option
+from primo_scale.cli.genotype_options import store_option
 
 
 @click.command(cls=ContractCommand)
-@genotypes_option
+@store_option()
 @click.option(
     "--to", "destination", required=True, metavar="PATH|URL",
     help="Where to copy it, such as s3://bucket/cohort/genotypes.zarr (private).",

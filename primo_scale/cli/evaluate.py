@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand, under
-from primo_scale.cli.genotype_options import SOURCE_OPTIONS
+from primo_scale.cli.genotype_options import SOURCE_OPTIONS, store_option
 from primo_scale.cli.option_types import file_option
 from primo_scale.cli.options import column_options, out_option, request_from
 
@@ -28,7 +28,7 @@ from primo_scale.cli.options import column_options, out_option, request_from
 @under(
     "People",
     *SOURCE_OPTIONS,
-    click.option("--genotypes", metavar="PATH|URL", help="A store, in place of files."),
+    store_option(in_place_of_files=True),
     file_option(
         "--pheno",
         required=True,

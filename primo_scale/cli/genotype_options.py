@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import click
 
-from primo_scale.cli.command_line import GENOTYPES, under
+from primo_scale.cli.command_line import GENOTYPES, Decorator, under
 from primo_scale.cli.option_types import CommaSeparated, Number, count_option, file_option, flag
 from primo_scale.errors import UsageError
 
-genotypes_option = click.option(
-    "--genotypes",
-    required=True,
-    metavar="PATH|URL",
-    help="Store written by ingest: a path or a URL.",
-)
+
+def store_option(*, in_place_of_files: bool = False) -> Decorator:
+    """Return ``--genotypes``, which is required unless files may be given."""
+    return click.option(
+        "--genotypes",
+        required=not in_place_of_files,
+        metavar="PATH|URL",
+        help="Store written by ingest"
+        + (", in place of files." if in_place_of_files else ": a path or a URL."),
+    )
 
 
 _FORMATS = {

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import click
 from attrs import AttrsInstance, fields, has, resolve_types
 
 from primo_scale.cli.command_line import (
     FILES,
+    GENOTYPES,
     MODEL,
     PRIVACY,
     Decorator,
@@ -18,7 +19,7 @@ from primo_scale.cli.command_line import (
     together,
     under,
 )
-from primo_scale.cli.genotype_options import selection_options, source_options
+from primo_scale.cli.genotype_options import selection_options, source_options, store_option
 from primo_scale.cli.option_types import (
     DIRECTORY,
     AutoNumber,
@@ -29,8 +30,12 @@ from primo_scale.cli.option_types import (
     file_option,
     flag,
 )
+from primo_scale.errors import UsageError
 from primo_scale.kernels import AUTOMATIC, NAMES
 from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES
+
+if TYPE_CHECKING:
+    from primo_scale.run.request import ReleaseRequest
 
 Part = TypeVar("Part", bound=AttrsInstance)
 
@@ -60,11 +65,29 @@ def request_from(kind: type[Part], options: Mapping[str, Any]) -> Part:
     given = {name: value for name, value in options.items() if value is not None}
     values = {}
     for field in fields(resolve_types(kind)):
-        if field.type is not None and has(field.type):
-            values[field.alias] = request_from(field.type, given)
+        part = next(filter(has, (field.type, *get_args(field.type))), None)
+        if part is not None and field.alias not in given:
+            values[field.alias] = request_from(part, given)
         elif field.alias in given:
             values[field.alias] = given[field.alias]
     return kind(**values)
+
+
+def release_request_from(options: Mapping[str, Any]) -> ReleaseRequest:
+    """Return the request of a release of genotype files, or of the store of ``--genotypes``."""
+    from primo_scale.run.genotype_files import GenotypeFiles
+    from primo_scale.run.request import ReleaseRequest
+
+    request = request_from(ReleaseRequest, options)
+    of_files = {field.name for field in fields(GenotypeFiles)} - {"ref_freq"}
+    if options["genotypes"] is not None and any(options[name] for name in of_files):
+        raise UsageError(
+            "a store holds the people and variants that its ingest chose",
+            where="--genotypes",
+            value=options["genotypes"],
+            remedy="Leave out --genotypes, or the options of genotype files and their filters",
+        )
+    return request
 
 
 column_options = (
@@ -351,6 +374,7 @@ def out_option(help_text: str) -> Decorator:
 
 whole_release_options = together(
     source_options,
+    under(GENOTYPES, store_option(in_place_of_files=True)),
     outcome_options,
     budget_options,
     out_option("The release directory to publish."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.options import request_from, whole_release_options
+from primo_scale.cli.options import release_request_from, whole_release_options
 from primo_scale.run.run_log import LOGGER
 
 if TYPE_CHECKING:
@@ -35,6 +35,4 @@ def main(**options: Any) -> None:
     It is `primo-scale release --dry-run`: it reads headers, tables and the ledger, and changes
     nothing. PRIVATE: the output reveals the number of people.
     """
-    from primo_scale.run.request import ReleaseRequest
-
-    dry_run_of(request_from(ReleaseRequest, options))
+    dry_run_of(release_request_from(options))

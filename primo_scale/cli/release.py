@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand
-from primo_scale.cli.options import dry_run_option, request_from, whole_release_options
+from primo_scale.cli.options import dry_run_option, release_request_from, whole_release_options
 
 _EXAMPLES = """
 Examples:
@@ -41,9 +41,8 @@ def main(dry_run: bool, **options: Any) -> None:
     """
     from primo_scale.cli.plan import dry_run_of
     from primo_scale.run.operations import release
-    from primo_scale.run.request import ReleaseRequest
 
-    request = request_from(ReleaseRequest, options)
+    request = release_request_from(options)
     if dry_run:
         dry_run_of(request)
         return

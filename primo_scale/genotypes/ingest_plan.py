@@ -203,16 +203,29 @@ def plan_ingest(
 
     The refusals are those of `primo_scale.genotypes.ingest.ingest`.
     """
-    packing = files.packing
+    plan = plan_of_source(
+        open_source(files), files.packing, destination, selection=selection, chunk_shape=chunk_shape
+    )
+    return replace(plan, sources=_fingerprint_before_copying(plan))
+
+
+def plan_of_source(
+    source: GenotypeSource,
+    packing: Packing,
+    destination: Path,
+    *,
+    selection: Selection = NO_LISTS,
+    chunk_shape: tuple[int, int] | None = None,
+) -> IngestPlan:
+    """Return the plan of an ingest of an open source, whose files are not read."""
     height, width = packing.chunk_shape if chunk_shape is None else chunk_shape
     if min(height, width) < 1 or width % _SAMPLES_MULTIPLE:
         raise UsageError(
             "a chunk needs at least one variant and a multiple of 4 samples", value=(height, width)
         )
-    source = open_source(files)
     sample_index, sample_counts = select_samples(source.samples, selection)
     variant_index, variant_counts = select_variants(source.variants, selection)
-    plan = IngestPlan(
+    return IngestPlan(
         source=source,
         packing=packing,
         sources=(),
@@ -225,7 +238,6 @@ def plan_ingest(
             min(width, whole_multiple(len(sample_index), _SAMPLES_MULTIPLE)),
         ),
     )
-    return replace(plan, sources=_fingerprint_before_copying(plan))
 
 
 def store_bytes(plan: IngestPlan, partitions: int) -> int:

@@ -4,14 +4,17 @@ The array is read block by block on threads of this process, whatever Dask clust
 that no genotype enters a task graph. It becomes a PLINK 1 fileset beside the store, from which the
 ingest makes the store with all its checks; the fileset is then deleted.
 
-pandas-plink reads other people's genotypes where a chunk of people does not begin at a multiple of
-4, the number of genotypes in a byte of a .bed file. Such chunks are refused.
+pandas-plink reads other genotypes where a chunk does not begin at a multiple of 4, the number of
+genotypes in a byte of a .bed file: at a person, or at a variant of a sample-major file. The task
+graph of the array shows how it was read, and such arrays are refused.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -21,12 +24,15 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.genotypes import tables
+from primo_scale.genotypes.bed import Fileset
 from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.ingest_plan import IngestPlan, plan_of_source
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.kernels import packed
-from primo_scale.storage.files import files_private, make_private_directory
+from primo_scale.storage.files import files_private, make_private_directory, sha256_of_json
 from primo_scale.storage.locations import usable_path
 
 if TYPE_CHECKING:
@@ -34,6 +40,10 @@ if TYPE_CHECKING:
 
 _DIMENSIONS = ("sample", "variant")
 _COORDINATES = ("fid", "iid", "gender", "chrom", "snp", "cm", "pos", "a0", "a1")
+_ALLELES = ("a0", "a1")
+_PEOPLE = 1024  # of a chunk where those of the array do not begin at whole bytes
+# The function of pandas-plink that reads a chunk, and two of its arguments.
+_READ, _FIRST_COLUMN, _COUNTED = "_read_bed_chunk", 5, 7
 
 
 @errors_explained()
@@ -62,26 +72,91 @@ def from_pandas_plink(
     UsageError
         `counted` is no allele.
     InputError
-        The array has other dimensions or coordinates, a chunk of people does not begin at a
-        multiple of 4, a value is no number of copies, or the ingest refuses the genotypes.
+        The array has other dimensions or coordinates, was read in chunks that pandas-plink reads
+        wrongly, counts the other allele, has a value that is no number of copies, or the ingest
+        refuses the genotypes.
     ResourceError
         The disk has too little space.
     """
-    if counted not in ("a0", "a1"):
+    if counted not in _ALLELES:
         raise UsageError("is no allele", where="counted", value=counted, limit="a0 or a1")
-    _check_form(genotypes)
-    out = usable_path(out, "out")
     with files_private():
-        place = make_private_directory(out.with_name(f"{out.name}.plink"))
+        return PlinkArray(genotypes, counted).ingest(usable_path(out, "out"))
+
+
+@dataclass(frozen=True, eq=False)
+class PlinkArray:
+    """DataArray of `pandas_plink.read_plink1_bin`, and the allele whose copies it counts."""
+
+    array: xarray.DataArray
+    counted: str = "a1"
+
+    def __post_init__(self) -> None:
+        _check_form(self.array)
+        _check_reads(self.array, self.counted)
+
+    def __str__(self) -> str:
+        people, variants = self.array.shape
+        rows = [self.array[name].values.astype(str).tolist() for name in _COORDINATES]
+        digest = sha256_of_json({"rows": rows})[:16]
+        return f"{people} people and {variants} variants of pandas-plink, coordinates {digest}"
+
+    def plan(self, destination: Path) -> IngestPlan:
+        """Return the plan of an ingest, which a finished store is not compared with."""
+        source = Fileset(_prefix(destination), self.samples, self.variants)
+        return plan_of_source(source, HARD_CALLS, destination)
+
+    @cached_property
+    def samples(self) -> tables.SampleTable:
+        """People of the array."""
+        family, individual, gender = self._texts("fid", "iid", "gender")
+        sex = [tables.SEX_CODES.get(code, tables.UNKNOWN_SEX) for code in gender]
+        return tables.SampleTable(family, individual, np.array(sex, dtype=np.int8))
+
+    @cached_property
+    def variants(self) -> tables.VariantTable:
+        """Variants of the array."""
+        chromosome, identifier, allele1, allele2 = self._texts("chrom", "snp", "a0", "a1")
+        position, centimorgan = (self.array[name].values for name in ("pos", "cm"))
+        return tables.VariantTable.of(
+            chromosome, identifier, position, allele1, allele2, centimorgan
+        )
+
+    def ingest(
+        self, out: Path, on_progress: Callable[[int, int], None] = lambda done, total: None
+    ) -> GenotypeStore:
+        """Write the genotypes to a store, or find it finished; an unfinished one is made anew."""
+        prefix = _prefix(out)
+        # Its record has no hash of a .bed that had to be written again.
+        shutil.rmtree(self.plan(out).partial, ignore_errors=True)
+        make_private_directory(prefix.parent)
         try:
-            prefix = place / "genotypes"
-            shape = (genotypes.sizes["variant"], genotypes.sizes["sample"])
-            write_bed(Path(f"{prefix}.bed"), _slabs(genotypes, counted), shape)
-            write_bim(Path(f"{prefix}.bim"), _variants(genotypes))
-            write_fam(Path(f"{prefix}.fam"), _samples(genotypes))
-            return ingest(SourceFiles((prefix,)), out)
+            shape = (self.array.sizes["variant"], self.array.sizes["sample"])
+            write_bed(Path(f"{prefix}.bed"), self._slabs(), shape)
+            write_bim(Path(f"{prefix}.bim"), self.variants)
+            write_fam(Path(f"{prefix}.fam"), self.samples)
+            return ingest(SourceFiles((prefix,)), out, on_progress=on_progress)
         finally:
-            shutil.rmtree(place)
+            shutil.rmtree(prefix.parent)
+
+    def _slabs(self) -> Iterator[GenotypeSlab]:
+        import dask
+
+        people, variants = (_chunks(self.array, axis) for axis in (0, 1))
+        if any(chunk.start % packed.GENOTYPES_PER_BYTE for chunk in people):
+            n_people = self.array.shape[0]
+            people = [slice(s, min(s + _PEOPLE, n_people)) for s in range(0, n_people, _PEOPLE)]
+        for rows, columns in product(people, variants):
+            (values,) = dask.compute(self.array.data[rows, columns], scheduler="threads")
+            yield GenotypeSlab(columns.start, rows.start, _packed(values.T, self.counted))
+
+    def _texts(self, *names: str) -> list[tables.StringColumn]:
+        return [self.array[name].values.astype(str).astype(object) for name in names]
+
+
+def _prefix(store: Path) -> Path:
+    """Return the prefix of the fileset from which a store is made."""
+    return store.with_name(f"{store.name}.plink") / "genotypes"
 
 
 def _check_form(genotypes: xarray.DataArray) -> None:
@@ -94,29 +169,45 @@ def _check_form(genotypes: xarray.DataArray) -> None:
             expected=f"dimensions sample, variant, and {', '.join(_COORDINATES)}",
             remedy="Give the result of pandas_plink.read_plink1_bin",
         )
-    people = _chunks(genotypes, 0)
-    if any(chunk.start % packed.GENOTYPES_PER_BYTE for chunk in people):
+
+
+def _check_reads(genotypes: xarray.DataArray, counted: str) -> None:
+    """Refuse an array that was read in chunks that begin inside a byte, or with another allele.
+
+    An array that is in memory, or whose graph does not show how it was read, is refused only if its
+    own chunks of people begin inside a byte.
+    """
+    graph = dict(getattr(genotypes.data, "dask", {}))
+    reads = [t.args for t in graph.values() if getattr(_function(t), "__name__", "") == _READ]
+    starts = [read[_FIRST_COLUMN] for read in reads] or [c.start for c in _chunks(genotypes, 0)]
+    wrong = [start for start in starts if start % packed.GENOTYPES_PER_BYTE]
+    if wrong:
         raise InputError(
-            "pandas-plink reads wrong genotypes in chunks of this number of people",
+            "pandas-plink reads wrong genotypes in chunks that do not begin at a multiple of 4",
             where="genotypes",
-            value=f"chunks of {people[0].stop} people",
+            value=f"a chunk that begins at {wrong[0]}",
             limit="a multiple of 4",
-            remedy="Read it again, with chunk=Chunk(nsamples=1024)",
+            remedy="Read it again, with chunk=Chunk(nsamples=1024, nvariants=1024)",
         )
+    others = {read[_COUNTED].name for read in reads} - {counted}
+    if others:
+        raise InputError(
+            "counts the other allele",
+            where="genotypes",
+            value=others.pop(),
+            expected=counted,
+            remedy=f'Read it again with ref="{counted}", or give counted to from_pandas_plink',
+        )
+
+
+def _function(task: object) -> object:
+    return getattr(task, "func", None)
 
 
 def _chunks(genotypes: xarray.DataArray, axis: int) -> list[slice]:
     """Return the chunks of an axis; an array in memory is one chunk."""
     sizes = (genotypes.shape[axis],) if genotypes.chunks is None else genotypes.chunks[axis]
     return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-
-
-def _slabs(genotypes: xarray.DataArray, counted: str) -> Iterator[GenotypeSlab]:
-    import dask
-
-    for people, variants in product(_chunks(genotypes, 0), _chunks(genotypes, 1)):
-        (values,) = dask.compute(genotypes.data[people, variants], scheduler="threads")
-        yield GenotypeSlab(variants.start, people.start, _packed(values.T, counted))
 
 
 def _packed(copies: npt.NDArray[np.floating], counted: str) -> packed.PackedGenotypes:
@@ -135,19 +226,3 @@ def _packed(copies: npt.NDArray[np.floating], counted: str) -> packed.PackedGeno
     result = np.empty((len(values), packed.packed_width(values.shape[1])), dtype=np.uint8)
     packed.pack_copies(np.where(known, of_first, -1).astype(np.int8), result)
     return result
-
-
-def _texts(genotypes: xarray.DataArray, *names: str) -> list[tables.StringColumn]:
-    return [genotypes[name].values.astype(str).astype(object) for name in names]
-
-
-def _variants(genotypes: xarray.DataArray) -> tables.VariantTable:
-    chromosome, identifier, allele1, allele2 = _texts(genotypes, "chrom", "snp", "a0", "a1")
-    position, centimorgan = genotypes["pos"].values, genotypes["cm"].values
-    return tables.VariantTable.of(chromosome, identifier, position, allele1, allele2, centimorgan)
-
-
-def _samples(genotypes: xarray.DataArray) -> tables.SampleTable:
-    family, individual, gender = _texts(genotypes, "fid", "iid", "gender")
-    sex = [tables.SEX_CODES.get(code, tables.UNKNOWN_SEX) for code in gender]
-    return tables.SampleTable(family, individual, np.array(sex, dtype=np.int8))

@@ -15,6 +15,7 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
+from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.publication.wording import CHOICE_BY_SCORE
@@ -60,13 +61,19 @@ def _selection_of(files: GenotypeFiles, ld_panel: Path | None) -> Selection:
 
 
 def planned_genotypes(
-    files: GenotypeFiles, destination: Path, *, ld_panel: Path | None = None
+    files: GenotypeFiles | PlinkArray, destination: Path, *, ld_panel: Path | None = None
 ) -> GenotypeStore:
-    """Return the finished store at `destination`, or the tables of the one to be written there."""
-    plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
+    """Return the finished store at `destination`, or the tables of the one to be written there.
+
+    The ingest compares a finished store with an array, which has to be read for this.
+    """
+    if isinstance(files, PlinkArray):
+        plan = files.plan(destination)
+    else:
+        plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
     finished = open_genotype_store(destination) if destination.exists() else None
     request, sources = recorded_request(plan)
-    if request is not None:
+    if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination
         check_same_request(plan, request, sources, where)
     if finished is not None:
@@ -85,7 +92,7 @@ def planned_genotypes(
 
 @stage("ingest")
 def ingest_stage(
-    files: GenotypeFiles,
+    files: GenotypeFiles | PlinkArray,
     destination: Path,
     *,
     ld_panel: Path | None = None,
@@ -93,13 +100,16 @@ def ingest_stage(
 ) -> GenotypeStore:
     """Write the store, or find it finished; log the counts of the filters and the warnings."""
     with count_bar("ingest", "partitions") as move:
-        store = ingest(
-            files.sources,
-            destination,
-            selection=_selection_of(files, ld_panel),
-            chunk_shape=chunk_shape,
-            on_progress=move,
-        )
+        if isinstance(files, PlinkArray):
+            store = files.ingest(destination, move)
+        else:
+            store = ingest(
+                files.sources,
+                destination,
+                selection=_selection_of(files, ld_panel),
+                chunk_shape=chunk_shape,
+                on_progress=move,
+            )
     for count in store.filter_counts:
         LOGGER.info("%s", count, extra=about("filter", asdict(count)))
     for line in [*filter(None, [store.remark]), *store.input_warnings.lines()]:

@@ -41,7 +41,7 @@ from primo_scale.run.typed_fields import check_request, wrong_type
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
-from primo_scale.storage.locations import usable_path
+from primo_scale.storage.locations import Location, usable_path
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -265,10 +265,13 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     planned = check_before_work(genotypes, request.accumulation, request.finalization)
     del genotypes  # the tables of people and variants
     _check_reachable(request.execution, planned)
-    panel, destination = request.model.ld_panel, request.work_dir / GENOTYPES
-    store = ingest_stage(request.genotypes, destination, ld_panel=panel)
-    bucket = request.execution.object_store
-    if bucket is not None:
+    given, bucket = request.genotypes, request.execution.object_store
+    if isinstance(given, Location):
+        store = open_genotype_store(given)
+    else:
+        panel = request.model.ld_panel
+        store = ingest_stage(given, request.work_dir / GENOTYPES, ld_panel=panel)
+    if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)
     accumulate_stage(store, request.accumulation, planned)
@@ -276,6 +279,8 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
 
 
 def _planned_genotypes(request: ReleaseRequest) -> GenotypeStore:
+    if isinstance(request.genotypes, Location):
+        return open_genotype_store(request.genotypes)
     destination, panel = request.work_dir / GENOTYPES, request.model.ld_panel
     return planned_genotypes(request.genotypes, destination, ld_panel=panel)
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.publication.file_names import RELEASE_FILE
@@ -62,7 +63,8 @@ def purge(request: PublishingRequest) -> None:
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / RELEASE_FILE),
         request_sha256=_digest(request),
-        genotypes=isinstance(request, ReleaseRequest),
+        genotypes=isinstance(request, ReleaseRequest)
+        and not isinstance(request.genotypes, Location),
     )
     write_atomically(request.work_dir / _NOTE, canonical_json(asdict(note)))
     _delete(request.work_dir, note)
@@ -128,6 +130,8 @@ def _comparable(value: object) -> object:
     """Return the value of an option as JSON, in which equal files have equal texts."""
     if isinstance(value, PriorFile):
         value = value.path, value.phenotype
+    if isinstance(value, PlinkArray):
+        value = str(value)
     if isinstance(value, tuple):
         return [_comparable(part) for part in value]
     return str(value.resolve()) if isinstance(value, Location) else value

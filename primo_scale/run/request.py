@@ -7,7 +7,7 @@ description says otherwise. A path may be given as a string.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import field, fields, frozen
 from attrs.converters import optional
@@ -15,6 +15,7 @@ from attrs.converters import optional
 from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, ThreadsProfile
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.methods.catalogue import estimator_for, method_named
 from primo_scale.run.design import Budget
@@ -34,7 +35,10 @@ from primo_scale.run.request_parts import (
 )
 from primo_scale.run.typed_fields import typed
 from primo_scale.run.work_directory import GENOTYPES
-from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.locations import Location, ObjectUrl, parse_location
+
+if TYPE_CHECKING:
+    import xarray
 
 _Stage = TypeVar("_Stage", "AccumulateRequest", "FinalizeRequest")
 
@@ -146,14 +150,29 @@ class FinalizeRequest(_Publishing):
         return budget_from(self.epsilon, self.delta, non_private=self.non_private)
 
 
+def _genotypes(
+    value: GenotypeFiles | PlinkArray | xarray.DataArray | str | Location,
+) -> GenotypeFiles | PlinkArray | Location:
+    """Return genotype files, the location of a store, or an array of pandas-plink."""
+    if isinstance(value, str | Path | ObjectUrl):
+        return parse_location(value)
+    if isinstance(value, GenotypeFiles | PlinkArray):
+        return value
+    if not hasattr(value, "dims"):
+        raise TypeError
+    return PlinkArray(value)
+
+
 @frozen(kw_only=True, field_transformer=typed)
 class ReleaseRequest(_Publishing):
     """A release from genotype files: ingest, accumulation and finalization in one.
 
     Attributes
     ----------
-    genotypes : GenotypeFiles
-        Genotype files and filters.
+    genotypes : GenotypeFiles, Location or xarray.DataArray
+        Genotype files and filters; or the store that `primo_scale.ingest` or
+        `primo_scale.from_pandas_plink` wrote, which is used where it is; or the array of
+        ``pandas_plink.read_plink1_bin``, with copies of a1 (its default).
     outcomes : OutcomeTables
         Phenotypes and covariates.
     privacy : Privacy
@@ -191,7 +210,7 @@ class ReleaseRequest(_Publishing):
         The request of a stage is refused, or the method does not fit these statistics.
     """
 
-    genotypes: GenotypeFiles
+    genotypes: GenotypeFiles | PlinkArray | Location = field(converter=_genotypes)
     outcomes: OutcomeTables
     privacy: Privacy
     out: Path = field(converter=release_directory)
@@ -215,7 +234,9 @@ class ReleaseRequest(_Publishing):
     @property
     def accumulation(self) -> AccumulateRequest:
         """Request of the stage that sums."""
-        return _request_of_stage(AccumulateRequest, self, genotypes=self.work_dir / GENOTYPES)
+        given = self.genotypes
+        store = given if isinstance(given, Location) else self.work_dir / GENOTYPES
+        return _request_of_stage(AccumulateRequest, self, genotypes=store)
 
     @property
     def finalization(self) -> FinalizeRequest:

@@ -15,11 +15,14 @@ import attrs
 import numpy as np
 
 from primo_scale.errors import UsageError, anticipated
+from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.storage.locations import ObjectUrl, usable_path
 
 # Fields whose option has another name.
 _OPTIONS = {"unit": "privacy", "chromosomes": "chr"}
-_NAMES = {NoneType: "None", Path: "path", ObjectUrl: "URL"}
+_NAMES = {
+    NoneType: "None", Path: "path", ObjectUrl: "URL", PlinkArray: "DataArray of read_plink1_bin",
+}  # fmt: skip
 
 
 def typed(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:

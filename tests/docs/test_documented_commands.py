@@ -1,15 +1,12 @@
 """Commands and programs of the documentation: they run, or have only options that exist."""
 
-import os
 import re
-import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import click
 import pytest
-from documented_code import ROOT, blocks
+from documented_code import ROOT, blocks, run_blocks
 from test_links import PAGES
 
 from primo_scale.cli.main import main
@@ -18,7 +15,8 @@ RUNNABLE = sorted(
     page
     for page in (path.relative_to(ROOT).as_posix() for path in PAGES)
     if page.startswith("docs/") and blocks(page, "sh", "python")
-    if page != "docs/tutorial.md"  # tests/website/test_notebook.py runs its blocks
+    # tests/website/test_notebook.py and tests/pandas_plink run the blocks of these
+    if page not in ("docs/tutorial.md", "docs/inputs.md")
 )
 _COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-]+)(.*)")
 
@@ -26,22 +24,7 @@ _COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-
 @pytest.mark.slow
 @pytest.mark.parametrize("page", RUNNABLE)
 def test_blocks_marked_sh_or_python_run_in_their_order(page, tmp_path):
-    """The blocks of a page share one folder, in which `demo` is that of the repository."""
-    (tmp_path / "demo").symlink_to(ROOT / "demo")
-    script = [f'primo-scale() {{ {shlex.quote(sys.executable)} -m primo_scale "$@"; }}']
-    for number, (language, text) in enumerate(blocks(page, "sh", "python")):
-        if language == "python":
-            (tmp_path / f"{number}.py").write_text(text)
-            text = f"{shlex.quote(sys.executable)} {number}.py"
-        script.append(text)
-    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-    environment["XDG_STATE_HOME"] = str(tmp_path / "state")
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", "\n".join(script)],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    run_blocks(page, tmp_path)
 
 
 def options_of(path: Path) -> list[tuple[str, str]]:

@@ -1,69 +1,116 @@
-"""pandas-plink reads the fixtures: its genotypes are ours, but for the chunks that we refuse.
+"""Arrays of pandas-plink itself: their stores are ours, and wrong ones are refused.
 
-It runs in an environment of its own, which ``make other-environments`` creates.
+They run in an environment of the product and its extra, which ``make other-environments`` creates.
 """
 
+import re
+import sys
 from pathlib import Path
 
-import dask.array
 import numpy as np
 import pytest
-import xarray
+from documented_code import run_blocks
 from presence import ROOT, installed
-from processes import run_program
+from processes import run, run_program
 
 from primo_scale.errors import PrimoError
 from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.pandas_plink import from_pandas_plink
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotypes
 
 EDGE = ROOT / "tests" / "reference" / "data" / "edge" / "plink_made"
 FILESETS = [
     "a1a2_swapped", "bad_bim_nonint_pos", "bad_magic", "base_n43_m61", "degenerate", "dupid",
-    "fam_crlf_mixed_ws", "n1_m61", "samplemajor_n43_m61", "sexchr_PAR_codes",
+    "fam_crlf_mixed_ws", "n1_m61", "samplemajor_n43_m61", "sexchr_PAR_codes", "bad_trailing_byte",
+    "bim_split_chromosome", "fam_dup_sample",
 ]  # fmt: skip
-# Read by pandas-plink as if nothing were wrong with them; both plinks refuse them too.
-REFUSED_BY_US_ALONE = ["bad_trailing_byte", "bim_split_chromosome", "fam_dup_sample"]
+# pandas-plink reads these as if nothing were wrong with them; of the first, an array shows nothing.
+READ_IN_SPITE_OF_AN_ERROR = ["bad_trailing_byte"]
+REFUSED_BY_US_ALONE = ["bim_split_chromosome", "fam_dup_sample"]
+VARIANT_MAJOR, SAMPLE_MAJOR = "base_n43_m61", "samplemajor_n43_m61"
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 
 
-def read_all(folder: Path, people_per_chunk: int) -> Path:
-    script = Path(__file__).with_name("read_with_pandas_plink.py")
-    prefixes = [EDGE / name for name in (*FILESETS, *REFUSED_BY_US_ALONE)]
-    run_program(installed("pandas_plink", "python"), script, folder, people_per_chunk, *prefixes)
+def stores(folder: Path, people: int, variants: int, *names: str, counted: str = "a1") -> Path:
+    script = Path(__file__).with_name("ingest_arrays.py")
+    words = script, folder, people, variants, counted, *(EDGE / name for name in names)
+    run_program(installed("pandas_plink", "python"), *words, folder=ROOT)
     return folder
 
 
 @pytest.fixture(scope="module")
 def read_by_pandas_plink(tmp_path_factory):
-    return read_all(tmp_path_factory.mktemp("read"), 16)
+    return stores(tmp_path_factory.mktemp("read"), 16, 16, *FILESETS)
 
 
-def array_of(path: Path, people_per_chunk: int = 16) -> xarray.DataArray:
-    found = dict(np.load(path))
-    values = dask.array.from_array(found.pop("genotypes"), chunks=(people_per_chunk, 16))
-    of_people = ("sample", "fid", "iid", "father", "mother", "gender", "trait")
-    coords = {n: ("sample" if n in of_people else "variant", v) for n, v in found.items()}
-    return xarray.DataArray(values, dims=("sample", "variant"), coords=coords)
-
-
-def ours(name: str, folder: Path) -> np.ndarray:
-    ingest(SourceFiles((EDGE / name,)), folder / "ours")
-    return open_genotypes(folder / "ours").values
-
-
-@pytest.mark.parametrize("name", [*FILESETS, *REFUSED_BY_US_ALONE])
-def test_it_reads_the_genotypes_that_we_read(name, read_by_pandas_plink, tmp_path):
-    path = read_by_pandas_plink / f"{name}.npz"
+@pytest.mark.parametrize("name", FILESETS)
+def test_its_store_has_the_genotypes_that_we_read(name, read_by_pandas_plink, tmp_path):
+    found, error = (read_by_pandas_plink / f"{name}.{end}" for end in ("zarr", "error"))
     try:
-        expected = ours(name, tmp_path)
+        ingest(SourceFiles((EDGE / name,)), tmp_path / "ours")
     except PrimoError:
-        assert path.exists() == (name in REFUSED_BY_US_ALONE)
+        assert found.exists() == (name in READ_IN_SPITE_OF_AN_ERROR)
+        if not found.exists():
+            assert error.read_text().startswith("InputError") == (name in REFUSED_BY_US_ALONE)
         return
     if name == "bad_bim_nonint_pos":  # plink reads the leading integer, pandas-plink refuses it
-        assert not path.exists()
+        assert not error.read_text().startswith("InputError")
         return
-    from_pandas_plink(array_of(path), tmp_path / "theirs")
-    np.testing.assert_array_equal(open_genotypes(tmp_path / "theirs").values, expected)
+    ours = open_genotypes(tmp_path / "ours")
+    np.testing.assert_array_equal(open_genotypes(found).values, ours.values)
+
+
+@pytest.mark.parametrize(
+    ("name", "people", "variants"), [(VARIANT_MAJOR, 10, 20), (SAMPLE_MAJOR, 16, 10)]
+)
+def test_chunks_that_it_reads_wrongly_are_refused(name, people, variants, tmp_path):
+    """Also where the array was then chunked again, at multiples of 4."""
+    stores(tmp_path, people, variants, name)
+    assert "chunks that do not begin at a multiple of 4" in (tmp_path / f"{name}.error").read_text()
+
+
+def test_its_chunks_are_still_wrong(tmp_path):
+    """Otherwise the refusal is needed no more."""
+    lines = ["import sys; from pandas_plink import Chunk, read_plink1_bin",
+             "read = lambda *chunk: read_plink1_bin(sys.argv[1], verbose=False, "
+             "chunk=Chunk(*chunk)).fillna(9).values",
+             "print((read(10, 20) != read(16, 20)).mean())"]  # fmt: skip
+    words = installed("pandas_plink", "python"), "-c", "\n".join(lines), EDGE / "base_n43_m61.bed"
+    assert float(run(words).stdout) > 0.2
+
+
+def test_an_array_that_counts_the_other_allele_is_refused(tmp_path):
+    stores(tmp_path, 16, 16, VARIANT_MAJOR, counted="a0")
+    error = (tmp_path / f"{VARIANT_MAJOR}.error").read_text()
+    assert "genotypes: counts the other allele (found a0, expected a1)" in error
+
+
+def test_the_page_goes_from_an_array_to_a_verified_release(tmp_path):
+    """Its statistics have the digest of those from the files, and of those from its store."""
+    python = str(installed("pandas_plink", "python"))
+    run_blocks("docs/inputs.md", tmp_path, python)
+    tables = [
+        word
+        for name in ("pheno", "covar", "pheno-bounds", "covar-bounds")
+        for word in (f"--{name}", tmp_path / f"cohort.{name}.tsv")
+    ]
+    panel = ROOT / "demo" / "1000g_eur343_chr22"
+    digests = [digest_in(tmp_path / "release.work")]
+    for name, genotypes in {
+        "files": ["--bfile", tmp_path / "cohort"],
+        "store": ["--genotypes", tmp_path / "release.work/genotypes.zarr"],
+    }.items():
+        done = run([
+            sys.executable, "-m", "primo_scale", "release", *genotypes, *tables,
+            "--ref-freq", f"{panel}.afreq", "--ld-panel", panel, "--epsilon", 5, "--delta", 1e-7,
+            "--accept-noise", "--ledger", tmp_path / f"{name}.sqlite", "--out", tmp_path / name,
+        ])  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        digests.append(digest_in(tmp_path / f"{name}.work"))
+    assert len(set(digests)) == 1
+
+
+def digest_in(work: Path) -> str:
+    (digest,) = re.findall(r"statistics sha256: ([0-9a-f]{64})", (work / "run.log").read_text())
+    return digest

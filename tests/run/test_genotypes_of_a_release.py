@@ -1,0 +1,117 @@
+"""Genotypes of a release that are no files: a store, and an array as pandas-plink gives it."""
+
+import logging
+
+import dask.array
+import numpy as np
+import pytest
+import xarray
+from command_io import digest_in
+from small_cohort import command, outcomes, refused, succeeded
+
+import primo_scale as ps
+from primo_scale.cli import release as release_command
+from primo_scale.genotypes.store import open_genotypes
+from primo_scale.genotypes.tables import read_fam
+
+PRIVACY = ps.Privacy(epsilon=1, delta=1e-6)
+
+
+@pytest.fixture
+def array(ingested):
+    """Array that pandas-plink reads of the cohort's files."""
+    stored = open_genotypes(ingested.store)
+    values = np.where(stored.values < 0, np.nan, 2.0 - stored.values).T
+    people = read_fam(ingested.folder / "cohort.fam")
+    return xarray.DataArray(
+        dask.array.from_array(values, chunks=(16, 4)),
+        dims=("sample", "variant"),
+        coords={
+            "fid": ("sample", people.family), "iid": ("sample", people.individual),
+            "gender": ("sample", ["1"] * len(people)), "chrom": ("variant", stored.chrom.values),
+            "snp": ("variant", stored["variant"].values), "cm": ("variant", np.zeros(6)),
+            "pos": ("variant", stored.pos.values), "a0": ("variant", stored.a1.values),
+            "a1": ("variant", stored.a2.values),
+        },
+    )  # fmt: skip
+
+
+def request_of(genotypes, cohort, name="release", **options):
+    return ps.ReleaseRequest(
+        genotypes=genotypes,
+        outcomes=ps.OutcomeTables(cohort.folder / "pheno.tsv", cohort.folder / "bounds.tsv"),
+        privacy=PRIVACY, accept_noise=True, out=cohort.folder / name,
+        ledger=cohort.folder / f"{name}.sqlite", **options,
+    )  # fmt: skip
+
+
+def statistics(cohort, name):
+    log = (cohort.folder / f"{name}.work" / "run.log").read_text()
+    return digest_in("\n".join(line.partition(" ")[2] for line in log.splitlines()))
+
+
+def test_an_array_and_a_store_give_the_statistics_of_the_files(array, ingested):
+    kinds = {
+        "files": ps.GenotypeFiles(ingested.folder / "cohort"), "array": array,
+        "store": ingested.store,
+    }  # fmt: skip
+    for name, genotypes in kinds.items():
+        request = request_of(genotypes, ingested, name)
+        assert ps.plan(request).design.n_samples == 44
+        assert not request.work_dir.exists()
+        ps.release(request)
+    assert len({statistics(ingested, name) for name in kinds}) == 1
+    assert not (ingested.folder / "store.work" / "genotypes.zarr").exists()
+    assert {path.name for path in (ingested.folder / "array.work").glob("genotypes*")} == {
+        "genotypes.zarr"
+    }
+
+
+def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingested, monkeypatch):
+    request = request_of(array, ingested)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr("primo_scale.genotypes.ingest.write_partition", interrupted)
+        ps.release(request)
+    assert (request.work_dir / "genotypes.zarr.partial").is_dir()
+    ps.release(request)
+    assert not (request.work_dir / "genotypes.zarr.partial").exists()
+    statement = (request.out / "release.json").read_bytes()
+    ps.release(request)
+    assert (request.out / "release.json").read_bytes() == statement
+    with pytest.raises(ps.InputError, match=r"holds another ingest: .*genotypes\.bed"):
+        ps.release(request_of(2 - array, ingested))
+
+
+def interrupted(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_purged_run_of_an_array_is_known_again(array, ingested, caplog):
+    request = request_of(array, ingested, purge_intermediates=True)
+    ps.release(request)
+    assert not (request.work_dir / "genotypes.zarr").exists()
+    with caplog.at_level(logging.INFO, "primo_scale"):
+        ps.release(request_of(array.compute(), ingested))
+    assert "this release is published already" in caplog.text
+    with pytest.raises(ps.InputError, match="after a release, which this is not"):
+        ps.release(request_of(array[:, :5], ingested))
+
+
+def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
+    """Also a store with the name that the run's own would have."""
+    work = ingested.folder / "release.work"
+    work.mkdir(mode=0o700)
+    store = ingested.store.rename(work / "genotypes.zarr")
+    words = ["--genotypes", store, *outcomes(ingested.folder), "--epsilon", 1, "--delta", 1e-6,
+             "--accept-noise", "--ledger", ingested.ledger, "--out", ingested.out]  # fmt: skip
+    succeeded(command(release_command.main, *words, "--dry-run"))
+    succeeded(command(release_command.main, *words, "--purge-intermediates"))
+    assert open_genotypes(store).shape == (6, 44)
+    assert ps.verify(ingested.out)
+
+
+@pytest.mark.parametrize("option", [("--bfile", "cohort"), ("--chr", "1"), ("--dosages",)])
+def test_a_store_excludes_files_and_their_filters(option, ingested):
+    words = ["--genotypes", ingested.store, *outcomes(ingested.folder), "--epsilon", 1,
+             "--delta", 1e-6, "--out", ingested.out, *option]  # fmt: skip
+    refused(command(release_command.main, *words), 2, "--genotypes: a store holds the people")

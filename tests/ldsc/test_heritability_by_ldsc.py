@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from command_io import PANEL, simulated
 from presence import installed
 
 import primo_scale as ps
-from experiments.ld_score_regression import LDSC
+from experiments import ld_score_regression
+from experiments.ld_score_regression import LDSC, MODELS
 
 PEOPLE, TRAITS, HERITABILITY = 20_000, 4, 0.3
 
@@ -53,3 +55,17 @@ def test_ldsc_finds_the_heritability_if_n_eff_is_the_number_of_people(folder: Pa
 
     assert heritability(None, TRAITS) == pytest.approx(HERITABILITY, abs=0.06)
     assert heritability(PEOPLE, 1) < HERITABILITY / 3
+
+
+@pytest.mark.oracle
+@pytest.mark.slow
+def test_the_command_prints_a_row_of_the_release(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ld_score_regression, "MODELS", {"intercept-1": MODELS["intercept-1"]})
+    words = ["--ldsc", installed("ldsc", "ldsc.py").parent, "--reference", folder / "others",
+             "--folder", folder, folder / "release"]  # fmt: skip
+    result = CliRunner().invoke(ld_score_regression.main, list(map(str, words)))
+    assert result.exit_code == 0, result.output
+    (row,) = result.output.splitlines()[2:]
+    assert row.startswith(f"| 5 | {TRAITS} |") and "intercept-1" in row

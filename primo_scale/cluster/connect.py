@@ -281,7 +281,7 @@ def performance_reported(client: Client, path: Path) -> Iterator[None]:
         raise InputError(
             "the scheduler lacks Bokeh, which draws performance reports",
             where="--performance-report",
-            remedy="Install it where the scheduler runs: pip install 'primo-scale[report]'",
+            remedy="Install it where the scheduler runs: pip install bokeh",
         )
     with tempfile.TemporaryDirectory() as private:
         draft = Path(private) / "report.html"

@@ -231,6 +231,6 @@ def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
         raise UsageError(
             "Pgenlib is not installed, and .pgen files need it",
             where="--pfile",
-            remedy="pip install 'primo-scale[pgen]', or convert with plink2 --make-bed",
+            remedy="pip install Pgenlib, or convert with plink2 --make-bed",
         ) from error
     return PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)

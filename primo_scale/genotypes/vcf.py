@@ -300,7 +300,7 @@ def _open_reader(path: Path) -> VCF:
         raise UsageError(
             "cyvcf2 is not installed, and VCF files need it",
             where="--vcf",
-            remedy="pip install 'primo-scale[vcf]', or convert with plink2 --make-pgen",
+            remedy="pip install cyvcf2, or convert with plink2 --make-pgen",
         ) from error
     return VCF(str(path))
 

@@ -87,7 +87,7 @@ class Execution:
             )
         if self.performance_report is not None and importlib.util.find_spec("bokeh") is None:
             raise UsageError(
-                "--performance-report needs Bokeh", remedy="pip install 'primo-scale[report]'"
+                "--performance-report needs Bokeh", remedy="pip install bokeh"
             )
         profile = self.profile
         if isinstance(profile, SchedulerProfile):

@@ -264,7 +264,7 @@ def _upstream(location: ObjectUrl) -> obstore.store.ObjectStore:
         raise InputError(
             "object stores need the extra s3",
             where=str(location),
-            remedy="pip install 'primo_scale[s3]', here and where the workers run",
+            remedy="pip install obstore, here and where the workers run",
         ) from None
     allow_http = _http_allowed(location)
     try:

@@ -19,6 +19,18 @@ RUNNABLE = sorted(
     if page not in ("docs/tutorial.md", "docs/inputs.md")
 )
 _COMMAND = re.compile(r"(?:(?:\S*/)?primo-scale|python -m pipelines\.)\s*([a-z_-]+)(.*)")
+_FENCED = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PROGRAM = re.compile(r"^(?:primo-scale|plink|python|make|pip|source) ?", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if "docs" in page.parts], ids=str)
+def test_every_block_runs_or_says_why_not(page):
+    """The label `text` is for output and drawings, `bash` for commands that do not run."""
+    for language, text in _FENCED.findall(page.read_text(encoding="utf-8")):
+        assert language in ("sh", "python", "bash", "text", "diff"), text
+        if language == "bash":
+            assert text.startswith("# Not run by the tests: "), text
+        assert language != "text" or not _PROGRAM.search(text), text
 
 
 @pytest.mark.slow
@@ -31,7 +43,7 @@ def options_of(path: Path) -> list[tuple[str, str]]:
     """Return command and option, for each option of this program in the blocks of a page."""
     page = path.relative_to(ROOT).as_posix()
     found = []
-    for _, text in blocks(page, "", "sh", "text"):
+    for _, text in blocks(page, "", "bash", "sh", "text"):
         for line in text.replace("\\\n", " ").splitlines():
             for name, rest in _COMMAND.findall(line):
                 words = [word.strip("[]").split("=")[0] for word in rest.split("#")[0].split()]

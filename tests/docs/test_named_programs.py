@@ -43,7 +43,7 @@ TINY = {
     "--public-people 400 --traits 2 --most-releases 1 --cell 5 1",
     "experiments.release_accuracy": f"--ref-freq {DEMO}.afreq --out folder --people 400 "
     "--columns large --epsilon 5 --phenotypes 1",
-    "experiments.reproduce": "wu-2 --quick --repetitions 2",
+    "experiments.reproduce": "reconstruction --quick",
 }
 ELSEWHERE = {"experiments.ld_score_regression"}  # tests/ldsc runs it
 

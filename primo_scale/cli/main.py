@@ -14,7 +14,7 @@ COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
     "plan": "Check a release, and forecast its accuracy, time, memory and disk.",
     "forecast": "Forecast the accuracy of releases from a public panel and numbers alone.",
-    "ingest": "Pack the genotypes of PLINK 1 filesets into a store.",
+    "ingest": "Pack genotype files of any format into a store.",
     "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
     "finalize": "Pay, add noise once, solve every phenotype, and publish the weights.",
     "verify": "Check a release and recompute its guarantee.",

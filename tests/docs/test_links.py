@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from primo_scale import __version__
+from primo_scale.publication import file_names
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _INLINE = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -104,3 +105,11 @@ def test_the_citation_and_the_image_names_have_this_version():
     cluster = [path for path in source_files("") if REPOSITORY / "cluster" in path.parents]
     named = re.findall(r"primo-scale:([\d.]+\d)", "".join(map(Path.read_text, cluster)))
     assert len(named) >= 4 and set(named) == {__version__}
+
+
+def test_the_picture_of_the_data_flow_shows_every_file_of_a_release():
+    """`file_names` has those of a party's release too."""
+    picture = (REPOSITORY / "docs/data-flow.svg").read_text(encoding="utf-8")
+    of_party = {file_names.PARTY_FILE, file_names.VALUES_FILE, file_names.COLUMNS_FILE}
+    names = {value for name, value in vars(file_names).items() if name.isupper()} - of_party
+    assert [name for name in sorted(names) if name not in picture] == []

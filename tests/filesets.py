@@ -49,7 +49,9 @@ def open_filesets(prefixes: list[Path]) -> GenotypeSource:
     return open_source(SourceFiles(tuple(prefixes)))
 
 
-def write_fileset_of(prefix: Path, dosages: np.ndarray, positions: Sequence[int]) -> Path:
+def write_fileset_of(
+    prefix: Path, dosages: np.ndarray, positions: Sequence[int], chromosome: str = "1"
+) -> Path:
     """Write a fileset of dosages, shape (variants, people), with -1 for missing ones."""
     n_variants, count = dosages.shape
     to_bed(
@@ -57,7 +59,8 @@ def write_fileset_of(prefix: Path, dosages: np.ndarray, positions: Sequence[int]
         np.where(dosages < 0, -127, dosages).T.astype(np.int8),
         properties={
             "iid": [f"I{i}" for i in range(count)],
-            "chromosome": ["1"] * n_variants,
+            "chromosome": [chromosome] * n_variants,
+            "sid": [f"{chromosome}:{position}" for position in positions],
             "bp_position": list(positions),
             "allele_1": ["A"] * n_variants,
             "allele_2": ["G"] * n_variants,

@@ -15,7 +15,7 @@ from primo_scale.cli.option_types import (
     count_option,
     file_option,
 )
-from primo_scale.cli.options import ld_components_option, request_from
+from primo_scale.cli.options import ld_components_option, ld_panel_option, request_from
 
 _COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
 _FOR_TARGET = " {:>11} {:>10} {:>14}"
@@ -26,13 +26,7 @@ _HEADINGS = (
 
 
 @click.command(cls=ContractCommand)
-@click.option(
-    "--ld-panel",
-    type=Path,
-    required=True,
-    metavar="PREFIX",
-    help="PLINK 1 fileset of public people, with the variants of the release.",
-)
+@ld_panel_option("with the variants of the release.", required=True)
 @file_option("--ref-freq", required=True, help="Their allele frequencies (plink2 --freq).")
 @click.option(
     "--people",

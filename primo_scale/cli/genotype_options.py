@@ -5,7 +5,13 @@ from __future__ import annotations
 import click
 
 from primo_scale.cli.command_line import GENOTYPES, Decorator, under
-from primo_scale.cli.option_types import CommaSeparated, Number, count_option, file_option, flag
+from primo_scale.cli.option_types import (
+    CommaSeparatedPaths,
+    Number,
+    count_option,
+    file_option,
+    flag,
+)
 from primo_scale.errors import UsageError
 
 
@@ -30,7 +36,7 @@ _FORMATS = {
 }
 SOURCE_OPTIONS = (
     *(
-        click.option(f"--{name}", type=CommaSeparated(), metavar="PATH[,PATH...]", help=text)
+        click.option(f"--{name}", type=CommaSeparatedPaths(), metavar="PATH[,PATH...]", help=text)
         for name, text in _FORMATS.items()
     ),
     file_option("--sample", help="The .sample file of the BGEN files."),

@@ -9,7 +9,7 @@ import click
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.cli.genotype_options import selection_options, source_options
-from primo_scale.cli.options import out_option, ref_freq_option, request_from
+from primo_scale.cli.options import ld_panel_option, out_option, ref_freq_option, request_from
 
 
 @click.command(cls=ContractCommand)
@@ -17,12 +17,9 @@ from primo_scale.cli.options import out_option, ref_freq_option, request_from
 @out_option("Genotype store to write, such as genotypes.zarr (private).")
 @selection_options
 @ref_freq_option
-@click.option(
-    "--ld-panel",
-    type=Path,
-    metavar="PREFIX",
-    help="PLINK 1 fileset of public people, whose linkage disequilibrium tells how much of the "
-    "score the variants of --top explain, for forecasts.",
+@ld_panel_option(
+    "whose linkage disequilibrium tells how much of the score the variants of --top explain, for "
+    "forecasts."
 )
 @click.option(
     "--chunk-variants", type=int, help="Variants of a chunk (default: 2048, of dosages 512)."
@@ -31,7 +28,7 @@ from primo_scale.cli.options import out_option, ref_freq_option, request_from
 @log_format_option
 def main(
     out: Path,
-    ld_panel: Path | None,
+    ld_panel: tuple[str, ...] | None,
     chunk_variants: int | None,
     chunk_samples: int,
     **options: Any,

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable
 from functools import partial
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -92,3 +93,22 @@ class CommaSeparated(click.ParamType):  # type: ignore[type-arg]  # generic sinc
             return tuple(map(self._kind, parts))
         except ValueError:
             self.fail(f"{value!r} has a part that is not a number.", param, ctx)
+
+
+class CommaSeparatedPaths(CommaSeparated):
+    """Paths or patterns of paths, separated by commas."""
+
+    name = "path,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Split at commas, unless the whole text is the beginning of a path that exists."""
+        parts = super().convert(value, param, ctx)
+        if len(parts) > 1 and not isinstance(value, tuple):
+            whole = Path(value)
+            in_directory = "," in str(whole.parent) and whole.parent.is_dir()
+            if in_directory or any(whole.parent.glob(f"{escape(whole.name)}*")):
+                self.fail(
+                    f"{value!r} is one path, and a comma separates paths. Write it into a file "
+                    "whose name ends in .list, and give that file.", param, ctx,
+                )  # fmt: skip
+        return parts

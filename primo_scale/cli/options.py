@@ -24,6 +24,7 @@ from primo_scale.cli.option_types import (
     DIRECTORY,
     AutoNumber,
     CommaSeparated,
+    CommaSeparatedPaths,
     LocalPath,
     Number,
     count_option,
@@ -140,6 +141,18 @@ ref_freq_option = under(
     ),
 )
 
+
+def ld_panel_option(use: str, *, required: bool = False) -> Decorator:
+    """Return ``--ld-panel``, and state the use of the panel in its help."""
+    return click.option(
+        "--ld-panel",
+        type=CommaSeparatedPaths(),
+        required=required,
+        metavar="PREFIX[,PREFIX...]",
+        help=f"PLINK 1 filesets of public people, as for --bfile, {use}",
+    )
+
+
 ld_components_option = click.option(
     "--ld-components/--no-ld-components",
     default=True,
@@ -155,12 +168,8 @@ _model_options = under(
         help="LD blocks of at most N variants, or a table of chrom start end "
         "(default: those of --ld-panel, or one dense block).",
     ),
-    click.option(
-        "--ld-panel",
-        type=Path,
-        metavar="PREFIX",
-        help="PLINK 1 fileset of public people, whose linkage disequilibrium reduces the noise "
-        "(docs/maths/ld-components.md).",
+    ld_panel_option(
+        "whose linkage disequilibrium reduces the noise (docs/maths/ld-components.md)."
     ),
     ld_components_option,
     count_option(

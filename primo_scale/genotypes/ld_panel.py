@@ -32,14 +32,19 @@ Float64 = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class LdPanel:
-    """PLINK 1 fileset of public people, and the row of each of d variants of a cohort in it."""
+    """PLINK 1 filesets of public people, and the row of each of d variants of a cohort in them."""
 
-    prefix: Path
+    prefixes: tuple[Path, ...]
     sha256: str  # of the files
     rows: Index  # in the fileset, -1 for a variant that is not in it, shape (d,)
     swapped: npt.NDArray[np.bool_]  # whether the fileset counts the other allele, shape (d,)
     chromosome: StringColumn  # of the cohort's variants, shape (d,)
     _source: GenotypeSource
+
+    @property
+    def name(self) -> str:
+        """Names of the filesets, without directories."""
+        return ", ".join(prefix.name for prefix in self.prefixes)
 
     @property
     def n_people(self) -> int:
@@ -107,29 +112,29 @@ def fixation_index(panel: Float64, n_people: int, other: Float64) -> float:
     return float(within.sum()) / total if total else 0.0
 
 
-def open_ld_panel(prefix: Path, variants: VariantTable) -> LdPanel:
-    """Match a public fileset to the variants of a cohort, by position and alleles.
+def open_ld_panel(prefixes: tuple[Path, ...], variants: VariantTable) -> LdPanel:
+    """Match public filesets to the variants of a cohort, by position and alleles.
 
     Alleles match in either order and, other than A/T and C/G, on either strand. If the panel has
     several variants of one position and the same alleles, the first counts. A panel of fewer than
     `FEWEST_PEOPLE` people, or of less than `LEAST_MATCHED` of the variants, is refused.
     """
-    source = open_source(SourceFiles((prefix,)))
+    source, where = open_source(SourceFiles(prefixes)), ", ".join(map(str, prefixes))
     if len(source.samples) < FEWEST_PEOPLE:
         raise InputError(
             "the panel has too few people to tell linkage disequilibrium from chance",
-            where=prefix,
+            where=where,
             value=len(source.samples),
             limit=f"at least {FEWEST_PEOPLE}",
         )
     rows, swapped = _match(source.variants, variants)
     digest = sha256_of_json([sha256_of_file(path) for path in source.files()])
-    found = LdPanel(prefix, digest, rows, swapped, variants.chromosome, source)
+    found = LdPanel(prefixes, digest, rows, swapped, variants.chromosome, source)
     if found.n_matched < LEAST_MATCHED * len(variants):
         raise InputError(
             f"has {found.n_matched} of {len(variants)} variants at the same position with the same "
             "alleles",
-            where=prefix,
+            where=where,
             limit=f"at least {LEAST_MATCHED:.0%} of the variants",
             remedy="Check that the panel and the genotypes are of one genome build",
         )

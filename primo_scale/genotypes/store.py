@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -87,6 +88,12 @@ class GenotypeStore:
         return InputWarnings(**groups.attributes_of(self._group)["hazards"])
 
     @property
+    def people_file(self) -> str:
+        """File of the source that lists the people, such as the .fam."""
+        sources = groups.attributes_of(self._group)["sources"]
+        return people_file_of([source["path"] for source in sources], str(self.path))
+
+    @property
     def remark(self) -> str:
         """What the reader of the files remarked, see `GenotypeSource`."""
         return str(groups.attributes_of(self._group).get("remark", ""))
@@ -143,6 +150,12 @@ class GenotypeStore:
     def __reduce__(self) -> tuple[object, ...]:
         # Workers open the store themselves, so that cached tables are not sent to them.
         return open_genotype_store, (self.path,)
+
+
+def people_file_of(paths: Sequence[str], otherwise: str) -> str:
+    """Return the first table of people of some files, or the first of them without one."""
+    tables = (path for path in paths if path.endswith((".fam", ".psam", ".sample")))
+    return next(tables, next(iter(paths), otherwise))
 
 
 def open_genotype_store(path: Location) -> GenotypeStore:

@@ -97,7 +97,7 @@ class SampleTable(_Columns):
         """Yield the FID and the IID of each person, separated by a blank, which no ID contains."""
         return map("{} {}".format, self.family, self.individual)
 
-    def refuse_shared_people(self, public: Iterable[str], where: Path) -> None:
+    def refuse_shared_people(self, public: Iterable[str], where: Path | str) -> None:
         """Refuse a public file that holds people of this table, by their IID.
 
         Numbers that are computed from the file are published, and would tell about these people.

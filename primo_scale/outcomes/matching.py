@@ -28,16 +28,22 @@ class MatchedRows:
 
 
 def match_people(
-    table: OutcomeTable, names: tuple[str, ...], samples: SampleTable, *, level: int = logging.DEBUG
+    table: OutcomeTable,
+    names: tuple[str, ...],
+    samples: SampleTable,
+    *,
+    level: int = logging.DEBUG,
+    people_file: str | None = None,
 ) -> Iterator[MatchedRows]:
     """Stream the columns `names` of the people that are also in `samples`.
 
     People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
-    private log, at the given level, counts matched and unmatched people. A file that matches nobody
+    private log, at the given level, counts matched and unmatched people. `people_file` lists the
+    people of the genotypes, for errors. A file that matches nobody
     is refused, and so are two rows of one person, and a table without FIDs if two people of the
     genotypes share an IID.
     """
-    position = _positions(samples, table)
+    position = _positions(samples, table, people_file)
     line_of_sample = np.zeros(len(samples), dtype=np.int64)
     first_people: list[str] = []
     n_rows = 0
@@ -70,13 +76,16 @@ def match_people(
     )  # fmt: skip
 
 
-def _positions(samples: SampleTable, table: OutcomeTable) -> dict[str, int]:
+def _positions(
+    samples: SampleTable, table: OutcomeTable, people_file: str | None
+) -> dict[str, int]:
     """Return the position of every person among the genotypes, by the IDs that the table has."""
     people = list(samples.people() if table.has_family else samples.individual)
     positions = dict(zip(people, range(len(people)), strict=True))
     if len(positions) < len(people):
         again = next(k for k, person in enumerate(people) if positions[person] != k)
-        raise _same_person_twice(table, people[again], (again + 1, positions[people[again]] + 1))
+        rows = again + 1, positions[people[again]] + 1
+        raise _same_person_twice(table, people[again], rows, people_file)
     return positions
 
 
@@ -98,11 +107,14 @@ def _refuse_second_row(
         lines[found[row]] = group.lines[row]
 
 
-def _same_person_twice(table: OutcomeTable, person: str, rows: tuple[int, int]) -> InputError:
+def _same_person_twice(
+    table: OutcomeTable, person: str, rows: tuple[int, int], people_file: str | None
+) -> InputError:
     both = f"rows {rows[0]} and {rows[1]}"
     if table.has_family:
         return InputError(
             f"one person in two rows of the genotypes: {person}, {both}",
+            where=people_file,
             remedy="Remove one of them with --remove or from the fileset",
         )
     return InputError(

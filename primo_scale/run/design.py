@@ -93,7 +93,7 @@ class ComponentDesign:
 class PanelDesign:
     """Public panel of genotypes, and the linkage disequilibrium that it shows."""
 
-    file: str  # name of the prefix of the panel's files, without directories
+    file: str  # names of the prefixes of the panel's files, without directories
     sha256: str  # digest of its .bed and .bim files
     request: str  # SHA-256 of everything that determines the other fields
     n_people: int

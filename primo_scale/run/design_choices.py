@@ -246,7 +246,7 @@ def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
     if specification is None:
         if panel is None:
             return ONE_BLOCK
-        return f"{PANEL_RULE}{panel.prefix.name} (SHA-256 {panel.sha256})"
+        return f"{PANEL_RULE}{panel.name} (SHA-256 {panel.sha256})"
     if specification.startswith("window:"):
         return specification
     path = Path(specification)

@@ -194,7 +194,7 @@ def _matched_panel(model: Model, store: GenotypeStore) -> LdPanel | None:
     if model.ld_panel is None:
         return None
     panel = open_ld_panel(model.ld_panel, store.variants)
-    store.samples.refuse_shared_people(panel.people, model.ld_panel)
+    store.samples.refuse_shared_people(panel.people, panel.name)
     LOGGER.info(
         "--ld-panel: %d people; %d of %d variants matched (%d with alleles swapped)",
         panel.n_people, panel.n_matched, store.n_variants, panel.swapped.sum(),
@@ -333,4 +333,5 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
 
 
 def _matched(store: GenotypeStore, path: Path, names: tuple[str, ...]) -> Iterator[MatchedRows]:
-    return match_people(open_outcome_table(path), names, store.samples, level=logging.INFO)
+    table, people = open_outcome_table(path), store.people_file
+    return match_people(table, names, store.samples, level=logging.INFO, people_file=people)

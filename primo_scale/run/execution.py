@@ -86,9 +86,7 @@ class Execution:
                 "is not a size such as 4GiB", where="--memory-limit", value=self.memory_limit
             )
         if self.performance_report is not None and importlib.util.find_spec("bokeh") is None:
-            raise UsageError(
-                "--performance-report needs Bokeh", remedy="pip install bokeh"
-            )
+            raise UsageError("--performance-report needs Bokeh", remedy="pip install bokeh")
         profile = self.profile
         if isinstance(profile, SchedulerProfile):
             # An open or impossible connection is refused before hours of work.

@@ -123,7 +123,7 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
 
 def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
     """Yield the set of every number of variants in a request."""
-    table = open_source(SourceFiles((request.ld_panel,))).variants
+    table = open_source(SourceFiles(request.ld_panel)).variants
     chosen, _ = select_variants(table, Selection(extract=request.extract))
     variants = table.select(chosen)
     frequencies = read_reference_frequencies(request.ref_freq, variants)

@@ -14,7 +14,7 @@ from attrs.converters import optional
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import DELTA_RANGE, release_mu
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.run.request_parts import check_number, regular_file
+from primo_scale.run.request_parts import check_number, expanded_paths, regular_file
 from primo_scale.run.typed_fields import typed
 
 
@@ -60,8 +60,9 @@ class ForecastRequest:
 
     Attributes
     ----------
-    ld_panel : Path
-        Prefix of a PLINK 1 fileset of public people, with the variants of the release.
+    ld_panel : tuple of Path
+        Prefixes of PLINK 1 filesets of public people, one or several, with the
+        variants of the release.
     ref_freq : Path
         Public allele frequencies of their population.
     people, phenotypes : tuple of int
@@ -96,7 +97,7 @@ class ForecastRequest:
         A number is out of range, or `extract_by_prior` lacks `variants`.
     """
 
-    ld_panel: Path = field(converter=Path)
+    ld_panel: tuple[Path, ...] = field(converter=expanded_paths)
     ref_freq: Path = field(converter=regular_file)
     people: tuple[int, ...] = field(converter=_sizes)
     phenotypes: tuple[int, ...] = field(converter=_sizes, default=(1, 10, 100))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from attrs import field, frozen
 from attrs.converters import optional
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS
 from primo_scale.genotypes.source import (
@@ -20,47 +19,12 @@ from primo_scale.genotypes.source import (
     SourceFiles,
 )
 from primo_scale.run.request_parts import (
-    StrPath,
     check_choice,
     check_number,
-    paths_of,
+    expanded_paths,
     regular_file,
 )
 from primo_scale.run.typed_fields import typed
-
-_RANGE = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
-_AUTOSOMES = "{1..22}"
-_LIST = ".list"
-
-
-def expanded_paths(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
-    """Return the paths that one path or several stand for, in order.
-
-    ``chr{1..22}`` stands for 22 paths, and ``@`` in a file name for ``{1..22}``. A file whose name
-    ends in ``.list`` holds one path per line.
-    """
-    return tuple(path for each in paths_of(value) for path in _expand(each))
-
-
-def _expand(path: Path) -> Iterator[Path]:
-    if path.suffix == _LIST:
-        yield from (part for line in _lines(path) for part in _expand(Path(line)))
-        return
-    text = str(path.with_name(path.name.replace("@", _AUTOSOMES))) if path.name else str(path)
-    found = _RANGE.search(text)
-    if found is None:
-        yield path
-        return
-    for number in range(int(found[1]), int(found[2]) + 1):
-        yield from _expand(Path(f"{text[: found.start()]}{number}{text[found.end() :]}"))
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        lines = regular_file(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read as a list of paths: {error}", where=path) from error
-    return [line.strip() for line in lines if line.strip()]
 
 
 def _chromosomes(value: int | str | Iterable[int | str]) -> tuple[str, ...]:

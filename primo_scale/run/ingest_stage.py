@@ -16,7 +16,7 @@ from primo_scale.genotypes.ingest_plan import (
     recorded_request,
 )
 from primo_scale.genotypes.pandas_plink import PlinkArray
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.genotype_files import GenotypeFiles
@@ -42,13 +42,18 @@ class PlannedGenotypes(GenotypeStore):
         """Variants that the filters leave."""
         return self.plan.variants
 
+    @property
+    def people_file(self) -> str:
+        """File of the source that lists the people."""
+        return people_file_of([source.path for source in self.plan.sources], "genotypes")
+
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:
         """Effects of the filters."""
         return self.plan.filter_counts
 
 
-def _selection_of(files: GenotypeFiles, ld_panel: Path | None) -> Selection:
+def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> Selection:
     """Return the people and variants that take part; `ld_panel` is that of `importance_by`."""
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
@@ -61,7 +66,10 @@ def _selection_of(files: GenotypeFiles, ld_panel: Path | None) -> Selection:
 
 
 def planned_genotypes(
-    files: GenotypeFiles | PlinkArray, destination: Path, *, ld_panel: Path | None = None
+    files: GenotypeFiles | PlinkArray,
+    destination: Path,
+    *,
+    ld_panel: tuple[Path, ...] | None = None,
 ) -> GenotypeStore:
     """Return the finished store at `destination`, or the tables of the one to be written there.
 
@@ -95,7 +103,7 @@ def ingest_stage(
     files: GenotypeFiles | PlinkArray,
     destination: Path,
     *,
-    ld_panel: Path | None = None,
+    ld_panel: tuple[Path, ...] | None = None,
     chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
     """Write the store, or find it finished; log the counts of the filters and the warnings."""

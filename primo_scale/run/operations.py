@@ -8,7 +8,7 @@ of one process, one begins after the other.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from operator import index
@@ -35,7 +35,7 @@ from primo_scale.run.request import (
     ReleaseRequest,
     RunRequest,
 )
-from primo_scale.run.request_parts import StrPath
+from primo_scale.run.request_parts import StrPath, expanded_paths
 from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.typed_fields import check_request, wrong_type
 from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
@@ -60,7 +60,7 @@ def ingest(
     genotypes: GenotypeFiles,
     out: StrPath,
     *,
-    ld_panel: StrPath | None = None,
+    ld_panel: StrPath | Iterable[StrPath] | None = None,
     chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
@@ -72,9 +72,9 @@ def ingest(
     out
         Store to write (private).
     ld_panel
-        PLINK 1 fileset of public people. Forecasts take from its LD the share of the heritability
-        that the variants chosen by `extract_by_prior` explain. Without it, variants count as
-        independent.
+        PLINK 1 filesets of public people, one or several. Forecasts take from their LD the share of
+        the heritability that the variants chosen by `extract_by_prior` explain. Without them,
+        variants count as independent.
     chunk_shape
         Variants and people of a chunk, whose number of people is a multiple of 4. None stands for
         2048 and 8192, or 512 and 8192 of dosages.
@@ -97,7 +97,9 @@ def ingest(
     if chunk_shape is not None:
         chunk_shape = _two_numbers(chunk_shape)
     out = usable_path(out, "out")
-    panel = None if ld_panel is None else usable_path(ld_panel, "ld_panel")
+    panel = None if ld_panel is None else expanded_paths(ld_panel)
+    for path in panel or ():
+        usable_path(path, "ld_panel")
     if panel is not None and genotypes.extract_by_prior is None:
         raise UsageError(
             "a panel tells only how much the variants that a score chose explain",

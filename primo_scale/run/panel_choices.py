@@ -143,7 +143,7 @@ def design_panel(
             return found
     measured = _variances(panel, design.genotypes, design.boundaries)
     found = PanelDesign(
-        file=panel.prefix.name,
+        file=panel.name,
         sha256=panel.sha256,
         request=request,
         n_people=panel.n_people,

@@ -70,7 +70,7 @@ def refuse_shared_iids(store: GenotypeStore) -> None:
         shared = [iid for iid, rows in counts.items() if rows > 1]
         raise InputError(
             "an IID is one person, whatever the FID, and has more than one row of the genotypes",
-            where=str(store.path),
+            where=store.people_file,
             value=examples(shared),
             remedy="Give other people other IIDs (plink2 --update-ids), and keep one row each "
             "(--remove)",

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from attrs import field, frozen
 from attrs.converters import optional
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name
@@ -23,6 +23,9 @@ from primo_scale.run.typed_fields import typed
 from primo_scale.storage.files import refuse_special_file
 
 StrPath = str | Path
+_RANGE = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
+_AUTOSOMES = "{1..22}"
+_LIST = ".list"
 
 # ---- Conversion of values ------------------------------------------------------------------------
 
@@ -53,6 +56,41 @@ def published_path(path: StrPath) -> Path:
 def paths_of(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
     """Return one path, or several, as a tuple."""
     return tuple(map(Path, (value,) if isinstance(value, str | Path) else value))
+
+
+def expanded_paths(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
+    """Return the paths that one path or several stand for, in order.
+
+    ``chr{1..22}`` stands for 22 paths, and ``@`` in a file name for ``{1..22}``. A file whose name
+    ends in ``.list`` holds one path per line.
+    """
+    return tuple(path for each in paths_of(value) for path in _expand(each))
+
+
+def _expand(path: Path) -> Iterator[Path]:
+    if path.suffix == _LIST:
+        yield from (part for line in _lines(path) for part in _expand(Path(line)))
+        return
+    text = str(path.with_name(path.name.replace("@", _AUTOSOMES))) if path.name else str(path)
+    found = _RANGE.search(text)
+    if found is None:
+        yield path
+        return
+    for number in range(int(found[1]), int(found[2]) + 1):
+        yield from _expand(Path(f"{text[: found.start()]}{number}{text[found.end() :]}"))
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = regular_file(path).read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot be read as a list of paths: {error}", where=path) from error
+    return [line.strip() for line in lines if line.strip()]
+
+
+def published_paths(value: StrPath | Iterable[StrPath]) -> tuple[Path, ...]:
+    """Return `expanded_paths` of public files, of which a release repeats the names."""
+    return tuple(map(published_path, expanded_paths(value)))
 
 
 def release_directory(path: StrPath) -> Path:
@@ -209,8 +247,9 @@ class Model:
     ld_blocks : str or None
         ``window:N``, or the path of a table of LD blocks; None stands for the blocks of `ld_panel`,
         or for one dense block without it.
-    ld_panel : Path or None
-        Prefix of a PLINK 1 fileset of public people, for their linkage disequilibrium.
+    ld_panel : tuple of Path or None
+        Prefixes of PLINK 1 filesets of public people, for their linkage disequilibrium; one or
+        several, as of `GenotypeFiles`.
     ld_components : bool
         Whether components of `ld_panel` take the place of the variants in a private release.
     genetic_factors : int or None
@@ -223,7 +262,7 @@ class Model:
 
     ref_freq: Path | None = field(default=None, converter=optional(published_path))
     ld_blocks: str | None = field(default=None, converter=optional(_ld_blocks))
-    ld_panel: Path | None = field(default=None, converter=optional(published_path))
+    ld_panel: tuple[Path, ...] | None = field(default=None, converter=optional(published_paths))
     ld_components: bool = True
     genetic_factors: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))

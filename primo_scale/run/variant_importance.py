@@ -60,7 +60,7 @@ class _Scores:
 
 
 def importance_by(
-    path: Path, ref_freq: Path, ld_panel: Path | None
+    path: Path, ref_freq: Path, ld_panel: tuple[Path, ...] | None
 ) -> Callable[[VariantTable], Importance]:
     """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
 

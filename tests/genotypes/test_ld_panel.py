@@ -20,7 +20,7 @@ def write_panel(prefix, dosages):
 
 
 def opened_panel(folder, dosages, variants):
-    return open_ld_panel(write_panel(folder / "panel", dosages), variants)
+    return open_ld_panel((write_panel(folder / "panel", dosages),), variants)
 
 
 def table(alleles, positions, chromosome="1"):
@@ -190,3 +190,23 @@ def test_variants_without_variance_in_the_panel_are_components_of_their_own(tmp_
     np.testing.assert_allclose(vectors @ vectors.T, np.eye(6), atol=1e-8)
     np.testing.assert_array_equal(vectors[2:], np.eye(6)[[0, 2, 3, 4]])
     assert variances[2:].tolist() == [1.0, 3.0, 4.0, 5.0]
+
+
+def test_a_panel_of_several_filesets_is_their_union(tmp_path, dosages):
+    places = {"1": range(1, 4), "2": range(1, 4)}
+    parts = np.split(dosages, 2)
+    prefixes = tuple(
+        write_fileset_of(tmp_path / f"chr{name}", part, place, name)
+        for (name, place), part in zip(places.items(), parts, strict=True)
+    )
+    wanted = [("A", "G")] * 4
+    chromosome = np.array(["2", "1", "2", "3"], dtype=object)
+    panel = open_ld_panel(prefixes, table(wanted, [1, 2, 3, 1], chromosome=chromosome))
+    assert panel.rows.tolist() == [3, 1, 5, -1]
+    assert (panel.name, panel.n_people) == ("chr1, chr2", 61)
+    here, found = panel.centred_dosages(slice(0, 4))
+    expected = dosages[[3, 1, 5]] - dosages[[3, 1, 5]].mean(axis=1, keepdims=True)
+    assert here.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    others = open_ld_panel(prefixes[:1], table(wanted[:1], [2]))
+    assert others.sha256 != panel.sha256

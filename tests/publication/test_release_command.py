@@ -26,7 +26,7 @@ from primo_scale.publication.statement import (
 HELD_OUT = {"people": 50, "unit": 1, "constant": 1, "phenotypes": [{"calibration": 0.9}]}
 # Files and columns of the custodian and filters of them, and what does not shape a release.
 NOT_STATED = """
-    --vcf --bgen --vcz --sample --bgen-order --keep --remove --extract --exclude --extract-by-prior
+    --genotypes --vcf --bgen --vcz --sample --bgen-order --keep --remove --extract --exclude --extract-by-prior
     --top --chr --ref-maf --pheno-name --covar-name --maf --max-maf --mac --max-mac --geno --hwe
     --mind --indep-pairwise --accept-noise --ledger --work-dir --purge-intermediates
     --encryption-key --scheduler --tls --no-tls --cluster --workers --memory-limit --object-store
@@ -71,7 +71,8 @@ def test_no_name_of_a_public_file_is_taken_for_something_else(name):
     document["public_inputs"]["ld_panel"] = dataclasses.asdict(StatedLdPanel(name, "0" * 64, 9))
     found = parsed(with_scores(document, (name, ("height", "LDL"))))
     assert found["prior_weights"] == (name,)
-    paths = ("ref_freq", "ld_blocks", "pc_loadings", "ld_panel")
+    assert found["ld_panel"] == (name,)
+    paths = ("ref_freq", "ld_blocks", "pc_loadings")
     assert {str(found[path]) for path in paths} == {name}
     assert not found["ld_components"] and not found["non_private"]
 

@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     ),
     "a person twice in the genotypes": (
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
-        3, ["an IID is one person, whatever the FID"],
+        3, ["cohort.fam: an IID is one person, whatever the FID"],
     ),
     "an IID in two families": (
         lambda folder: edit(

@@ -330,3 +330,24 @@ def test_a_public_score_adds_less_than_its_r2(variants):
 def test_numbers_out_of_range_are_refused(variants, changes):
     with pytest.raises(UsageError):
         request(variants, **changes)
+
+
+def test_a_panel_may_be_several_filesets(tmp_path):
+    """As of --bfile: a pattern, a list or commas."""
+    dosages = np.random.default_rng(2).integers(0, 3, (6, 61))
+    lines = ["#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"]
+    for chromosome, part in zip("12", np.split(dosages, 2), strict=True):
+        write_fileset_of(tmp_path / f"chr{chromosome}", part, range(1, 4), chromosome)
+        lines += [f"{chromosome}\t{chromosome}:{k}\tG\tA\t0.4\t122\n" for k in range(1, 4)]
+    frequencies = written(tmp_path / "panel.afreq", "".join(lines))
+    words = ["--ref-freq", frequencies, "--people", 1000, "--phenotypes", 1, "--epsilon", 5]
+    printed = {
+        succeeded(command(main, "--ld-panel", panel, *words)).stdout
+        for panel in (
+            tmp_path / "chr{1..2}",
+            f"{tmp_path / 'chr1'},{tmp_path / 'chr2'}",
+            written(tmp_path / "all.list", f"{tmp_path}/chr1\n{tmp_path}/chr2\n"),
+        )
+    }
+    (table,) = printed
+    assert table.splitlines()[-1].split()[3] == "6"

@@ -45,7 +45,7 @@ def test_the_share_is_the_squared_correlation_in_the_panel(tmp_path, panel, n_ab
     absent = np.arange(D) < n_absent  # at positions that the panel does not have
     path = written_scores(tmp_path / "scores.tsv", variants, weights)
     moved = replace(variants, position=variants.position + absent)
-    importance = importance_by(path, FREQUENCIES, PANEL)(moved)
+    importance = importance_by(path, FREQUENCIES, (PANEL,))(moved)
     shares, p = [], public_frequencies()
     for w in weights.T:
         alone = np.where(absent, w**2 * 2 * p * (1 - p), 0)

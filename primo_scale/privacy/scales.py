@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
@@ -137,10 +138,15 @@ def _by_block(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     """
     row, outcome, norms = bounds.row_norm, bounds.outcome_norm, bounds.block_norms or ()
     return _jointly(
-        tuple(sensitivity.block_gram_factor(norm, row, split=split) / rest_mu for norm in norms),
+        tuple(factor / rest_mu for factor in _block_gram_factors(norms, row, split)),
         sensitivity.cross_factor_by_block(row, outcome, split=split) / rest_mu,
         sensitivity.outcome_gram_factor_by_block(outcome, split=split) / rest_mu,
     )
+
+
+@lru_cache(maxsize=512)  # a search for a clip or a target repeats few of them
+def _block_gram_factors(norms: tuple[int, ...], row: int, split: float) -> tuple[float, ...]:
+    return tuple(sensitivity.block_gram_factor(norm, row, split=split) for norm in norms)
 
 
 def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse
 from primo_scale.genotypes.ld_panel import open_ld_panel
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, VariantTable
+from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
@@ -27,6 +29,7 @@ from primo_scale.run.design import Budget
 from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design, outcome_weight
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.run.progress import count_bar
 from primo_scale.run.release_forecast import forecast_release
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.run.run_log import LOGGER
@@ -110,14 +113,20 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
         A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
     """
     check_request(request, ForecastRequest)
-    rows = []
-    for chosen in _variant_sets(request):
-        sizes = itertools.product(request.people, request.phenotypes, request.epsilon)
-        for people, phenotypes, epsilon in sizes:
-            row = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
-            if request.target is not None:
-                row = _with_target(request, request.target, chosen, row)
-            rows.append(row)
+    rows: list[ForecastRow] = []
+    sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
+    total = len(sizes) * max(1, len(request.variants))
+    with count_bar("forecast", "releases") as move:
+        for chosen in _variant_sets(request):
+            row_of = cache(partial(_row, request, chosen))  # the searches of several rows are equal
+            for people, phenotypes, epsilon in sizes:
+                check()
+                move(len(rows), total)
+                row = row_of(people=people, phenotypes=phenotypes, epsilon=epsilon)
+                if request.target is not None:
+                    row = _with_target(request.target, row_of, row)
+                rows.append(row)
+        move(total, total)
     return tuple(rows)
 
 
@@ -210,7 +219,7 @@ def _row(
 
 
 def _with_target(
-    request: ForecastRequest, target: Target, chosen: _VariantSet, row: ForecastRow
+    target: Target, row_of: Callable[..., ForecastRow], row: ForecastRow
 ) -> ForecastRow:
     """Return the row with what reaches a target."""
 
@@ -218,7 +227,7 @@ def _with_target(
         *, people: int = row.people, phenotypes: int = row.phenotypes, epsilon: float = row.epsilon
     ) -> bool | None:
         try:
-            found = _row(request, chosen, people=people, phenotypes=phenotypes, epsilon=epsilon)
+            found = row_of(people=people, phenotypes=phenotypes, epsilon=epsilon)
         except LatticeTooSmall:
             return None
         return found.r2 >= target.r2(found.r2_without_noise)

@@ -247,11 +247,11 @@ def test_a_vcz_store_whose_arrays_disagree_is_refused(name, values, files_of):
 
 
 @pytest.mark.parametrize(
-    ("library", "kind", "extra"), [("pgenlib", "pfile", "pgen"), ("cyvcf2", "vcf", "vcf")]
+    ("library", "kind", "package"), [("pgenlib", "pfile", "Pgenlib"), ("cyvcf2", "vcf", "cyvcf2")]
 )
-def test_without_its_library_the_extra_is_named(library, kind, extra, files_of, monkeypatch):
+def test_without_its_library_the_package_is_named(library, kind, package, files_of, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(UsageError, match=rf"pip install 'primo-scale\[{extra}\]'"):
+    with pytest.raises(UsageError, match=f"pip install {package}"):
         open_source(files_of("odd", kind))
 
 

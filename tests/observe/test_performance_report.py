@@ -43,5 +43,5 @@ def test_a_scheduler_without_bokeh_is_refused_before_the_work(tmp_path) -> None:
 
 def test_without_bokeh_the_option_is_refused(monkeypatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs Bokeh\. pip install 'primo-scale\[report\]'$"):
+    with pytest.raises(UsageError, match=r"needs Bokeh\. pip install bokeh$"):
         Execution(performance_report="r.html")

@@ -12,6 +12,7 @@ from filesets import write_fileset_of, written
 from small_cohort import command, refused, succeeded
 
 import primo_scale as ps
+import primo_scale.run.forecast as forecast_module
 from primo_scale.cli.forecast import main
 from primo_scale.errors import InputError, UsageError
 
@@ -351,3 +352,22 @@ def test_a_panel_may_be_several_filesets(tmp_path):
     }
     (table,) = printed
     assert table.splitlines()[-1].split()[3] == "6"
+
+
+@pytest.mark.slow
+def test_no_release_of_a_search_is_forecast_twice_and_progress_is_logged(few, monkeypatch, caplog):
+    """Rows of the same people and phenotypes search for the same epsilon, and so on."""
+    computed = []
+    row_of = forecast_module._row
+
+    def counted(request, chosen, **sizes):
+        computed.append(tuple(sizes.values()))
+        return row_of(request, chosen, **sizes)
+
+    monkeypatch.setattr(forecast_module, "_row", counted)
+    asked = request(few, people=1000, phenotypes=(1, 10), epsilon=(1.0, 5.0), target="80%")
+    with caplog.at_level(1, "primo_scale"):
+        rows = ps.forecast(asked)
+    assert len(computed) == len(set(computed))
+    assert rows[0].target_epsilon == rows[1].target_epsilon != rows[2].target_epsilon
+    assert "forecast: 4 of 4 releases, 100% of the work" in caplog.text

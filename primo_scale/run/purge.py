@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.pandas_plink import PlinkArray
@@ -19,7 +20,7 @@ from primo_scale.machine import disk_usage
 from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.run.execution import Execution
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest
+from primo_scale.run.request import AccumulateRequest, PublishingRequest, ReleaseRequest, RunRequest
 from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.typed_fields import options_of
@@ -27,6 +28,7 @@ from primo_scale.run.work_directory import (
     GENOTYPES,
     INTERMEDIATES,
     LOCK,
+    PUBLISHED,
     empty_claimed,
     last_claimed,
 )
@@ -48,8 +50,8 @@ _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
 
 
 @dataclass(frozen=True)
-class _Purged:
-    """Note that stays in a purged work directory."""
+class _Published:
+    """Note of a release in its work directory; it stays when the directory is purged."""
 
     release: str  # path of the release directory
     document_sha256: str  # of release.json
@@ -57,31 +59,48 @@ class _Purged:
     genotypes: bool  # whether the genotype store, and its copy in a bucket, are deleted too
 
 
+def note_published(request: PublishingRequest) -> None:
+    """Write a note of a published release, by which a later purge knows it."""
+    _write_note(request.work_dir / PUBLISHED, _note_of(request))
+
+
 def purge(request: PublishingRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
-    note = _Purged(
+    note = _note_of(request)
+    _write_note(request.work_dir / _NOTE, note)
+    _delete(request.work_dir, note)
+
+
+def _note_of(request: PublishingRequest) -> _Published:
+    return _Published(
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / RELEASE_FILE),
         request_sha256=_digest(request),
         genotypes=isinstance(request, ReleaseRequest)
         and not isinstance(request.genotypes, Location),
     )
-    write_atomically(request.work_dir / _NOTE, canonical_json(asdict(note)))
-    _delete(request.work_dir, note)
+
+
+def _write_note(path: Path, note: _Published) -> None:
+    write_atomically(path, canonical_json(asdict(note)))
 
 
 def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
     An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
-    purge after another release is refused, and so is a release that is damaged or gone.
+    purge after another release is refused, and so is a release that is damaged or gone. A release
+    that an earlier run of the same request published is purged here, if this is asked for.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE
     if not path.is_file():
-        return False
+        if read_only or not _is_to_purge(request):
+            return False
+        refuse_damaged(request.out)
+        purge(request)
     elsewhere = "Choose another --work-dir, to sum again and pay again"
-    note = read_fields(path, _Purged, remedy=elsewhere)
+    note = read_fields(path, _Published, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, RELEASE_FILE)
@@ -98,6 +117,16 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
+
+
+def _is_to_purge(request: RunRequest) -> TypeGuard[PublishingRequest]:
+    """Return whether a request asks to purge the data of a release that it published before."""
+    path = request.work_dir / PUBLISHED
+    if isinstance(request, AccumulateRequest) or not request.purge_intermediates:
+        return False
+    if not path.is_file() or not (request.out / RELEASE_FILE).is_file():
+        return False
+    return read_fields(path, _Published, remedy="Remove it") == _note_of(request)
 
 
 def warn_of_intermediates(work_dir: Path) -> None:
@@ -137,7 +166,7 @@ def _comparable(value: object) -> object:
     return str(value.resolve()) if isinstance(value, Location) else value
 
 
-def _delete(work_dir: Path, note: _Purged) -> None:
+def _delete(work_dir: Path, note: _Published) -> None:
     empty_claimed(work_dir, genotypes=note.genotypes)  # before the record of claims is deleted
     names = (*INTERMEDIATES, GENOTYPES) if note.genotypes else INTERMEDIATES
     for path in (work_dir / name for name in names):

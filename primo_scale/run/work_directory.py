@@ -29,7 +29,7 @@ from primo_scale.storage.stores import store_at
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
-DESIGN, LOCK = "design.json", "lock"
+DESIGN, LOCK, PUBLISHED = "design.json", "lock", "published.json"
 HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
 PRINCIPAL_COMPONENTS = "principal_components.zarr"
@@ -37,7 +37,7 @@ PRINCIPAL_COMPONENTS = "principal_components.zarr"
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
     DESIGN, HOLD_OUT_KEY, "phenotype_moments.json", "statistics.charge", RUN_LOG, PROGRESS_FILE,
-    CLAIMS,
+    CLAIMS, PUBLISHED,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 

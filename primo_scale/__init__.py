@@ -1,11 +1,11 @@
 """Differentially private polygenic-score weights from biobank-scale genotypes.
 
-`release` publishes weights from PLINK files, `ingest`, `accumulate` and `finalize` are its three
+`release` publishes weights from genotype files, `ingest`, `accumulate` and `finalize` are its three
 stages, and `plan` forecasts it. `open_release` reads a release, `verify` checks one,
 `open_genotypes` reads a genotype store, and `from_pandas_plink` makes one from an array.
 `party_roster`, `party_release` and `party_fit` serve several parties who hold columns of the same
-people. `evaluate` measures the accuracy of scores, and `forecast` predicts it from a public panel
-and numbers alone.
+people. `ledger` is a module that shows, sets and verifies the budgets of cohorts. `evaluate`
+measures the accuracy of scores, and `forecast` predicts it from a public panel and numbers alone.
 
 Most of these functions take a request, a frozen object with every option. `attrs.evolve`, and not
 `dataclasses.replace`, returns a request with other values. Anticipated errors are subclasses of
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
+    from primo_scale import ledger
     from primo_scale.errors import (
         BudgetRefused,
         InputError,
@@ -112,6 +113,7 @@ __all__ = [
     "forecast",
     "from_pandas_plink",
     "ingest",
+    "ledger",
     "open_genotypes",
     "open_party_release",
     "open_release",
@@ -126,6 +128,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: a recipient of a release has no Dask."""
+    if name == "ledger":
+        return import_module(f"{__name__}.ledger")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -22,6 +22,7 @@ from primo_scale.gaussian.calibration import (
     release_mu,
 )
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.humanize import spent_in_words
 
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}")
 # Long enough that no name chosen by a person is the beginning of an identifier by chance.
@@ -187,6 +188,14 @@ class Charge:
     # rosters made the charge.
     roster: str = ""
 
+    def __str__(self) -> str:
+        cost = self.cost
+        subsampled = f" and (epsilon {cost.epsilon:g}, delta {cost.delta:g})" if cost.delta else ""
+        return (
+            f"{self.id}  {self.reserved_at}  {self.state:9}  epsilon {self.request.epsilon:g}  "
+            f"mu^2 {cost.mu_squared:.6g}{subsampled}"
+        )
+
     @property
     def cost(self) -> Cost:
         """Cost of the charge."""
@@ -211,6 +220,19 @@ class Balance:
     budget: AccountBudget  # largest amount that the account may spend
     # Charges, oldest first. Reserved ones count, because their noise may have been seen.
     charges: tuple[Charge, ...]
+
+    def __str__(self) -> str:
+        spent = spent_in_words(self.epsilon_spent, self.budget.epsilon)
+        left = self.epsilon_left
+        remark = " (mu^2 adds up, not epsilon)" if self.charges and left else ""
+        budget = f"epsilon {spent_in_words(self.budget.epsilon)} at delta {self.budget.delta:g}"
+        lines = [
+            f"cohort {self.account.description}",
+            f"  budget  {budget}",
+            f"  spent   epsilon {spent} in {len(self.charges)} charges",
+            f"  left    epsilon {left:g}{remark}",
+        ]
+        return "\n".join([*lines, *(f"  charge {charge}" for charge in self.charges)])
 
     @property
     def spent(self) -> Cost:

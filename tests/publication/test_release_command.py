@@ -29,8 +29,9 @@ NOT_STATED = """
     --genotypes --vcf --bgen --vcz --sample --bgen-order --keep --remove --extract --exclude
     --extract-by-prior --top --chr --ref-maf --pheno-name --covar-name --maf --max-maf --mac
     --max-mac --geno --hwe --mind --indep-pairwise --accept-noise --ledger --work-dir
-    --purge-intermediates --encryption-key --scheduler --tls --no-tls --cluster --workers --memory-limit --object-store
-    --kernel --performance-report --log-format --dry-run --debug --ld-components
+    --purge-intermediates --encryption-key --scheduler --tls --no-tls --cluster --workers
+    --memory-limit --object-store --kernel --performance-report --log-format --dry-run --debug
+    --ld-components
 """
 
 

@@ -1,0 +1,81 @@
+"""``primo_scale.ledger``, the ledger for notebooks."""
+
+import sqlite3
+import stat
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+from ledger_examples import request
+
+import primo_scale as ps
+from primo_scale.gaussian.calibration import composed_epsilon
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.ledger.spending import Account
+
+
+@pytest.fixture
+def spent(path):
+    """Path of a ledger whose only cohort, `biobank`, has spent epsilon 5 of 5."""
+    with Ledger(path) as ledger:
+        ledger.reserve(request(account=Account("biobank")))
+    return path
+
+
+def test_a_budget_is_set_shown_and_spent(path):
+    balance = ps.ledger.set_budget(path=path, cohort="biobank", epsilon=5, delta=1e-8)
+    assert (balance.epsilon_spent, balance.epsilon_left) == (0, 5)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with Ledger(path) as ledger:
+        charge = ledger.reserve(request(account=Account("biobank"))).charge
+    ps.ledger.set_budget(path=str(path), epsilon=8)  # the only cohort, which keeps its delta
+    state = ps.ledger.show(path, cohort="biobank")
+    (balance,) = state.balances
+    assert balance.epsilon_spent == composed_epsilon(charge.cost, 1e-8)
+    assert (balance.budget.epsilon, balance.budget.delta) == (8, 1e-8)
+    assert str(state).startswith(f"{path}, head {state.head}\npublic key {state.public_key}\n")
+    assert f"  charge {charge.id}" in str(state)
+    assert ps.ledger.verify(path) == ()
+
+
+def test_labels_have_a_budget_of_their_own(spent):
+    ps.ledger.set_budget(path=spent, cohort="biobank", unit="label", epsilon=2, delta=1e-8)
+    assert [b.account.unit.value for b in ps.ledger.show(spent).balances] == ["full", "label"]
+    ps.ledger.set_budget(path=spent, cohort="other", epsilon=2, delta=1e-8)
+    assert [b.account.cohort for b in ps.ledger.show(spent, cohort="other").balances] == ["other"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda p: ps.ledger.show(p.with_name("none")), ps.InputError, "none"),
+        (lambda p: ps.ledger.show("~/x"), ps.UsageError, "begins with ~"),
+        (lambda p: ps.ledger.show(p, cohort="x"), ps.UsageError, "no such cohort"),
+        (lambda p: ps.ledger.set_budget(path=p, cohort="x", epsilon=1), ps.UsageError, "a delta"),
+        (
+            lambda p: ps.ledger.set_budget(path=p, epsilon=1, unit="phenotypes"),
+            ps.UsageError, "unit: not a valid choice",
+        ),
+        (lambda p: ps.ledger.set_budget(path=p, epsilon=9, delta=1e-9), ps.BudgetRefused, "delta"),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_one_line(call, error, words, spent):
+    with pytest.raises(error, match=words):
+        call(spent)
+
+
+def test_a_damaged_ledger_has_problems(spent):
+    with closing(sqlite3.connect(spent)) as database, database:
+        database.execute("DROP TRIGGER events_are_final")
+        database.execute("UPDATE events SET time = 'x' WHERE number = 2")
+    assert "event 2 (budget): changed" in ps.ledger.verify(spent)[0]
+
+
+def test_the_module_is_an_attribute_that_is_imported_when_it_is_used():
+    lines = ["import sys, primo_scale as ps", "assert 'primo_scale.ledger' not in sys.modules",
+             "print(ps.ledger.verify.__module__, 'sqlite3' in sys.modules)"]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["primo_scale.ledger", "False"]

@@ -88,6 +88,7 @@ def in_process(monkeypatch, tmp_path):
         monkeypatch.setattr(module, "run_measured", run_here)
     monkeypatch.setattr(ingest, "_alone", lambda step, *words: step(*words))
     monkeypatch.setattr(headline, "FLOATS", ("float32",))
+    monkeypatch.setattr(headline, "_chunkings", lambda cohort: [(cohort.samples, cohort.variants)])
     (tmp_path / "page.md").write_text(text_of(ROOT / "docs/benchmarks.md"))
     (tmp_path / "run.json").write_text("{}")
     monkeypatch.setattr("benchmarks.__main__._PAGE", tmp_path / "page.md")

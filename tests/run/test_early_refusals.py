@@ -242,6 +242,12 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     assert ledger_events(cohort) == spent
 
 
+def test_a_person_twice_names_the_fam_without_noise_too(cohort: Cohort) -> None:
+    edit(cohort.folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]])
+    words = "cohort.fam: one person in two rows of the genotypes: f1 p1", "rows 1 and 2"
+    refused(cohort.release(budget=("--non-private",)), 3, *words)
+
+
 # Mistakes of unit and code, as phenotypes T and CASE of person i; a warning, and their number.
 GROSS = {
     "100 times too small": (lambda i: ((i % 5) / 100, i % 2), "T: its values have mean 0.0", 1),

@@ -36,7 +36,10 @@ from primo_scale.cli.options import column_options, out_option, request_from
     ),
     file_option("--covar", help="Covariates."),
     *column_options,
-    file_option("--groups", help="Table of IID and group, for results by group."),
+    file_option(
+        "--groups",
+        help="Table of IID and group, for results within the groups together, and by group.",
+    ),
     click.option(
         "--prevalence",
         multiple=True,

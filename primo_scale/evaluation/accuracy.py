@@ -43,8 +43,19 @@ class Calibration:
 
     slope: float
     slope_se: float
-    intercept: float
-    intercept_se: float
+    # None within groups, each of which has its own.
+    intercept: float | None
+    intercept_se: float | None
+
+
+@dataclass(frozen=True)
+class PartialMeasures:
+    """Accuracy beyond the covariates: score and phenotype less what the covariates explain."""
+
+    r: Estimate
+    r2: Estimate
+    slope: float
+    slope_se: float
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,30 @@ class Sample:
     covariates: Floats  # without a constant, shape (n, c)
     # Sum of the intercept and covariates times their published weights, shape (n,), or None.
     offset: Floats | None
+    n_means: int = 1  # number of groups whose means are subtracted; 1: nothing is
 
     def select(self, people: npt.NDArray[np.bool_]) -> Sample:
         """Return the sample of a mask of people."""
         offset = None if self.offset is None else self.offset[people]
         return Sample(self.phenotype[people], self.score[people], self.covariates[people], offset)
+
+    def within(self, groups: npt.NDArray[np.int64]) -> Sample:
+        """Return all values less the means of each person's group; of one group, the values."""
+        n_groups = len(np.unique(groups))
+        if n_groups == 1:
+            return self
+
+        def centred(values: Floats) -> Floats:
+            means = pd.DataFrame(values).groupby(groups).transform("mean").to_numpy()
+            return _without_rounding(values - means.reshape(values.shape), values)
+
+        return Sample(
+            centred(self.phenotype),
+            centred(self.score),
+            centred(self.covariates),
+            None if self.offset is None else centred(self.offset),
+            n_groups,
+        )
 
 
 @dataclass(frozen=True)
@@ -92,6 +122,8 @@ class Measures:
     r2: Estimate  # its square
     # Increase of a linear model's R^2 by the score; None without covariates.
     incremental_r2: Estimate | None
+    # None without covariates, and if they explain all of the score or of the phenotype.
+    partial: PartialMeasures | None
     # Regression of the phenotype on the score. With `offset`, the intercept and covariates times
     # weights of the release are subtracted from the phenotype before.
     calibration: Calibration
@@ -103,7 +135,7 @@ class Measures:
 def why_unmeasured(sample: Sample) -> str | None:
     """Return why a score has no result in these people, or None if it has one."""
     n_people, n_covariates = sample.covariates.shape
-    least = LEAST_PEOPLE + n_covariates
+    least = LEAST_PEOPLE + n_covariates + sample.n_means - 1
     codes, sizes = np.unique(sample.phenotype, return_counts=True)
     if not n_people:
         return f"nobody has a value{' and all covariates' if n_covariates else ''}"
@@ -126,9 +158,10 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
     """
     n_people, n_covariates = sample.covariates.shape
     codes = np.unique(sample.phenotype)
-    is_binary = len(codes) == _BINARY
+    is_binary = len(codes) == _BINARY and sample.n_means == 1
     values = sample.phenotype, sample.score
-    r = correlation(*values, sample.covariates[:, :0])
+    r = correlation(*values, sample.covariates[:, :0], sample.n_means)
+    beyond = (*values, sample.covariates, sample.n_means)
     r2 = squared(r)
     discrimination = None
     if is_binary:
@@ -145,15 +178,33 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
         n=n_people,
         r=r,
         r2=r2,
-        incremental_r2=(squared(correlation(*values, sample.covariates)) if n_covariates else None),
-        calibration=calibrate(sample.phenotype - offset, sample.score),
+        incremental_r2=squared(correlation(*beyond)) if n_covariates else None,
+        partial=partial_measures(*beyond) if n_covariates else None,
+        calibration=calibrate(sample.phenotype - offset, sample.score, sample.n_means),
         offset=sample.offset is not None,
         discrimination=discrimination,
         deciles=decile_means(*values),
     )
 
 
-def correlation(phenotype: Floats, score: Floats, covariates: Floats) -> Estimate:
+def partial_measures(
+    phenotype: Floats, score: Floats, covariates: Floats, n_means: int = 1
+) -> PartialMeasures | None:
+    """Return the accuracy of the score less, for the phenotype less, what the covariates explain.
+
+    The slope is that of the score in a linear model with the covariates. The result is None if they
+    explain all of the score or of the phenotype.
+    """
+    own, rest = _residual(score, covariates), _residual(phenotype, covariates)
+    if not own.any() or not rest.any():
+        return None
+    # The residual of a residual is itself, so that the interval is that of a partial correlation.
+    r = correlation(rest, score, covariates, n_means)
+    line = calibrate(rest, own, n_means + covariates.shape[1])
+    return PartialMeasures(r, squared(r), line.slope, line.slope_se)
+
+
+def correlation(phenotype: Floats, score: Floats, covariates: Floats, n_means: int = 1) -> Estimate:
     """Return the correlation of the phenotype with the score beyond the covariates.
 
     That is the part of the score that is not linear in the covariates, so that the square is the
@@ -161,17 +212,17 @@ def correlation(phenotype: Floats, score: Floats, covariates: Floats) -> Estimat
     the influence function of the correlation, which holds for every distribution with fourth
     moments, binary traits included.
     Phenotype and score, of shape (n,), are not constant. The covariates, of shape (n, c), have no
-    constant; with c = 0, the result is the plain correlation.
+    constant; with c = 0, the result is the plain correlation. `n_means` means were subtracted.
     """
     n_people, n_covariates = covariates.shape
     total = (phenotype - phenotype.mean()) / phenotype.std()
     own = _residual(score, covariates)
-    if own.std() < _ROUNDING * score.std():  # the score is linear in the covariates
+    if not own.any():  # the score is linear in the covariates
         return Estimate(0.0, 0.0, 0.0)
     own /= own.std()
     r = float(np.clip(np.mean(total * own), _ROUNDING - 1, 1 - _ROUNDING))
     influence = _residual(total, covariates) * own - r / 2 * (total**2 + own**2)
-    error = math.sqrt(np.mean(influence**2) / (n_people - 3 - n_covariates)) / (1 - r * r)
+    error = math.sqrt(np.mean(influence**2) / (n_people - 2 - n_means - n_covariates)) / (1 - r * r)
     lower, upper = (math.tanh(math.atanh(r) + s * NORMAL_QUANTILE * error) for s in (-1, 1))
     return Estimate(r, lower, upper)
 
@@ -182,14 +233,20 @@ def squared(r: Estimate) -> Estimate:
     return Estimate(r.value**2, 0.0 if r.lower < 0 < r.upper else ends[0], ends[1])
 
 
-def calibrate(phenotype: Floats, score: Floats) -> Calibration:
-    """Return the regression of the phenotype on the score, with White's standard errors (HC1)."""
+def calibrate(phenotype: Floats, score: Floats, n_fitted: int = 1) -> Calibration:
+    """Return the regression of the phenotype on the score, with White's standard errors (HC1).
+
+    `n_fitted` coefficients beside the slope were fitted; if several, there is no intercept.
+    """
     n_people, mean = len(score), score.mean()
     per_person = (score - mean) / np.sum((score - mean) ** 2)  # of the slope
     slope = per_person @ phenotype
     intercept = phenotype.mean() - slope * mean
-    residual = (phenotype - intercept - slope * score) * math.sqrt(n_people / (n_people - 2))
+    residual = phenotype - intercept - slope * score
+    residual *= math.sqrt(n_people / (n_people - 1 - n_fitted))
     slope_se = np.linalg.norm(residual * per_person)
+    if n_fitted > 1:
+        return Calibration(float(slope), float(slope_se), None, None)
     intercept_se = np.linalg.norm(residual * (1 / n_people - mean * per_person))
     return Calibration(float(slope), float(slope_se), float(intercept), float(intercept_se))
 
@@ -241,4 +298,9 @@ def _residual(values: Floats, covariates: Floats) -> Floats:
     largest = np.abs(centred).max(axis=0, initial=0.0)
     varies = largest > _ROUNDING * np.abs(covariates).max(axis=0, initial=0.0)
     design = np.column_stack([np.ones(len(values)), centred[:, varies] / largest[varies]])
-    return np.asarray(values - design @ np.linalg.lstsq(design, values)[0])
+    return _without_rounding(values - design @ np.linalg.lstsq(design, values)[0], values)
+
+
+def _without_rounding(residual: Floats, values: Floats) -> Floats:
+    """Return the residual of values, and exact zeros in place of rounding errors."""
+    return np.where(residual.std(axis=0) < _ROUNDING * values.std(axis=0), 0.0, residual)

@@ -11,21 +11,26 @@ from typing import Any
 
 import pandas as pd
 
-from primo_scale.evaluation.accuracy import Measures
+from primo_scale.evaluation.accuracy import Estimate, Measures
 from primo_scale.genotypes.frequencies import MatchCounts
+from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 from primo_scale.version import __version__
 
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
 EVERYBODY = "all"
 """Name of the group of all people."""
+WITHIN_GROUPS = "within groups"
+"""Name of the people of all groups, less the means of each person's group."""
 _COLUMNS = (
     *("weights", "phenotype", "group", "n", "r", "r_lower", "r_upper"),
     *("r2", "r2_lower", "r2_upper"),
     *("incremental_r2", "incremental_r2_lower", "incremental_r2_upper"),
+    *("partial_r2", "partial_r2_lower", "partial_r2_upper", "partial_slope", "partial_slope_se"),
     *("slope", "slope_se", "intercept", "intercept_se", "n_cases", "auc", "auc_lower"),
     *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
 )
 _LEVELS = r"^(measures_)?(calibration_|discrimination_)?|_value$"
+_NARROW = 0.05  # width of an interval of R^2
 _MOST_ROWS, _MOST_PANELS = 60, 12
 _STYLE = {
     "font.size": 9,
@@ -43,17 +48,31 @@ class ScoreResult:
 
     weights: str  # path of the weights
     phenotype: str
-    group: str  # ``all`` for everybody
+    group: str  # ``all`` for everybody, ``within groups`` for all groups together
     measures: Measures  # numbers with their intervals
 
+    @property
+    def is_told(self) -> bool:
+        """Whether it is of several groups, or its interval of R^2 says something."""
+        r2 = (self.measures.partial or self.measures).r2
+        together = self.group in (WITHIN_GROUPS, EVERYBODY)
+        return together or r2.lower > 0 or r2.upper - r2.lower < _NARROW
+
     def __str__(self) -> str:
-        measures = self.measures
-        r2 = measures.r2
+        own, partial = self.measures, self.measures.partial
+        shown, line = partial or own, partial or own.calibration
+        half = NORMAL_QUANTILE * line.slope_se
         return (
-            f"{self.weights}: {self.phenotype}, {self.group}, n = {measures.n}: "
-            f"r {measures.r.value:.3f}, R^2 {r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f}), "
-            f"slope {measures.calibration.slope:.3g}"
+            f"{self.weights}: {self.phenotype}, {self.group}, n = {own.n}: "
+            f"{'' if partial is None else 'beyond covariates '}r {shown.r.value:.3f}, "
+            f"R^2 {_in_words(shown.r2)}, slope {line.slope:.3g} "
+            f"({line.slope - half:.3g} to {line.slope + half:.3g})"
+            f"{'' if partial is None else f'; not adjusted R^2 {_in_words(own.r2)}'}"
         )
+
+
+def _in_words(r2: Estimate) -> str:
+    return f"{r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
 
 
 @dataclass(frozen=True, repr=False)
@@ -75,7 +94,14 @@ class Evaluation:
     results: tuple[ScoreResult, ...]
 
     def __repr__(self) -> str:
-        return "\n".join((self.stamp, *map(str, self.results)))
+        told = [result for result in self.results if result.is_told]
+        lines = [self.stamp, *map(str, told)]
+        if len(told) < len(self.results):
+            lines.append(
+                f"{len(self.results) - len(told)} results of single groups are in the files alone: "
+                f"their intervals of R^2 contain 0 and are wider than {_NARROW:g}"
+            )
+        return "\n".join(lines)
 
 
 def write_results(directory: Path, evaluation: Evaluation) -> None:

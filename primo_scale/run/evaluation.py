@@ -21,6 +21,7 @@ from primo_scale.evaluation.accuracy import (
 )
 from primo_scale.evaluation.results import (
     EVERYBODY,
+    WITHIN_GROUPS,
     Evaluation,
     ScoreResult,
     draw_pictures,
@@ -96,7 +97,7 @@ class EvaluationRequest(GenotypeInputs):
     pheno_name, covar_name : tuple of str or None
         Columns that take part, as in `primo_scale.OutcomeTables`.
     groups : Path or None
-        Table of IID and group, for results by group.
+        Table of IID and group, for results within the groups together, and by group.
     prevalence : dict of str to float
         Prevalence of binary phenotypes in the population.
 
@@ -132,7 +133,9 @@ class _People:
 
     phenotypes: Mapping[str, Floats]  # each of shape (n,)
     covariates: Mapping[str, Floats]  # each of shape (n,)
-    groups: Mapping[str, npt.NDArray[np.bool_]]  # masks of shape (n,)
+    # Groups of people whose means are subtracted, as integers from 1, and 0 for people who do not
+    # take part, each of shape (n,).
+    groups: Mapping[str, npt.NDArray[np.int64]]
     # Codes of controls and cases of phenotypes that are known to be binary.
     codes: Mapping[str, tuple[float, float]]
 
@@ -212,15 +215,16 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 
 def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
     """Return the slope of a result; that of a score in units of its own tells nothing."""
-    measures, line = result.measures, result.measures.calibration
+    measures, partial = result.measures, result.measures.partial
+    line = partial or measures.calibration
     half = NORMAL_QUANTILE * line.slope_se if file.release is not None else np.inf
-    found = measures.discrimination
+    found = None if partial else measures.discrimination
     return ScoreSlope(
-        result.phenotype + ("" if result.group == EVERYBODY else f" in {result.group}"),
+        result.phenotype + ("" if result.group == EVERYBODY else f" ({result.group})"),
         line.slope,
         line.slope - half,
         line.slope + half,
-        reversed=measures.r.upper < 0 or (found is not None and found.auc.upper < 0.5),
+        reversed=(partial or measures).r.upper < 0 or (found is not None and found.auc.upper < 0.5),
     )
 
 
@@ -237,9 +241,11 @@ def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
 
 
 def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
-    groups = {EVERYBODY: np.ones(len(samples), dtype=np.bool_)}
+    groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
     if request.groups is not None:
-        groups |= _read_groups(request.groups, samples)
+        own = _read_groups(request.groups, samples)
+        together = sum(number * mask for number, mask in enumerate(own.values(), 1))
+        groups = {WITHIN_GROUPS: np.asarray(together), **groups, **own}
     phenotypes = _read_columns(request.pheno, request.pheno_name, samples)
     unknown = sorted(request.prevalence.keys() - phenotypes.keys())
     if unknown:
@@ -268,8 +274,8 @@ def _read_columns(
     return dict(zip(names, values.T, strict=True))
 
 
-def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.bool_]]:
-    """Return the people of each group of a table of IID and group."""
+def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.int64]]:
+    """Return the people of each group of a table of IID and group: 1, and 0 for all others."""
     group_of: dict[str, str] = {}
     for line, cells in table_lines(path):
         if len(cells) != 2:
@@ -280,13 +286,17 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.b
                 expected=2,
             )
         person, group = (utf8_text(cell, path, line) for cell in cells)
+        if group in (EVERYBODY, WITHIN_GROUPS):
+            raise InputError(
+                "is no name of a group", where=f"{path}:{line}", value=group, remedy="Rename it"
+            )
         if group_of.setdefault(person, group) != group:
             raise InputError("one person in two groups", where=f"{path}:{line}", value=person)
     of_people = np.array([group_of.get(person, "") for person in samples.individual])
-    names = sorted({*of_people.tolist()} - {"", EVERYBODY})
+    names = sorted({*of_people.tolist()} - {""})
     if not names:
         raise InputError("no person of this file is in the genotypes, by IID", where=path)
-    return {name: of_people == name for name in names}
+    return {name: np.asarray(of_people == name, np.int64) for name in names}
 
 
 def _with_codes(
@@ -347,8 +357,12 @@ def _measured(
             sample = people.sample(file, name, score)
             complete = ~np.isnan(sample.phenotype) & ~np.isnan(sample.covariates).any(axis=1)
             for group, members in people.groups.items():
-                selected = sample.select(complete & members)
+                taken = complete & (members > 0)
+                selected = sample.select(taken)
                 reason = why_unmeasured(selected)
+                if reason is None:
+                    selected = selected.within(members[taken])
+                    reason = why_unmeasured(selected)
                 if reason is None:
                     measures = measure(selected, prevalence.get(name))
                     results.append(ScoreResult(str(file.path), name, group, measures))

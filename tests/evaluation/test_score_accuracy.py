@@ -9,11 +9,16 @@ from tiers import thinned
 
 from primo_scale.evaluation.accuracy import (
     Estimate,
+    PartialMeasures,
+    Sample,
     area_under_curve,
     calibrate,
     correlation,
     decile_means,
+    measure,
+    partial_measures,
     squared,
+    why_unmeasured,
 )
 from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 
@@ -48,6 +53,77 @@ def test_r2_and_its_increment_are_those_of_linear_models():
     assert nothing == Estimate(0, 0, 0)
     everything = squared_r(phenotype, 3 * phenotype, NONE)
     assert everything.lower == pytest.approx(1) == everything.upper
+
+
+def test_measures_beyond_covariates_are_those_of_linear_models():
+    """Against residuals and the coefficient of scikit-learn, and the partial correlation by the
+    inverse of the correlation matrix."""
+    phenotype, score, covariates = linear_draw(np.random.default_rng(1))
+    found = partial_measures(phenotype, score, covariates)
+    rest, own = (
+        values - LinearRegression().fit(covariates, values).predict(covariates)
+        for values in (phenotype, score)
+    )
+    precision = np.linalg.inv(np.corrcoef(np.column_stack([phenotype, score, covariates]).T))
+    r = -precision[0, 1] / np.sqrt(precision[0, 0] * precision[1, 1])
+    assert found.r.value == pytest.approx(r, rel=1e-10)
+    assert found.r2.value == pytest.approx(np.corrcoef(rest, own)[0, 1] ** 2, rel=1e-10)
+    slope = LinearRegression().fit(np.column_stack([score, covariates]), phenotype).coef_[0]
+    assert found.slope == pytest.approx(slope, rel=1e-10)
+    increment = squared_r(phenotype, score, covariates).value
+    left = 1 - LinearRegression().fit(covariates, phenotype).score(covariates, phenotype)
+    assert found.r2.value == pytest.approx(increment / left, rel=1e-10)
+    explained = 1 + covariates @ [1.0, 2.0]
+    assert partial_measures(phenotype, explained, covariates) is None
+    assert partial_measures(explained, score, covariates) is None
+
+
+def in_groups(rng, effect, sizes=(250, 100, 50)):
+    """Sample in groups of other means and spreads, with one covariate, and the groups."""
+    groups = np.repeat(np.arange(1, len(sizes) + 1), sizes)
+    covariate, own, noise = rng.normal(size=(3, len(groups)))
+    score = 2.0 * groups + own * groups + covariate
+    phenotype = 1.5 * groups + effect * own * groups + covariate + noise
+    return Sample(phenotype, score, covariate[:, None], None), groups
+
+
+def test_measures_within_groups_are_those_of_models_with_a_constant_for_each():
+    sample, groups = in_groups(np.random.default_rng(1), 0.5)
+    found = measure(sample.within(groups), None)
+    dummies = (groups[:, None] == [2, 3]) * 1.0
+    plain = partial_measures(sample.phenotype, sample.score, dummies)
+    both = partial_measures(sample.phenotype, sample.score, np.hstack([dummies, sample.covariates]))
+    line = found.calibration
+    within = PartialMeasures(found.r, found.r2, line.slope, line.slope_se)
+    for ours, theirs in ((within, plain), (found.partial, both)):
+        for ends in ("value", "lower", "upper"):
+            assert getattr(ours.r2, ends) == pytest.approx(getattr(theirs.r2, ends), rel=1e-9)
+        assert ours.slope == pytest.approx(theirs.slope, rel=1e-10)
+        assert ours.slope_se == pytest.approx(theirs.slope_se, rel=1e-10)
+    assert line.intercept is line.intercept_se is None
+    assert measure(sample, None).r2.value > found.r2.upper
+
+
+def test_a_score_of_the_groups_alone_has_no_result_within_them():
+    sample, groups = in_groups(np.random.default_rng(1), 0.5)
+    constant = Sample(sample.phenotype, groups / 3, sample.covariates, None)
+    assert why_unmeasured(constant) is None
+    assert why_unmeasured(constant.within(groups)) == "the score does not vary"
+    pairs = np.arange(len(groups)) // 2  # 200 groups of two people
+    assert why_unmeasured(sample.within(pairs)) is None
+    assert "a result needs at least 401" in why_unmeasured(
+        sample.within(np.minimum(np.arange(len(groups)), 370))
+    )
+
+
+def test_a_binary_phenotype_has_no_area_under_the_curve_within_groups():
+    """Even if the groups have the same share of cases, so that the centred values are two."""
+    rng = np.random.default_rng(1)
+    sample = Sample(np.arange(400) % 2 * 1.0, rng.normal(size=400), np.empty((400, 0)), None)
+    groups = np.repeat([1, 2], 200)
+    assert measure(sample, 0.5).discrimination is not None
+    assert measure(sample.within(groups), 0.5).discrimination is None
+    assert sample.within(np.ones(400, dtype=int)) is sample
 
 
 def test_the_correlation_keeps_its_sign():
@@ -120,6 +196,44 @@ def increment_of_r2(rng):
     return squared_r(phenotype, score, covariates), 1 / 4
 
 
+def partial_r2(rng):
+    """Half of the variance of the phenotype beyond the covariates is that of the score."""
+    return partial_measures(*linear_draw(rng)).r2, 1 / 2
+
+
+def partial_r2_with_unequal_variances(rng):
+    _, score, covariates = linear_draw(rng)
+    own = score - covariates @ [0.5, 0.2]
+    noise = rng.normal(size=PEOPLE) * np.abs(own)
+    found = partial_measures(0.5 * own + 3 * covariates[:, 0] + noise, score, covariates)
+    return found.r2, 0.2
+
+
+def partial_slope(rng):
+    phenotype, score, covariates = linear_draw(rng)
+    own = score - covariates @ [0.5, 0.2]
+    found = partial_measures(phenotype + rng.normal(size=PEOPLE) * own, score, covariates)
+    half = NORMAL_QUANTILE * found.slope_se
+    return Estimate(found.slope, found.slope - half, found.slope + half), 1
+
+
+def r2_within_groups(rng):
+    """Groups of unequal size and spread: the effect is the same in all."""
+    sample, groups = in_groups(rng, 0.5)
+    spread = np.mean(groups**2)
+    truth = 0.25 * spread  # of own * groups, beside the covariate and the noise
+    return measure(sample.within(groups), None).partial.r2, truth / (truth + 1)
+
+
+def r2_within_pairs(rng):
+    """A mean is subtracted for every two people."""
+    pairs = np.repeat(np.arange(PEOPLE), 2)
+    score, noise = rng.normal(size=(2, len(pairs)))
+    phenotype = 0.5 * score + noise + rng.normal(size=PEOPLE)[pairs]
+    sample = Sample(phenotype, score + 1.0 * pairs, np.empty((len(pairs), 0)), None)
+    return measure(sample.within(pairs), None).r2, 0.2
+
+
 def binary_r2(rng):
     """Cases are the upper 20% of a liability that the score explains 30% of."""
     score = rng.normal(size=PEOPLE)
@@ -156,12 +270,17 @@ def intercept(rng):
             normal_r2,
             r2_with_unequal_variances,
             increment_of_r2,
+            partial_r2,
+            partial_r2_with_unequal_variances,
+            partial_slope,
+            r2_within_groups,
+            r2_within_pairs,
             binary_r2,
             binormal_auc,
             slope_with_unequal_variances,
             intercept,
         ],
-        every=7,
+        every=6,
     ),
 )
 def test_intervals_cover_the_truth_and_half_as_wide_ones_do_not(draw):

@@ -5,10 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from bed_reader import to_bed
 
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import SampleTable, VariantTable, string_column
+
+COMPONENTS = ["PC1", "PC2", "PC3"]
 
 
 def written(path: Path, content: str | bytes) -> Path:
@@ -67,3 +70,28 @@ def write_fileset_of(
         },
     )
     return prefix
+
+
+def name_variants(prefix: Path) -> None:
+    """Name the variants of a fileset rs0, rs1, ..."""
+    table = pd.read_csv(f"{prefix}.bim", sep="\t", header=None)
+    table[1] = [f"rs{j}" for j in range(len(table))]
+    table.to_csv(f"{prefix}.bim", sep="\t", header=False, index=False)
+
+
+def write_loadings(prefix: Path, frequency: np.ndarray, loadings: np.ndarray) -> Path:
+    """Write loadings, counts and panel scores as plink2 does, for variants rs0, rs1, ... A/G."""
+    names = COMPONENTS[: loadings.shape[1]]
+    rows = pd.DataFrame({"#CHROM": 1, "ID": [f"rs{j}" for j in range(len(loadings))]})
+    alleles = rows.assign(REF="G", ALT="A")
+    counts = alleles.assign(ALT_CTS=np.rint(1000 * frequency).astype(int), OBS_CT=1000)
+    counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
+    of_alleles = [
+        alleles.assign(A1=allele, **dict(zip(names, sign * loadings.T, strict=True)))
+        for allele, sign in (("G", -1), ("A", 1))
+    ]
+    path = prefix.with_name(f"{prefix.name}.eigenvec.allele")
+    pd.concat(of_alleles).sort_index(kind="stable").to_csv(path, sep="\t", index=False)
+    spread = {f"{name}_AVG": [-0.1 * k, 0.3 * k] for k, name in enumerate(names, start=1)}
+    pd.DataFrame({"#IID": ["a", "b"], **spread}).to_csv(f"{prefix}.sscore", sep="\t", index=False)
+    return path

@@ -37,6 +37,12 @@ from primo_scale.cli.options import column_options, out_option, request_from
     file_option("--covar", help="Covariates."),
     *column_options,
     file_option(
+        "--pc-loadings",
+        metavar="PREFIX.eigenvec.allele",
+        help="Loadings of a public panel, as for release: the principal components of each person "
+        "are covariates.",
+    ),
+    file_option(
         "--groups",
         help="Table of IID and group, for results within the groups together, and by group.",
     ),

@@ -46,6 +46,7 @@ from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 from primo_scale.publication.weights import INTERCEPT
 from primo_scale.publication.wording import NOT_PRIVATE, ScoreSlope, cautions_in_words
 from primo_scale.run.genotype_files import GenotypeInputs
+from primo_scale.run.principal_components import components_of
 from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.typed_fields import check_request, typed
@@ -96,6 +97,9 @@ class EvaluationRequest(GenotypeInputs):
         Table of covariates.
     pheno_name, covar_name : tuple of str or None
         Columns that take part, as in `primo_scale.OutcomeTables`.
+    pc_loadings : Path or None
+        Loadings of a public panel, as in `primo_scale.OutcomeTables`; the principal components of
+        every person are covariates.
     groups : Path or None
         Table of IID and group, for results within the groups together, and by group.
     prevalence : dict of str to float
@@ -115,6 +119,7 @@ class EvaluationRequest(GenotypeInputs):
     covar: Path | None = field(default=None, converter=optional(regular_file))
     pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
+    pc_loadings: Path | None = field(default=None, converter=optional(regular_file))
     groups: Path | None = field(default=None, converter=optional(regular_file))
     prevalence: Mapping[str, float] = field(factory=dict, converter=_prevalences)
 
@@ -187,6 +192,8 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     people = _read_people(request, genotypes.samples)
     files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
     people = _with_codes(people, files, request.prevalence)
+    if request.pc_loadings is not None:
+        people = _with_components(people, request.pc_loadings, genotypes)
     variants: dict[str, MatchCounts] = {}
     results: list[ScoreResult] = []
     unmeasured: list[str] = []
@@ -320,6 +327,20 @@ def _with_codes(
             codes[name] = own
             phenotypes[name] = np.where(np.isin(values, own), values, np.nan)
     return replace(people, phenotypes=phenotypes, codes=codes)
+
+
+def _with_components(people: _People, path: Path, genotypes: Genotypes) -> _People:
+    """Add the principal components of the people to their covariates."""
+    components = components_of(path, genotypes)
+    twice = sorted(components.keys() & people.covariates.keys())
+    if twice:
+        raise InputError(
+            "the covariates have components of the loadings",
+            where=path,
+            value=", ".join(twice),
+            remedy="Leave these columns out by --covar-name",
+        )
+    return replace(people, covariates={**people.covariates, **components})
 
 
 def _warn_of_codes(name: str, values: Floats) -> None:

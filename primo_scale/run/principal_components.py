@@ -39,7 +39,7 @@ from primo_scale.storage.tiles import n_threads
 if TYPE_CHECKING:
     import pandas as pd
 
-    from primo_scale.evaluation.scores import MatchedWeights
+    from primo_scale.evaluation.scores import Genotypes, MatchedWeights
 
 # Functions import the code of scores, so that a run without loadings does not load it.
 
@@ -77,6 +77,25 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     the panel's own people, .sscore, unless the table `bounds` has bounds of every component. People
     of the cohort must not be among them.
     """
+    source, spread, weights, step = _matched(path, store.variants)
+    return Loadings(source, _bounds(path, bounds, spread, store.samples), weights, step)
+
+
+def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
+    """Return each component of all people, in memory. PRIVATE."""
+    from primo_scale.evaluation.scores import score_people
+
+    _, names, weights, step = _matched(path, genotypes.variants)
+    return dict(zip(names, (score_people(genotypes, weights) * step).T, strict=True))
+
+
+def _matched(
+    path: Path, variants: VariantTable
+) -> tuple[StatedLoadings, dict[str, float], MatchedWeights, float]:
+    """Read loadings, and return source, spreads by name, weights and step, as in `Loadings`.
+
+    A spread is the standard deviation of a component in people without structure.
+    """
     from primo_scale.evaluation.scores import match_weights
     from primo_scale.evaluation.scoring_files import ScoringFile
 
@@ -90,20 +109,15 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
         columns={"A1": "effect_allele", "REF": "other_allele"}
     )
     per_allele = table[list(names)].to_numpy(np.float64)
-    matched = match_weights(ScoringFile(path, table, names, per_allele), store.variants)
+    matched = match_weights(ScoringFile(path, table, names, per_allele), variants)
     frequencies = _beside(path, _FREQUENCIES, "Give plink2 --freq counts in the same command")
-    frequency = _frequencies(frequencies, store.variants, matched)
+    frequency = _frequencies(frequencies, variants, matched)
     spread = np.sqrt((matched.per_allele1**2).sum(axis=0)) / len(frequency)
-    spread_of = dict(zip(names, spread.tolist(), strict=True))
     weights, step = _standardised(matched, frequency)
     LOGGER.info("--pc-loadings: %s", matched.counts.in_words())
     digests = [sha256_of_file(path), sha256_of_file(frequencies)]
-    return Loadings(
-        StatedLoadings(path.name, sha256_of_json(digests), matched.counts.matched, len(names)),
-        _bounds(path, bounds, spread_of, store.samples),
-        weights,
-        step,
-    )
+    stated = StatedLoadings(path.name, sha256_of_json(digests), matched.counts.matched, len(names))
+    return stated, dict(zip(names, spread.tolist(), strict=True)), weights, step
 
 
 def _frequencies(path: Path, variants: VariantTable, matched: MatchedWeights) -> Float64:
@@ -213,7 +227,7 @@ def _bounds(
 ) -> tuple[CovariateBounds, ...]:
     """Return the bounds of a table, or the range in the panel and what sampling adds to it.
 
-    `spread` is the standard deviation of each component, by name, in people without structure.
+    `spread` is that of `_matched`.
     """
     known: Collection[str] = () if given is None else names_with_bounds(given).intersection(spread)
     read = () if given is None else read_covariate_bounds(given, tuple(known))

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from command_io import PANEL, simulated
+from filesets import name_variants, write_fileset_of, write_loadings
 from readme_scores import own_scores, readme_scores
 from sklearn.metrics import roc_auc_score
 from small_cohort import command, refused, succeeded
@@ -27,6 +28,7 @@ from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
+from primo_scale.run.principal_components import components_of
 
 NAMES = ("QT1", "QT2", "CASE")
 OPPOSITE = str.maketrans("ACGT", "TGCA")
@@ -401,6 +403,111 @@ def test_the_reason_why_a_score_has_no_result_is_named(values, reason, folder, t
 def test_a_score_that_does_not_vary_has_no_result():
     constant = Sample(np.arange(40.0), np.ones(40), np.empty((40, 0)), None)
     assert why_unmeasured(constant) == "the score does not vary"
+
+
+@pytest.fixture(scope="module")
+def structured(tmp_path_factory):
+    """Two populations, LARGE and SMALL, whose means of two traits and of a score differ.
+
+    The score explains nothing of ENVIRONMENT within them, and half of HERITABLE.
+    """
+    folder, rng = tmp_path_factory.mktemp("structured"), np.random.default_rng(1)
+    n_variants, sizes = 400, (500, 60)
+    population = np.repeat([0, 1], sizes)
+    frequency = rng.uniform(0.25, 0.75, n_variants)
+    difference = rng.normal(0, 0.1, n_variants)
+    of_people = np.clip(frequency + np.outer(population - 0.5, difference), 0.05, 0.95)
+    dosages = rng.binomial(2, of_people).T
+    dosages = np.where(rng.random(dosages.shape) < 0.01, -1, dosages)
+    name_variants(write_fileset_of(folder / "people", dosages, range(1, n_variants + 1)))
+    sd = np.sqrt(2 * frequency * (1 - frequency))
+    write_loadings(folder / "panel", frequency, (difference / sd)[:, None])
+    weights = rng.normal(size=n_variants) + 10 * difference
+    lines = [f"rs{j} A G {weight:.9g}" for j, weight in enumerate(weights)]
+    head = "rsID effect_allele other_allele effect_weight"
+    text = "\n".join(["#trait_reported=any", *(line.replace(" ", "\t") for line in [head, *lines])])
+    (folder / "score.txt").write_text(text + "\n")
+    score = np.where(dosages < 0, 2 * frequency[:, None], dosages).T @ weights
+    means = np.array([score[population == k].mean() for k in (0, 1)])
+    own = (score - means[population]) / (score - means[population]).std()
+    people = pd.DataFrame({"IID": [f"I{i}" for i in range(len(population))]})
+    noise = rng.normal(size=(2, len(population)))
+    traits = {"ENVIRONMENT": noise[0], "HERITABLE": own + noise[1]}
+    traits = {name: values + 2 * population for name, values in traits.items()}
+    people.assign(**traits).to_csv(folder / "pheno.tsv", sep="\t", index=False)
+    labels = people.assign(group=np.array(["LARGE", "SMALL"])[population])
+    labels.to_csv(folder / "groups.tsv", sep="\t", index=False)
+    return folder
+
+
+def evaluated_in(folder, out, *options):
+    words = ("--bfile", folder / "people", "--weights", folder / "score.txt")
+    return command(evaluate.main, *words, "--pheno", folder / "pheno.tsv", *options, "--out", out)
+
+
+def test_ancestry_is_taken_off_by_groups_and_by_components(structured, tmp_path):
+    options = ("--groups", structured / "groups.tsv")
+    options += ("--pc-loadings", structured / "panel.eigenvec.allele")
+    result = succeeded(evaluated_in(structured, tmp_path / "out", *options))
+    found = table(tmp_path / "out").droplevel("weights")
+    nothing, half = found.loc["ENVIRONMENT"], found.loc["HERITABLE"]
+    assert nothing.loc["all", "r2_lower"] > 0.1
+    for group, kind in (("all", "partial_r2"), ("within groups", "r2"),
+                        ("within groups", "partial_r2")):  # fmt: skip
+        assert nothing.loc[group, f"{kind}_lower"] == 0
+        assert nothing.loc[group, kind] < 0.01
+        assert half.loc[group, f"{kind}_lower"] > 0.2  # the components are a part of the score
+    within = half.loc["within groups"]
+    assert within["r2_lower"] < 0.5 < within["r2_upper"]
+    assert {*found.loc["ENVIRONMENT"].index} == {"all", "within groups", "LARGE", "SMALL"}
+    told = re.findall(r"score.txt: (\w+), ([\w ]+), n = (\d+): beyond .* to .*; not", result.stdout)
+    groups = [("within groups", "560"), ("all", "560"), ("LARGE", "500"), ("SMALL", "60")]
+    expected = [("ENVIRONMENT", *each) for each in groups[:3]]
+    assert told == expected + [("HERITABLE", *each) for each in groups]
+    assert "1 results of single groups are in the files alone" in result.stdout
+    beyond = nothing.loc["within groups"]
+    assert re.search(
+        rf"ENVIRONMENT, within groups, .*: beyond covariates r .*, R\^2 {beyond['partial_r2']:.4f} "
+        rf"\(0\.0000 to {beyond['partial_r2_upper']:.4f}\), slope {beyond['partial_slope']:.3g} \(",
+        result.stdout,
+    )
+
+
+def test_components_are_covariates_like_those_of_a_table(structured, tmp_path):
+    """Computed here from the definition of docs/maths/principal-components.md."""
+    genotypes = open_files(SourceFiles((structured / "people",)))
+    path = structured / "panel.eigenvec.allele"
+    found = components_of(path, genotypes)
+    rows = pd.read_csv(path, sep="\t").query("A1 == 'A'")
+    counts = pd.read_csv(structured / "panel.acount", sep="\t")
+    frequency = (counts["ALT_CTS"] / counts["OBS_CT"]).to_numpy()[:, None]
+    copies = HARD_CALLS.steps_or_missing(
+        genotypes.read(np.arange(len(frequency))), len(genotypes.samples)
+    )
+    z = (copies - 2 * frequency) / np.sqrt(2 * frequency * (1 - frequency))
+    expected = np.where(copies < 0, 0, z).T @ rows["PC1"].to_numpy() / len(frequency)
+    assert (copies < 0).any()
+    assert [*found] == ["PC1"]
+    np.testing.assert_allclose(found["PC1"], expected, rtol=0, atol=1e-5 * np.ptp(expected))
+    covar = tmp_path / "covar.tsv"
+    people = pd.DataFrame({"IID": genotypes.samples.individual, "PC1": expected})
+    people.to_csv(covar, sep="\t", index=False)
+    for name, options in (("a", ("--pc-loadings", path)), ("b", ("--covar", covar))):
+        succeeded(evaluated_in(structured, tmp_path / name, *options))
+    ours, theirs = (table(tmp_path / name).dropna(axis="columns") for name in ("a", "b"))
+    pd.testing.assert_frame_equal(ours, theirs, rtol=1e-3, atol=1e-6)
+    assert "partial_slope" in ours.columns
+    both = evaluated_in(structured, tmp_path / "c", "--pc-loadings", path, "--covar", covar)
+    refused(both, 3, "panel.eigenvec.allele", "PC1", "--covar-name")
+    assert not (tmp_path / "c").exists()
+
+
+@pytest.mark.parametrize("name", ["within groups", "all"])
+def test_a_group_named_like_the_results_of_all_is_refused(name, structured, tmp_path):
+    path = tmp_path / "groups.csv"
+    path.write_text(f"I0,A\nI1,{name}\n")
+    result = evaluated_in(structured, tmp_path / "out", "--groups", path)
+    refused(result, 3, "groups.csv:2", "is no name of a group", name)
 
 
 def test_a_slope_beyond_the_covariates_is_warned_of(folder, tmp_path):

@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 from documents import read_document
 from example_stores import flip_a_bit
-from filesets import write_fileset_of
+from filesets import COMPONENTS as NAMES
+from filesets import name_variants, write_fileset_of, write_loadings
 from processes import run_program
 from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
 from tiers import thinned
@@ -23,35 +24,11 @@ from primo_scale.run.design import load_design
 from primo_scale.run.design_choices import outcome_weight
 from primo_scale.run.principal_components import project, read_loadings
 
-NAMES = ["PC1", "PC2", "PC3"]
-
-
-def write_loadings(prefix: Path, frequency: np.ndarray, loadings: np.ndarray) -> Path:
-    """Write loadings, counts and panel scores as plink2 does, for variants rs0, rs1, ... A/G."""
-    names = NAMES[: loadings.shape[1]]
-    rows = pd.DataFrame({"#CHROM": 1, "ID": [f"rs{j}" for j in range(len(loadings))]})
-    alleles = rows.assign(REF="G", ALT="A")
-    counts = alleles.assign(ALT_CTS=np.rint(1000 * frequency).astype(int), OBS_CT=1000)
-    counts.to_csv(f"{prefix}.acount", sep="\t", index=False)
-    of_alleles = [
-        alleles.assign(A1=allele, **dict(zip(names, sign * loadings.T, strict=True)))
-        for allele, sign in (("G", -1), ("A", 1))
-    ]
-    path = prefix.with_name(f"{prefix.name}.eigenvec.allele")
-    pd.concat(of_alleles).sort_index(kind="stable").to_csv(path, sep="\t", index=False)
-    spread = {f"{name}_AVG": [-0.1 * k, 0.3 * k] for k, name in enumerate(names, start=1)}
-    pd.DataFrame({"#IID": ["a", "b"], **spread}).to_csv(f"{prefix}.sscore", sep="\t", index=False)
-    return path
-
 
 def ingested(folder: Path, dosages: np.ndarray, chunks: tuple[int, int] = (5, 8)):
     """Return the genotype store of dosages, shape (variants, people), -1 where missing."""
     folder.mkdir()
-    write_fileset_of(folder / "people", dosages, range(1, len(dosages) + 1))
-    bim = folder / "people.bim"
-    table = pd.read_csv(bim, sep="\t", header=None)
-    table[1] = [f"rs{j}" for j in range(len(dosages))]
-    table.to_csv(bim, sep="\t", header=False, index=False)
+    name_variants(write_fileset_of(folder / "people", dosages, range(1, len(dosages) + 1)))
     return ps.ingest(ps.GenotypeFiles(folder / "people"), folder / "g.zarr", chunk_shape=chunks)
 
 
@@ -223,11 +200,12 @@ def test_unusable_loadings_are_refused(tmp_path, panel, words):
 
 
 def test_a_file_that_is_not_of_loadings_is_named(tmp_path, panel):
+    store = ingested(tmp_path / "a", some_dosages())
     path = panel[2].rename(tmp_path / "loadings.txt")
     with pytest.raises(InputError, match=r"loadings\.txt: .*PREFIX\.eigenvec\.allele"):
-        read_loadings(path, None, None)
+        read_loadings(path, None, store)
     with pytest.raises(InputError, match=r"panel\.eigenvec\.allele: no such file"):
-        read_loadings(panel[2], None, None)
+        read_loadings(panel[2], None, store)
 
 
 def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):

@@ -134,7 +134,7 @@ def draw_pictures(directory: Path, evaluation: Evaluation) -> None:
 
 
 def _accuracy(results: tuple[ScoreResult, ...]) -> Any:
-    """Return a figure with R^2 of every result and its interval."""
+    """Return a figure with R^2 of every result, beyond covariates if any, and its interval."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 1.5 + 0.25 * len(results)), layout="constrained")
@@ -145,7 +145,7 @@ def _accuracy(results: tuple[ScoreResult, ...]) -> Any:
     for index, name in enumerate(weights):
         shown = [result for result in results if result.weights == name]
         shift = 0.6 * (0.5 - (index + 0.5) / len(weights))
-        found = [result.measures.r2 for result in shown]
+        found = [(result.measures.partial or result.measures).r2 for result in shown]
         axes.errorbar(
             [r2.value for r2 in found],
             [places[result.phenotype, result.group] + shift for result in shown],
@@ -154,7 +154,8 @@ def _accuracy(results: tuple[ScoreResult, ...]) -> Any:
             label=name,
         )
     axes.set_yticks([*places.values()], [f"{phenotype}, {group}" for phenotype, group in places])
-    axes.set_xlabel("R² of the score, with 95% interval")
+    beyond = " beyond covariates" if any(result.measures.partial for result in results) else ""
+    axes.set_xlabel(f"R² of the score{beyond}, with 95% interval")
     axes.set_xlim(left=0)
     figure.legend(loc="outside lower center")
     return figure

@@ -213,6 +213,7 @@ def test_every_file_carries_the_stamp(folder, evaluated):
     for name in names:
         assert (evaluated / name).read_text().count("NOT PRIVATE: computed from") == 1
     assert json.loads((evaluated / "evaluation.json").read_text())["stamp"] == stamp
+    assert "R² of the score beyond covariates" in (evaluated / "accuracy.svg").read_text()
     for picture in ("accuracy.svg", "deciles.svg"):
         root = ElementTree.parse(evaluated / picture).getroot()
         assert not [e for e in root.iter() if e.tag.endswith(("script", "image"))]

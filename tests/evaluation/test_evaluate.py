@@ -503,6 +503,27 @@ def test_components_are_covariates_like_those_of_a_table(structured, tmp_path):
     assert not (tmp_path / "c").exists()
 
 
+def test_components_are_those_that_a_release_has_weights_of(structured, tmp_path):
+    bounds, loadings = tmp_path / "bounds.tsv", structured / "panel.eigenvec.allele"
+    bounds.write_text("name\tlower\tupper\nENVIRONMENT\t-9\t9\nHERITABLE\t-9\t9\n")
+    ps.release(
+        ps.ReleaseRequest(
+            genotypes=ps.GenotypeFiles(structured / "people"),
+            outcomes=ps.OutcomeTables(structured / "pheno.tsv", bounds, pc_loadings=loadings),
+            privacy=ps.Privacy(non_private=True),
+            out=tmp_path / "release",
+            ledger=tmp_path / "ledger.sqlite",
+        )
+    )
+    words = ("--bfile", structured / "people", "--weights", tmp_path / "release")
+    words += ("--pheno", structured / "pheno.tsv")
+    for name, options in (("with", ("--pc-loadings", loadings)), ("without", ())):
+        succeeded(command(evaluate.main, *words, *options, "--out", tmp_path / name))
+        content = json.loads((tmp_path / name / "evaluation.json").read_text())
+        offsets = {result["measures"]["offset"] for result in content["results"]}
+        assert offsets == {name == "with"}
+
+
 @pytest.mark.parametrize("name", ["within groups", "all"])
 def test_a_group_named_like_the_results_of_all_is_refused(name, structured, tmp_path):
     path = tmp_path / "groups.csv"

@@ -31,7 +31,7 @@ CASES = {
         "--pc-loadings p.eigenvec.allele --cohort c",
         people=(120, 120),
     ),
-    "moments": Case("--pheno-moments --ref-freq p.afreq --sumstats --ld-blocks window:5"),
+    "sumstats": Case("--ref-freq p.afreq --sumstats --ld-blocks window:5"),
     "private n": Case("--adjacency add-remove --nominal-n 50 --method ada-ssp-budget --gamma 0.2"),
     "subsample": Case("--subsample 20"),
     "label": Case("--privacy label --method reuse-cov-proj-x", PHENOTYPES),
@@ -40,10 +40,14 @@ CASES = {
 }
 
 
-def documented() -> set[str]:
-    """Return the members that the page lists, which may have members of their own."""
+def documented(condition: str = "") -> set[str]:
+    """Return the members that the page lists, which may have members of their own.
+
+    With a `condition`, only those of the rows that have it.
+    """
     section = PAGE.read_text(encoding="utf-8").split("### What only the signer knows\n")[1]
     table = [line for line in section.split("\n#")[0].splitlines() if line.startswith("|")]
+    table = [line for line in table if condition in line]
     return set(re.findall(r"`([a-z_.0-9]+)`", "\n".join(table)))
 
 
@@ -62,7 +66,7 @@ def other_values(value: Any) -> Iterator[Any]:
             yield max(value - (1 if few else value // 1000), 0)
         case float():
             yield from (1.001 * value, 0.999 * value, 2 * value, value / 2)
-            if value == 0:
+            if abs(value) < 1e-9:  # the rounding of 0
                 yield 0.01
         case str():
             yield "another"
@@ -116,7 +120,9 @@ def test_the_page_lists_all_that_can_be_false_and_nothing_else(tmp_path: Path, m
     listed = documented()
     assert {"hold_out.people", "cohort.n_samples", "public_inputs.phenotypes.sd"} <= listed
     assert sorted(member for member in found if not is_documented(member, listed)) == []
-    assert sorted(each for each in listed if not any(is_documented(m, {each}) for m in found)) == []
+    # Whether the results stay the same depends on the noise.
+    always = listed - documented("as long as the results that follow are the same")
+    assert sorted(each for each in always if not any(is_documented(m, {each}) for m in found)) == []
 
 
 def test_other_weights_verify_with_the_same_numbers(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def extrapolated(size: Size, rows: list[Record]) -> dict[str, Cost]:
         match stage:
             case "ingest":
                 return float(people * variants * low)
-            case "checks" | "outcomes":
+            case "checks" | "outcomes" | "adjustment":
                 return float(people * wanted / many * high)
             case "accumulate":
                 start, end, last = map(outcome_bytes, (few, many, wanted))

@@ -189,6 +189,7 @@ _STAGES = {
     "checks": "start and checks",
     "ingest": "ingest",
     "outcomes": "phenotypes",
+    "adjustment": "adjustment",
     "accumulate": "sums",
     "finalize": "finalize",
     "whole": "**whole release**",

@@ -13,11 +13,11 @@ from typing import Any
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
-# Steps of a release without moments and hold-out, in order.
-_FURTHER_STEPS = {PaymentStep.MOMENTS_STORED, PaymentStep.HOLD_OUT_STORED}
+# Steps of a release without adjustment and hold-out, in order.
+_FURTHER_STEPS = {PaymentStep.ADJUSTMENT_STORED, PaymentStep.HOLD_OUT_STORED}
 STEPS = tuple(step for step in PaymentStep if step not in _FURTHER_STEPS)
-# Steps of buying phenotype moments, in order.
-MOMENTS_STEPS = (*STEPS[:4], PaymentStep.MOMENTS_STORED, *STEPS[6:9])
+# Steps of paying for a release and adjusting its phenotypes, in order.
+ADJUSTMENT_STEPS = (*STEPS[:4], PaymentStep.ADJUSTMENT_STORED)
 
 KILLED = 9
 _FORK = multiprocessing.get_context("fork")

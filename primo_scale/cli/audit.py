@@ -67,9 +67,7 @@ def main(
         f"confidence {confidence:g} for all lines together"
     )
     click.echo("invented people only: no data is read, no budget is spent")
-    click.echo(
-        "not audited: people held out, phenotype moments, releases of parties (docs/audit.md)"
-    )
+    click.echo("not audited: people held out, adjustments, releases of parties (docs/audit.md)")
     click.echo(_COLUMNS.format(*_HEADINGS.split()))
     failed = 0
     for subject in subjects:

@@ -118,11 +118,6 @@ outcome_options = under(
         "--pheno-bounds",
         help="Public bounds: a table of name, lower, upper and optionally mean, sd, type.",
     ),
-    flag(
-        "--pheno-moments",
-        help="Pay 5% of the release's mu^2 for noisy means and sds of the phenotypes, where "
-        "no public ones are known.",
-    ),
     file_option(
         "--covar-bounds", help="Public bounds of the covariates: a table of name, lower, upper."
     ),

@@ -83,18 +83,14 @@ def observed_counts(n_phenotypes: int) -> float:
     return _root(n_phenotypes)
 
 
-def phenotype_moments(n_phenotypes: int, adjacency: Adjacency, *, unit: int = 2**20) -> float:
-    """Return the sensitivity of ``(sum U, sum floor(U^2 / unit), unit n_j)`` of all phenotypes.
+def adjustment(norm: int, adjacency: Adjacency) -> float:
+    """Return the sensitivity of the Gram matrices (svec) of (c, y) of all phenotypes together.
 
-    U are integers, ``|U| <= unit``; a missing value adds 0 to all three sums. Two opposite extremes
-    have the largest distance, also after rounding down. A `unit` below 3, where rounding down could
-    increase the distance, raises a ValueError.
-    Source: docs/maths/counts-and-moments.md, Theorem 2.
+    The rows v_j of a person satisfy ``sum_j |v_j|^4 <= norm^2``.
+    Source: docs/maths/adjustment.md, Theorem 1.
     """
-    if unit < 3:
-        raise ValueError(f"a lattice of {unit} steps is too coarse")
-    factor = 4 if adjacency is Adjacency.REPLACE_ONE else 3
-    return _root(factor * n_phenotypes * unit**2)
+    factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    return _root(factor * norm**2)
 
 
 def held_out_counts(n_phenotypes: int) -> float:

@@ -29,7 +29,7 @@ class PaymentStep(StrEnum):
     BLOCK_WRITTEN = "block written"
     STATISTICS_STORED = "statistics stored"
     HOLD_OUT_STORED = "hold-out stored"
-    MOMENTS_STORED = "moments stored"
+    ADJUSTMENT_STORED = "adjustment stored"
     DRAW_RECORD_WRITTEN = "draw record written"
     DRAW_RECORD_COMMITTED = "draw record committed"
     KEY_REMOVED = "key removed"

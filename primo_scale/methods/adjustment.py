@@ -62,6 +62,9 @@ class Adjustment:
     expected_constant: Float64
     # Public variances of LD components, shape (d,); None for variants, coded to one variance.
     variances: Float64 | None
+    # What ancestry explains of X'Y beside the covariates, shape (d, l), and the root of what it
+    # explains of X'X, shape (d, k); None if it is not known.
+    ancestry: tuple[Float64, Float64] | None = None
 
     @property
     def fixed_coefficients(self) -> Float64:
@@ -82,7 +85,7 @@ class Adjustment:
         # X'C enters twice, so its noise does not average out. Without the factors `kept`, a mostly
         # noisy X'C would inflate the weights of the covariates by a multiple.
         expected = np.zeros((len(cross), n_fixed))
-        expected[:, 0] = self.expected_constant[columns]
+        expected[:, :1] = self.expected_constant[columns, None]
         unexpected = cross[:, :n_fixed] - expected
         factors = _james_stein_factors(unexpected, sigma)
         kept = np.broadcast_to(np.maximum(factors, 0), unexpected.shape)
@@ -91,6 +94,8 @@ class Adjustment:
         fixed_cross = expected + unexpected * kept
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
+        if self.ancestry is not None:
+            target -= self.ancestry[0][columns]
         noise = TargetNoise(
             own=(self.scales.phenotype_cross * self.rescale) ** 2,
             shared=sigma * np.sqrt((kept**2).mean(axis=0))[:, None] * self.fixed_coefficients,
@@ -101,6 +106,9 @@ class Adjustment:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
         gram = self.statistics.gram(block, copy).astype(np.float64)
         gram *= self.gram_factor
+        if self.ancestry is not None:
+            root = self.ancestry[1][self.statistics.layout.variants(block)]
+            gram -= root @ root.T
         rounding = 16 * adjusted.projection.shape[1] * np.finfo(np.float64).eps
         rounding *= float(np.linalg.norm(gram))
         for start in range(0, len(gram), _ROWS):
@@ -121,10 +129,13 @@ def adjust(
     gram_factor: float,
     expected_constant: Float64 | None = None,
     variances: Float64 | None = None,
+    ancestry: Float64 | None = None,
 ) -> Adjustment:
     """Prepare the adjustment of every block; parameters as in `Adjustment`.
 
-    `expected_constant` is 0 if it is None.
+    `expected_constant` is 0 if it is None. `ancestry`, shape (d, k), is a root of what principal
+    components explain of X'X. X'Y is made orthogonal to it, so that no ancestry is left that
+    components with errors did not account for.
     """
     f, n_columns = statistics.layout.n_fixed, statistics.layout.n_variants
     outcome_gram = statistics.outcome_gram()[:f].astype(np.float64)
@@ -137,7 +148,18 @@ def adjust(
         fixed_phenotypes=outcome_gram[:, f:] * rescale,
         expected_constant=np.zeros(n_columns) if expected_constant is None else expected_constant,
         variances=variances,
+        ancestry=None if ancestry is None else (_along(ancestry, statistics, rescale), ancestry),
     )
+
+
+def _along(directions: Float64, statistics: BlockMatrices, rescale: Float64) -> Float64:
+    """Return the projection of X'Y on directions, shape (d, k), for all columns together."""
+    layout = statistics.layout
+    sums = np.zeros((directions.shape[1], layout.n_phenotypes))
+    for block in range(layout.n_blocks):
+        cross = statistics.cross(block)[:, layout.n_fixed :] * rescale
+        sums += directions[layout.variants(block)].T @ cross
+    return np.asarray(directions @ np.linalg.lstsq(directions.T @ directions, sums)[0])
 
 
 def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) -> Float64:
@@ -177,6 +199,8 @@ def _shares_of_signal(columns: Float64, variances: Float64, sigma: float) -> Flo
 
 def _floored_inverse(matrix: Float64, floor: float) -> Float64:
     """Return the inverse after raising eigenvalues to `floor`; a null direction stays null."""
+    if not len(matrix):
+        return matrix
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
     raised = np.maximum(values, floor)
     negligible = len(values) * np.finfo(np.float64).eps * np.abs(raised).max(initial=0.0)

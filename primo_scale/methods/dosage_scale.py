@@ -44,9 +44,9 @@ def to_dosage_scale(
 
     With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
     sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
-    slope and offset that row clipping gives each phenotype are inverted.
+    slope and offset that row clipping gives each phenotype are inverted, and the effects by which
+    phenotypes were adjusted are added.
     """
-    mean = np.array([p.mean for p in outcomes.phenotypes])
     unit = phenotype_unit(outcomes, response)
     scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
     centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
@@ -59,8 +59,11 @@ def to_dosage_scale(
     )
     return DosageWeights(
         per_allele=per_allele,
-        intercept=mean + at_centre * unit - genotypes.centre_dosage @ per_allele,
-        covariates=covariates * unit,
+        intercept=outcomes.means
+        - centre @ outcomes.covariate_weights
+        + at_centre * unit
+        - genotypes.centre_dosage @ per_allele,
+        covariates=outcomes.covariate_weights + covariates * unit,
     )
 
 

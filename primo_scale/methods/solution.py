@@ -78,6 +78,8 @@ class SolveInputs:
     scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
     # Expected product of X and the constant by public frequencies, shape (d,); None stands for 0.
     expected_constant: Float64 | None = None
+    # Root of what the principal components explain of X'X, shape (d, k), or None.
+    ancestry: Float64 | None = None
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ def solve_statistics(
         gram_factor=gram_factor,
         expected_constant=inputs.expected_constant,
         variances=None if inputs.components is None else inputs.components.variances,
+        ancestry=inputs.ancestry,
     )
     sizes = statistics.layout.sizes
     if inputs.components is not None:

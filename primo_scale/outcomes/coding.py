@@ -30,12 +30,18 @@ MISSING_NUMBER = -9.0
 
 LARGEST_VALUE = 32767
 LARGEST_UNIT = 1 << 13
+ADJUSTED_UNIT = 1 << 12
+"""Largest unit of phenotypes that will be adjusted, whose sds may become smaller: eight of them fit
+on the lattice."""
 SMALLEST_UNIT = 1 << 10
 """Smallest number of lattice units per standard deviation, so that truncation errors are at most
 1/1024 of a standard deviation."""
 
 BOUNDED_UNIT = 1 << 20
 """Largest magnitude of a value that is coded by its bounds alone."""
+
+EFFECT_UNIT = 1 << 15
+"""Steps in which effects of covariates on a phenotype are stated, in one lattice unit of it."""
 
 Int16 = npt.NDArray[np.int16]
 Int64 = npt.NDArray[np.int64]
@@ -59,6 +65,9 @@ class OutcomeCoding:
     # Bounds of each phenotype y, which becomes ``trunc((clamp(y) - mean) / sd * unit)``.
     phenotypes: tuple[PhenotypeBounds, ...]
     unit: int  # number of lattice units s_y per sd of every phenotype
+    # Effects of the codes of the constant and of each covariate on each phenotype, in lattice units
+    # over `EFFECT_UNIT`; they are subtracted from it. Empty if phenotypes are not adjusted.
+    effects: tuple[tuple[int, ...], ...] = ()
 
     @property
     def n_columns(self) -> int:
@@ -78,7 +87,12 @@ class OutcomeCoding:
                 strict=True,
             )
         ]
-        return np.asarray(np.abs(rows).max(axis=0), dtype=np.int64)
+        largest = np.asarray(np.abs(rows).max(axis=0), dtype=np.int64)
+        if self.effects:
+            n_fixed = 1 + len(self.covariates)
+            moved = largest[:n_fixed] @ np.abs(self._effects)
+            largest[n_fixed:] += -(-moved // EFFECT_UNIT)
+        return np.minimum(largest, LARGEST_VALUE)
 
     @property
     def constant_norm(self) -> int:
@@ -94,6 +108,52 @@ class OutcomeCoding:
     def digest(self) -> str:
         """SHA-256 digest of all parameters of the coding, as hexadecimal text."""
         return sha256_of_json(dataclasses.asdict(self))
+
+    @property
+    def means(self) -> Float64:
+        """Mean of each phenotype at the centres of the covariates, shape (l,).
+
+        It is the public mean, and for adjusted phenotypes that with the effect of the constant.
+        """
+        mean, sd = _columns(self.phenotypes, "mean", "sd")
+        if not self.effects:
+            return mean
+        return np.asarray(mean + self.constant * self._effects[0] * (sd / self.unit / EFFECT_UNIT))
+
+    @property
+    def covariate_weights(self) -> Float64:
+        """Change of each phenotype per unit of each covariate, by its effects, shape (c, l)."""
+        (sd,), (scale,) = _columns(self.phenotypes, "sd"), _columns(self.covariates, "scale")
+        if not self.effects:
+            return np.zeros((len(scale), len(sd)))
+        return np.asarray(self._effects[1:] * scale[:, None] * (sd / self.unit / EFFECT_UNIT))
+
+    @cached_property
+    def _effects(self) -> Int64:
+        """Effects in lattice units over `EFFECT_UNIT` per code, shape (1 + c, l)."""
+        return np.array(self.effects, dtype=np.int64).T
+
+    def residuals(self, rows: Int16, before: OutcomeCoding, *, of_covariates: Bool) -> Int16:
+        """Return rows, shape (people, q), with residuals in place of the phenotypes.
+
+        `rows` are those of the coding `before`, with 0 for a missing phenotype, and so are the
+        results. The covariates' effects are subtracted from the people in the mask `of_covariates`,
+        and the constant's from everybody.
+        """
+        n_fixed = 1 + len(self.covariates)
+        codes = rows[:, n_fixed:].astype(np.float64)
+        mean, sd = _columns(self.phenotypes, "mean", "sd")
+        mean_before, sd_before = _columns(before.phenotypes, "mean", "sd")
+        values = mean_before + codes * (sd_before / before.unit)
+        lattice = (values - mean) / sd * self.unit
+        fixed = rows[:, :n_fixed].astype(np.int64)
+        fixed[:, 0] = self.constant
+        fixed[~of_covariates, 1:] = 0
+        lattice -= (fixed @ self._effects) / EFFECT_UNIT  # of exact integers
+        lattice = np.trunc(np.clip(lattice, -LARGEST_VALUE, LARGEST_VALUE))
+        # An observed value remains different from a missing one.
+        lattice = np.where(codes == 0, 0, np.where(lattice == 0, 1, lattice))
+        return np.hstack([rows[:, :n_fixed], lattice.astype(np.int16)])
 
     def code_covariates(self, values: Float64, which: slice = slice(None)) -> Int16:
         """Return the codes of `which` covariates, int16 (..., c), from values, float64 (..., c)."""
@@ -165,13 +225,17 @@ class OutcomeCoding:
 
 
 def code_outcomes(
-    phenotypes: Sequence[PhenotypeBounds], covariates: Sequence[CovariateBounds], *, weight: float
+    phenotypes: Sequence[PhenotypeBounds],
+    covariates: Sequence[CovariateBounds],
+    *,
+    weight: float,
+    largest_unit: int = LARGEST_UNIT,
 ) -> OutcomeCoding:
     """Choose the coding of the outcome columns from public bounds, in the order of the columns.
 
     `weight` is the lattice value of the constant, and of every covariate at its farther bound, in
-    units of a phenotype's sd. Two columns of one name are refused, and so is a phenotype with a
-    bound farther than 31.9 sds from its mean.
+    units of a phenotype's sd. The unit is at most `largest_unit`. Two columns of one name are
+    refused, and so is a phenotype with a bound farther than 31.9 sds from its mean.
     """
     uses = Counter([*(p.name for p in phenotypes), *(c.name for c in covariates)])
     name, count = max(uses.items(), key=itemgetter(1), default=("", 0))
@@ -180,7 +244,7 @@ def code_outcomes(
             f"the name {name} is used for {count} columns",
             remedy="Choose every phenotype and covariate once",
         )
-    unit = _common_unit(phenotypes)
+    unit = min(largest_unit, _common_unit(phenotypes))
     constant = min(LARGEST_VALUE, max(1, round(weight * unit)))
     return OutcomeCoding(
         constant=constant,

@@ -93,10 +93,19 @@ class OutcomeStore:
     observed: Int64  # number of people with each phenotype, shape (l,)
     _rows: groups.Array
     _held_out: groups.Array | None
+    _left_out: int  # number of first columns that are not in the rows of sums
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns q."""
+        return self._rows.shape[1]
 
     def read_rows(self, samples: slice) -> Int16:
-        """Return the rows of consecutive people, int16 (r, q); zero for people held out."""
-        rows = read_block(self._rows, (samples, slice(None)))
+        """Return the rows of consecutive people for sums, int16 (r, q); zero for people held out.
+
+        Where phenotypes are adjusted, the constant and the covariates may be left out.
+        """
+        rows = read_block(self._rows, (samples, slice(None)))[:, self._left_out :]
         if self._held_out is None:
             return rows
         return np.where(self.held_out(samples)[:, None], np.int16(0), rows)
@@ -123,6 +132,7 @@ def open_outcome_store(path: Location) -> OutcomeStore:
         observed=read_block(groups.array_of(group, "observed")),
         _rows=rows,
         _held_out=groups.array_of(group, HELD_OUT) if attributes.get("has_held_out") else None,
+        _left_out=int(attributes.get("left_out", 0)),
     )
 
 
@@ -177,8 +187,12 @@ def align_outcomes(
     *,
     scratch: Path,
     hold_out: HoldOutChoice | None = None,
+    to_adjust: bool = False,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
+
+    With `to_adjust`, a phenotype of 0 is missing and an observed 0 is stored as 1 in every row, as
+    `write_residuals` needs it.
 
     People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
     a row, or with a missing value, has the lattice value 0; all people have the constant. The index
@@ -191,7 +205,9 @@ def align_outcomes(
     n, components = len(samples), files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
-        request = beside.submit(_request_digest, samples, tables, coding, held_out, components)
+        request = beside.submit(
+            _request_digest, samples, tables, coding, held_out, components, to_adjust
+        )
         if groups.is_complete(path, KIND):
             finished = groups.attributes_of(groups.open_group(path, KIND))
             if finished.get("request_digest") == request.result():
@@ -202,7 +218,7 @@ def align_outcomes(
         ):
             apart = 0 if hold_out is None else hold_out.people
             counts = OutcomeCounts(coding, n_covariates, n, apart)
-            _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out)
+            _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out, to_adjust)
             if n_covariates:
                 _spool_covariates(covariates, tables[1], samples, counts)
             counts.warn(logging.DEBUG if files.checked else logging.WARNING)
@@ -210,6 +226,42 @@ def align_outcomes(
             header = {"request_digest": request.result(), "coding_digest": coding.digest}
             layout = rows_layout(n, coding.n_columns)
             _write_store(path, header, layout, rows_of, counts.observed, held_out)
+    return open_outcome_store(path)
+
+
+def write_residuals(
+    path: Location,
+    unadjusted: OutcomeStore,
+    before: OutcomeCoding,
+    coding: OutcomeCoding,
+    *,
+    sums_fixed: bool,
+) -> OutcomeStore:
+    """Write the store of adjusted phenotypes, or reuse the existing one.
+
+    With `sums_fixed`, the constant and the covariates remain columns of the sums. `unadjusted` has
+    the coding `before`. Phenotypes of people held out keep the effects of the covariates, which a
+    release measures with its own weights.
+    """
+    parts = {"of": unadjusted.content_digest, "coding": coding.digest, "fixed": sums_fixed}
+    request = sha256_of_json(parts)
+    if groups.is_complete(path, KIND):
+        finished = groups.attributes_of(groups.open_group(path, KIND))
+        if finished.get("request_digest") == request:
+            return open_outcome_store(path)
+    n = unadjusted.n_samples
+    held_out = unadjusted.held_out(slice(0, n))
+
+    def rows_of(people: slice) -> Int16:
+        rows = read_block(unadjusted._rows, (people, slice(None)))
+        return coding.residuals(rows, before, of_covariates=~held_out[people])
+
+    left_out = 0 if sums_fixed else 1 + len(coding.covariates)
+    header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}
+    apart = held_out if held_out.any() else None
+    _write_store(
+        path, header, rows_layout(n, coding.n_columns), rows_of, unadjusted.observed, apart
+    )
     return open_outcome_store(path)
 
 
@@ -272,6 +324,7 @@ def _spool_phenotypes(
     samples: SampleTable,
     counts: OutcomeCounts,
     held_out: Bool | None,
+    to_adjust: bool,
 ) -> None:
     """Write the coded phenotypes to `scratch`, and count the people with each in the sums."""
     coding = counts.coding
@@ -279,10 +332,11 @@ def _spool_phenotypes(
     for matched in match_people(table, names, samples):
         has_value = coding.observed(matched.values)
         codes = coding.code_phenotypes(matched.values, has_value)
+        apart = np.zeros((len(codes), 1), dtype=np.bool_)
         if held_out is not None:
             apart = held_out[matched.samples, None]
-            codes[apart & has_value & (codes == 0)] = 1
-            has_value &= ~apart
+        codes[(apart | to_adjust) & has_value & (codes == 0)] = 1
+        has_value &= ~apart
         scratch.write(matched.samples, codes)
         counts.add_phenotypes(matched.values, has_value)
     LOGGER.info(
@@ -299,6 +353,7 @@ def _request_digest(
     coding: OutcomeCoding,
     held_out: Bool | None,
     components: ComponentRows | None,
+    to_adjust: bool,
 ) -> str:
     """Return a digest of everything that determines the store's content."""
     people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
@@ -307,4 +362,5 @@ def _request_digest(
     files = [sha256_of_file(table.path) for table in tables]
     if components is not None:
         files.append(components.digest)
-    return sha256_of_json({"coding": coding.digest, "people": people.hexdigest(), "files": files})
+    content = {"coding": coding.digest, "people": people.hexdigest(), "files": files}
+    return sha256_of_json(content | {"to_adjust": to_adjust})

@@ -27,7 +27,7 @@ class Promise:
     # With label or feature privacy, ``add-remove`` means that one person's phenotypes, or genotypes
     # and covariates, are replaced by zeros.
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    # Share of mu^2 that remains for this mechanism: below 1 if phenotype moments were paid for.
+    # Share of mu^2 that remains for this mechanism: below 1 if phenotypes were adjusted before.
     share: float = 1.0
 
     @property
@@ -51,7 +51,7 @@ class PublicBounds:
     # Bounds beta_b, one per LD block, if rows are also clipped to ``||x_b||^2 <= beta_b``; else
     # None.
     block_norms: tuple[int, ...] | None
-    fixed_norm: int  # N_c, bound on ``||c||^2``
+    fixed_norm: int  # N_c, bound on ``||c||^2``; 0 if c is not in the sums
     phenotype_norm: int  # N_y, bound on ``||y||^2``
     block_sizes: tuple[int, ...]  # variants in each LD block
     n_samples: int  # number of people n, or the public nominal number if n is private

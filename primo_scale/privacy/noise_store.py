@@ -14,9 +14,13 @@ order:
 ``CHARGE.hold_out.json``
     Noisy sums over the people held out, if there are any; the key is removed after them.
 
-Two files beside the directory also name a charge. ``phenotype_moments.json`` holds the noisy
-phenotype moments that the charge bought, and ``statistics.charge`` names the charge of the only
-release that a subsample may serve.
+``CHARGE.request``
+    Keyed digest of the statistics and their mechanism, if the phenotypes were adjusted with the
+    same key before. It is durable before the statistics are drawn.
+
+Two files beside the directory also name a charge. ``adjustment.json`` holds the noisy Gram matrices
+by which phenotypes are adjusted, and ``statistics.charge`` names the charge of the only release
+that a subsample may serve.
 """
 
 from __future__ import annotations
@@ -40,12 +44,11 @@ from primo_scale.storage.files import make_private_directory, sync_directory, wr
 
 
 @dataclass(frozen=True)
-class NoisyMoments:
-    """Noisy moments of phenotypes; public once they are paid for."""
+class NoisyAdjustment:
+    """Noisy Gram matrices by which phenotypes are adjusted; public once they are paid for."""
 
-    # Noisy sums of U, of ``floor(U^2 / 2^20)`` and of 2^20, each of length l.
-    sums: tuple[tuple[int, ...], ...]
-    sigma: float  # standard deviation of the noise on every sum, in units of the sums
+    grams: tuple[tuple[tuple[int, ...], ...], ...]  # of (c, y) for each of the l phenotypes
+    sigma: float  # standard deviation of the noise on the diagonals, in lattice units
     charge: str  # identifier of the charge that paid
 
 
@@ -59,9 +62,9 @@ class NoiseStore:
     directory: Path
 
     @property
-    def moments_path(self) -> Path:
-        """Path of the noisy phenotype moments."""
-        return self.directory.with_name("phenotype_moments.json")
+    def adjustment_path(self) -> Path:
+        """Path of the noisy Gram matrices by which phenotypes are adjusted."""
+        return self.directory.with_name("adjustment.json")
 
     @property
     def subsample_use_path(self) -> Path:
@@ -71,13 +74,13 @@ class NoiseStore:
     def charges(self) -> frozenset[str]:
         """Return the charges whose noise, or whose noise key, is stored.
 
-        Damaged phenotype moments raise an InputError.
+        A damaged adjustment raises an InputError.
         """
         pays_again = "It holds noise that was paid for: without it the same command pays again"
         with remedy_extended(lambda: pays_again, where=self.directory):
             drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
-        moments = self.read_moments()
-        drawn |= set() if moments is None else {moments.charge}
+        adjustment = self.read_adjustment()
+        drawn |= set() if adjustment is None else {adjustment.charge}
         return frozenset(drawn.union(self._files("npy", "key", "unused")))
 
     def unused_charges(self) -> frozenset[str]:
@@ -87,23 +90,56 @@ class NoiseStore:
     def used_charges(self) -> dict[str, Path]:
         """Return the charges whose noise may exist, each with the file that names it.
 
-        Damaged phenotype moments raise an InputError.
+        A damaged adjustment raises an InputError.
         """
         found = self._files("zarr", "npy", "key")
         if self.subsample_use_path.is_file():
             found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
-        moments = self.read_moments()
-        return found if moments is None else {**found, moments.charge: self.moments_path}
+        adjustment = self.read_adjustment()
+        if adjustment is None:
+            return found
+        return {adjustment.charge: self.adjustment_path, **found}
 
-    def read_moments(self) -> NoisyMoments | None:
-        """Return the noisy phenotype moments that an earlier run stored, or None.
+    def read_adjustment(self) -> NoisyAdjustment | None:
+        """Return the noisy adjustment that an earlier run stored, or None.
 
         A damaged document raises an InputError.
         """
-        if not self.moments_path.is_file():
+        moments = self.directory.with_name("phenotype_moments.json")
+        if moments.is_file():
+            raise InputError(
+                "was paid for by version 0.4, which alone can finish its release",
+                where=moments,
+                remedy="Finish it with that version, or use another --work-dir, which pays again",
+            )
+        if not self.adjustment_path.is_file():
             return None
         remedy = "Restore the file; without it the same command pays again"
-        return read_fields(self.moments_path, NoisyMoments, remedy=remedy)
+        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+
+    def bind(self, charge: str, digest: str) -> None:
+        """Record durably which statistics the key of an adjustment will also draw noise for.
+
+        One key must not serve two statistics, whose difference would show. An InputError is raised
+        if others were recorded.
+        """
+        path = self._key_file(charge, "request")
+        if not path.is_file() and not self.statistics_path(charge).exists():
+            write_atomically(path, digest.encode())
+        elif not self.is_bound(charge, digest):
+            raise InputError(
+                "the noise of this charge is for other statistics or another method",
+                where=path,
+                value=charge,
+                remedy="Give the same inputs and options, or another --work-dir, which pays again",
+            )
+
+    def is_bound(self, charge: str, digest: str) -> bool:
+        """Return whether a charge may draw the noise of the statistics with a digest."""
+        path = self._key_file(charge, "request")
+        if not path.is_file():
+            return not self.statistics_path(charge).exists()
+        return path.read_text(errors="replace") == digest
 
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
@@ -155,6 +191,10 @@ class NoiseStore:
             )
         return secret
 
+    def has_key(self, charge: str) -> bool:
+        """Return whether the key of a charge is stored, used or not."""
+        return any(self._key_file(charge, end).is_file() for end in ("key", "unused"))
+
     def remove_key(self, charge: str) -> None:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
@@ -167,13 +207,13 @@ class NoiseStore:
 
         def spending() -> str:
             """Return the sentence that matches the files at the time of the error."""
-            if any(self._key_file(charge, end).is_file() for end in ("key", "unused")):
+            if self.has_key(charge):
                 return (
                     f"Budget was spent, on charge {charge}: the same command continues with the "
                     "same noise and spends nothing more"
                 )
             results = (self.statistics_path(charge), self.values_path(charge))
-            stored = next((path for path in results if path.exists()), self.moments_path)
+            stored = next((path for path in results if path.exists()), self.adjustment_path)
             return (
                 f"Budget was spent, on charge {charge}, whose noise is stored at "
                 f"{stored}: while that is intact, the same command spends nothing more; without "
@@ -208,7 +248,7 @@ class NoiseStore:
         a second charge for a subsample also where no file remains (`refusals.second_use`).
         """
         files = self.used_charges().items()
-        served = {charge for charge, path in files if path != self.moments_path}
+        served = {charge for charge, path in files if path != self.adjustment_path}
         if paid is not None:
             served.discard(paid.id)
         if served:

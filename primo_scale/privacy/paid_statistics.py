@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reservation import Receipt
@@ -32,13 +33,21 @@ class PaidStatistics:
 
 
 def pay_and_draw(
-    raw: RawStatistics, mechanism: Mechanism, payer: Payer, *, on_block: Callable[[int, int], None]
+    raw: RawStatistics,
+    mechanism: Mechanism,
+    payer: Payer,
+    *,
+    reserved: str | None = None,
+    on_block: Callable[[int, int], None],
 ) -> PaidStatistics:
     """Store a key, reserve a charge, draw its noise once, store it, and record it as drawn.
 
     The key is durable before the charge is. After an error or a kill at any point, the next call
     therefore continues with the same noise and the same charge. If the key or the private
     statistics are lost from the work directory, the request pays again.
+
+    `reserved` is the charge that paid for the release when its phenotypes were adjusted: its key
+    draws the noise of one request, which is recorded before, and no other.
 
     `on_block` receives the number of finished blocks and the total number. With a hold-out, the
     charge is not yet recorded as drawn, and its key remains, until
@@ -49,12 +58,23 @@ def pay_and_draw(
     if the stored noise is not the one that the ledger recorded.
     """
     noise_store, request = payer.noise_store, _request(raw, mechanism, payer)
-    paid = payer.stored_charge(request)
+    paid = payer.stored_charge(request) if reserved is None else _reserved(reserved, payer)
     if mechanism.recipe.subsample is not None:
         noise_store.refuse_second_use(paid)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
     noise_store.refuse_full_disk(paid, size)
-    receipt = settle(payer, request)
+    if reserved is None or paid is None:
+        receipt = settle(payer, request)
+    else:
+        receipt = Receipt(paid, is_new=False)
+        with noise_store.payment_explained(paid.id):
+            noise_store.bind(paid.id, request.digest)
+        if not (is_drawn(noise_store.statistics_path(paid.id)) or noise_store.has_key(paid.id)):
+            raise InputError(
+                "the noise that this release was paid with is lost, and its key too",
+                where=noise_store.statistics_path(paid.id),
+                remedy="Restore it from a backup, or use another --work-dir, which pays again",
+            )
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
@@ -72,9 +92,28 @@ def record_statistics(
     record_drawn(payer, charge, "private statistics", content, stored=stored)
 
 
-def stored_charge(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> Charge | None:
-    """Return the charge whose stored noise `pay_and_draw` would use at no cost, or None."""
-    return payer.stored_charge(_request(raw, mechanism, payer))
+def stored_charge(
+    raw: RawStatistics, mechanism: Mechanism, payer: Payer, *, reserved: str | None = None
+) -> Charge | None:
+    """Return the charge whose noise `pay_and_draw` would use at no cost, or None."""
+    request = _request(raw, mechanism, payer)
+    if reserved is None:
+        return payer.stored_charge(request)
+    charge = _reserved(reserved, payer)
+    return charge if payer.noise_store.is_bound(reserved, request.digest) else None
+
+
+def _reserved(reserved: str, payer: Payer) -> Charge:
+    """Return the charge that paid when the phenotypes were adjusted."""
+    for charge in payer.balance().charges:
+        if charge.id == reserved:
+            return charge
+    raise InputError(
+        "the phenotypes were adjusted and paid for from another account",
+        where="--ledger, --cohort",
+        value=reserved,
+        remedy="Give the --ledger and --cohort that accumulate was given",
+    )
 
 
 def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRequest:

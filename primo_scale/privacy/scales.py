@@ -65,6 +65,9 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     mechanism = calibrated(case.scales, bounds, promise, recipe, split)
     if not case.splits:
         mechanism = replace(mechanism, split=None)
+    if not bounds.fixed_norm:  # the constant and the covariates are not in the sums
+        none = replace(mechanism.scales, fixed_cross=0.0, fixed_gram=0.0, fixed_phenotype=0.0)
+        mechanism = replace(mechanism, scales=none)
     if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
         mechanism = replace(mechanism, scales=replace(mechanism.scales, phenotype_gram=0.0))
     _check_integer_range(mechanism)
@@ -275,7 +278,7 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
 def _check_bounds(bounds: PublicBounds) -> None:
     for name, value in vars(bounds).items():
         least = min(value) if isinstance(value, tuple) else value
-        if least is not None and least < 1:
+        if least is not None and least < (name != "fixed_norm"):
             raise UsageError(
                 f"{name.replace('_', ' ')} must be positive",
                 value=least,
@@ -313,11 +316,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
     if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
         raise UsageError("a subsample allows only one noisy X'X", where="--subsample")
     if promise.share != 1:
-        raise UsageError(
-            "phenotype moments and a subsample cannot be charged together",
-            where="--subsample",
-            remedy="Leave out --pheno-moments or --subsample",
-        )
+        raise ValueError("no theorem covers a subsample beside an adjustment")
     if not 1 <= recipe.subsample < bounds.n_samples:
         raise UsageError(
             "the subsample must be smaller than the cohort",

@@ -36,9 +36,14 @@ _LARGEST_ENTRY = 2.0**31  # of a column; sums of larger squares are not exact
 
 @dataclass(frozen=True)
 class _Shift:
-    """Parts of the release's mu^2: phenotype moments, and the statistics in three parts."""
+    """Parts of the release's mu^2: what came first, and the statistics in three parts.
+
+    Phenotypes are adjusted first, under the charge of the statistics; in version 0.4 their moments
+    were bought first, with a charge of their own.
+    """
 
     moments: float
+    adjustment: float
     joint: float
     counts: float
     eigenvalue: float
@@ -49,7 +54,7 @@ class _Shift:
 
     @property
     def total(self) -> float:
-        return self.statistics + self.moments
+        return self.statistics + self.adjustment + self.moments
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -65,13 +70,14 @@ def guarantee_findings(document: Document) -> list[Finding]:
         return structure
     shift = _Shift(
         moments=theorems.squared_ratio(claims, "phenotype_moments"),
+        adjustment=theorems.squared_ratio(claims, "adjustment"),
         joint=theorems.joint_shift(claims),
         counts=theorems.squared_ratio(claims, "observed"),
         eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
     )
     lattice = Lattice(_draws(document), min(_steps(document)))
     charged = [shift.moments] if shift.moments else []
-    problems = ledger_problems(document, [*charged, shift.statistics])
+    problems = ledger_problems(document, [*charged, shift.statistics + shift.adjustment])
     return [
         *structure,
         finding_of("method", method_problems(document), f"{method}, as documented"),
@@ -105,9 +111,13 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
             f"without noise are {stated}; only {', '.join(public) or 'none'} are public"
         )
     names = [query["name"] for query in mechanism["queries"]]
-    needed = [name for name in theorems.PARTS if name not in public]
+    left_out = () if claims.fixed else theorems.OF_FIXED
+    needed = [name for name in theorems.PARTS if name not in (*public, *left_out)]
     needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
-    needed += ["phenotype_moments"] if mechanism["share"] < 1 else []
+    if mechanism.get("adjustment_norm") is not None:
+        needed.append("adjustment")
+    elif mechanism["share"] < 1:
+        needed.append("phenotype_moments")
     needed += theorems.HELD_OUT if document.get("hold_out") else []
     problems += [f"{name} is missing" for name in needed if name not in names]
     problems += [f"{name} does not belong here" for name in names if name not in needed]
@@ -151,6 +161,8 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append(f"{len(columns)} LD blocks have components, not all of them")
     elif any(m > d for m, d in zip(columns, cohort["block_sizes"], strict=True)):
         problems.append("an LD block has more components than variants")
+    if not claims.fixed and not (claims.privacy == "full" and claims.replace and claims.adjustment):
+        problems.append("N_c is 0, which only adjusted phenotypes under full privacy allow")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
     splits = theorems.THEOREMS[calibration].splits
@@ -180,6 +192,8 @@ def _subsample_problems(document: Document, claims: Claims) -> list[str]:
 
 def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
     """Check that N_c covers all values within the bounds of constant and covariates."""
+    if not claims.fixed:
+        return finding_of("columns", [], "constant and covariates are in no sum")
     public = document["public_inputs"]
     longest = [float(public["constant"])]
     for column in public["covariates"]:
@@ -254,8 +268,9 @@ def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Findin
     """
     found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
     problems = []
-    if not close(found, shift.statistics):
-        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.statistics:.15g}")
+    others = shift.statistics + shift.adjustment  # the people held out are in neither
+    if not close(found, others):
+        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {others:.15g}")
     if not claims.replace or claims.subsample is not None:
         problems.append("no theorem covers people held out of such a release")
     if claims.people is None or claims.people < 1:
@@ -326,6 +341,10 @@ def _draws(document: Document) -> int:
             draws += copies * sum(size * (size + 1) // 2 for size in sizes)
         elif query["name"] == "held_out_gram":
             draws += 2 * query["shape"][0]  # six numbers for each phenotype
+        elif query["name"] == "adjustment":
+            n_phenotypes = document["cohort"]["n_phenotypes"]
+            size = query["shape"][0] // n_phenotypes
+            draws += n_phenotypes * size * (size + 1) // 2
         elif query["layout"] == "svec":
             draws += query["shape"][0] * (query["shape"][0] + 1) // 2
         else:

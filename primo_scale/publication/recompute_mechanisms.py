@@ -24,10 +24,12 @@ PARTS = (
     "observed",
 )
 """Statistics of every release, with noise unless the guarantee assumes that they are public."""
+OF_FIXED = ("fixed_cross", "fixed_gram", "fixed_phenotype")
+"""Those of the constant and the covariates, which a release with N_c = 0 does not have."""
 _EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
 HELD_OUT = ("held_out_counts", "held_out_gram")
-"""Statistics of the people held out, who count in no other one but the phenotype moments."""
-SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
+"""Statistics of the people held out, who count in no other one but the moments of version 0.4."""
+SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "adjustment", "held_out_gram")
 PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
     "label": ("gram", "fixed_cross", "fixed_gram"),
@@ -52,6 +54,7 @@ class Claims:
     largest_block: int  # number of variants
     people: int | None  # people in the statistics, n less those held out; None if n is private
     held_out_norm: int  # bound on the squared norm of a row of ``held_out_gram``; 0 without one
+    adjustment: int  # N of the rows (c, y_j) of a person in the adjustment; 0 without one
     subsample: int | None  # number of people in X'X; None for all
     split: float | None  # parameter t
     copies: int  # noisy copies of X'X
@@ -107,6 +110,7 @@ def claims_of(document: Document) -> Claims:
         largest_block=max(columns),
         people=None if people is None else people - apart["people"],
         held_out_norm=apart["constant"] ** 2 + 2 * apart["unit"] ** 2,
+        adjustment=mechanism.get("adjustment_norm") or 0,
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
@@ -122,6 +126,7 @@ def claims_of(document: Document) -> Claims:
             "observed": [l],
             "smallest_eigenvalue": [1],
             "phenotype_moments": [3, l],
+            "adjustment": [l * (c + 1), l * (c + 1)],
             "held_out_counts": [l, bins],
             "held_out_gram": [3 * l, 3 * l],
         },
@@ -160,6 +165,7 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
             "fixed_gram": gram * fixed,
             "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
+            "adjustment": gram * claims.adjustment,
             "observed": math.sqrt(claims.n_phenotypes),
             "held_out_counts": math.sqrt(2 * claims.n_phenotypes),
             "held_out_gram": math.sqrt(2 * claims.n_phenotypes) * claims.held_out_norm,

@@ -104,7 +104,6 @@ def _flags(document: Document, given: Container[str]) -> list[str]:
         "dosages": "--dosages" in given,
         "no-ld-components": panel is not None and cohort.get("component_sizes") is None,
         "non-private": mechanism is None,
-        "pheno-moments": mechanism is not None and mechanism["share"] < 1,
         "calibrate": any(each["calibration"] != 1 for each in measured),
         "sumstats": document.get("summary_statistics"),
     }

@@ -12,6 +12,7 @@ from primo_scale.publication.recompute_method import METHODS
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Distinct,
+    Natural,
     Positive,
     PositiveShare,
     Scale,
@@ -71,12 +72,12 @@ class StatedMechanism:
     row_norm_squared: Positive
     # beta_b of every LD block, if the noise is also based on ``||x_b||^2 <= beta_b``; else None.
     block_norms_squared: Annotated[tuple[Positive, ...], AtLeastOne] | None
-    constant_and_covariates_norm_squared: Positive  # N_c
+    constant_and_covariates_norm_squared: Natural  # N_c; 0 if they are in no sum
     phenotypes_norm_squared: Positive  # N_y
     counts_share: Share  # share of the statistics' mu^2 spent on ``observed``
     eigenvalue_share: Share  # share of the statistics' mu^2 spent on ``smallest_eigenvalue``
-    # Share of the release's mu^2 spent on the statistics: 1, or less after a purchase of phenotype
-    # moments.
+    # Share of the release's mu^2 spent on the statistics: 1, or less if phenotypes were adjusted
+    # before, or, in version 0.4, their moments bought.
     share: PositiveShare
     gram_copies: Positive  # noisy copies of X'X, with independent noise
     # Number of people in the secret subsample over which X'X is summed; None for everybody.
@@ -92,3 +93,6 @@ class StatedMechanism:
     sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
     rng: Annotated[str, one_of([KEYSTREAM["rng"]])]
+    # N: the rows v_j = (c, y_j) of a person satisfy ``sum_j |v_j|^4 <= N^2`` in the adjustment of
+    # the phenotypes; None without one, absent in releases of earlier versions.
+    adjustment_norm: Positive | None = None

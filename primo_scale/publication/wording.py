@@ -37,6 +37,7 @@ STATISTICS = {
     "observed": "people with each phenotype",
     "smallest_eigenvalue": "smallest eigenvalue of X'X",
     "phenotype_moments": "sum, sum of squares and count of each phenotype",
+    "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
     "held_out_counts": "people held out, by their score, for each phenotype",
     "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
 }

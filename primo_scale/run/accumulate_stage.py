@@ -23,15 +23,26 @@ from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes
+from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
+from primo_scale.outcomes.store import (
+    OutcomeFiles,
+    OutcomeStore,
+    align_outcomes,
+    write_residuals,
+)
+from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
 from primo_scale.run import work_directory
-from primo_scale.run.design import Design, write_choices
-from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
+from primo_scale.run.design import Design, PaidAdjustment, write_choices
+from primo_scale.run.design_choices import PublicPanels
 from primo_scale.run.early_refusals import PlannedRun
 from primo_scale.run.execution import Execution
 from primo_scale.run.panel_choices import warn_of_other_alleles, write_maps
-from primo_scale.run.payments import moments_stage
-from primo_scale.run.principal_components import project
+from primo_scale.run.payments import pay_for_release
+from primo_scale.run.principal_components import (
+    genotypes_by_components,
+    project,
+    write_ancestry,
+)
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
@@ -42,16 +53,12 @@ from primo_scale.storage.locations import Location
 def accumulate_stage(
     store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun
 ) -> RawStatistics:
-    """Buy moments, make the design, align the outcomes, and compute the sums still missing."""
+    """Align and adjust the outcomes, and compute the sums still missing."""
     panels = planned.panels
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
-    moments = moments_stage(store, request)
     tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
-    coding = outcome_coding(tables, request.privacy, moments, panels.loadings)
-    design = make_design(
-        store, request.model, request.privacy, panels=panels, outcomes=coding, moments=moments
-    )
+    design = planned.design
     root = work_directory.store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
         work_directory.claim(execution.object_store, work_dir)
@@ -64,18 +71,60 @@ def accumulate_stage(
             )
     with stage("outcomes"):
         aligned = align_outcomes(
-            root / work_directory.OUTCOMES,
+            root / (work_directory.UNADJUSTED if design.adjusts else work_directory.OUTCOMES),
             store.samples,
             OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
             design.outcomes,
             scratch=work_dir,
             hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
+            to_adjust=design.adjusts,
         )
+    if design.adjusts:
+        design, aligned = _adjusted(store, request, design, aligned, root)
+        if panels.loadings is not None:
+            write_ancestry(
+                work_dir / work_directory.ANCESTRY,
+                genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
+            )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
     write_choices(work_dir / work_directory.DESIGN, design)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
+
+
+@stage("adjustment")
+def _adjusted(
+    store: GenotypeStore,
+    request: AccumulateRequest,
+    design: Design,
+    unadjusted: OutcomeStore,
+    root: Location,
+) -> tuple[Design, OutcomeStore]:
+    """Pay for the release, and return the design and the store of adjusted phenotypes."""
+    before, budget = design.outcomes, request.privacy.budget
+    if budget is None:
+        raise ValueError("phenotypes are adjusted for a release with a budget")
+    scale = AdjustmentScale.of(before)
+    bought = pay_for_release(store, request, sum_grams(unadjusted, scale), scale.norm)
+    covariance = covariance_of_covariates(before, scale, bought)
+    design = replace(
+        design,
+        outcomes=adjusted(before, scale, bought),
+        adjustment=PaidAdjustment(
+            bought.charge,
+            budget,
+            bought.sigma,
+            scale.norm,
+            planned=design.digest,
+            covariance=tuple(map(tuple, covariance.tolist())),
+        ),
+    )
+    path = root / work_directory.OUTCOMES
+    aligned = write_residuals(
+        path, unadjusted, before, design.outcomes, sums_fixed=design.sums_fixed
+    )
+    return design, aligned
 
 
 def _inputs(

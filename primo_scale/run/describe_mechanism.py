@@ -19,12 +19,13 @@ from primo_scale.privacy.held_out_sums import ROW_NORM
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement, wording
-from primo_scale.publication.recompute_mechanisms import PARTS
+from primo_scale.publication.recompute_mechanisms import OF_FIXED, PARTS
 from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
+from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
 
-_SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "held_out_gram")
+_SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "adjustment", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
 
 
@@ -51,16 +52,19 @@ def state_cost(cost: Cost) -> statement.StatedCost:
 
 
 def state_mechanism(
-    mechanism: Mechanism, chosen: ChosenMethod, *, n_fixed: int, moments_sigma: float = 0.0
+    mechanism: Mechanism,
+    chosen: ChosenMethod,
+    *,
+    n_fixed: int,
+    adjustment: PaidAdjustment | None = None,
 ) -> StatedMechanism:
     """Return the statement of every noisy statistic and of the bounds that its noise rests on.
 
-    `n_fixed` is the number of columns of C, the constant and the covariates. `moments_sigma` is the
-    scale of the noise on phenotype moments, which have a charge of their own; 0 without them.
+    `n_fixed` is the number of columns of C, the constant and the covariates.
     """
     promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
     block_norms = None if mechanism.split is None else bounds.block_norms
-    every = _queries(mechanism, block_norms, n_fixed, moments_sigma)
+    every = _queries(mechanism, block_norms, n_fixed, adjustment)
     noisy = {query.name: query for query in every if any(query.sigma)}
     return StatedMechanism(
         method=chosen.method.name,
@@ -77,14 +81,22 @@ def state_mechanism(
         share=promise.share,
         gram_copies=recipe.gram_copies,
         subsample=recipe.subsample,
-        exact_parts=tuple(name for name in PARTS if name not in noisy),
+        exact_parts=tuple(
+            name
+            for name in PARTS
+            if name not in noisy and (bounds.fixed_norm or name not in OF_FIXED)
+        ),
         queries=tuple(noisy.values()),
+        adjustment_norm=None if adjustment is None else adjustment.norm,
         **wording.KEYSTREAM,
     )
 
 
 def _queries(
-    mechanism: Mechanism, block_norms: tuple[int, ...] | None, n_fixed: int, moments_sigma: float
+    mechanism: Mechanism,
+    block_norms: tuple[int, ...] | None,
+    n_fixed: int,
+    adjustment: PaidAdjustment | None,
 ) -> list[StatedQuery]:
     """Return every statistic, exact or noisy; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
@@ -102,7 +114,9 @@ def _queries(
 
     gram_sigmas = scales.gram[:1] if block_norms is None else scales.gram
     gram_changes = tuple(gram(min(norm, row)) for norm in block_norms or (row,))
-    moments_change = sensitivity.phenotype_moments(l, promise.adjacency)
+    norm, adjustment_sigma = (1, 0.0) if adjustment is None else (adjustment.norm, adjustment.sigma)
+    adjustment_change = sensitivity.adjustment(norm, promise.adjacency)
+    columns = l * (f + 1)
     eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
     counts_change = sensitivity.held_out_counts(l)
     held_out_change = sensitivity.held_out_gram(l, ROW_NORM)
@@ -115,7 +129,7 @@ def _queries(
         whole("phenotype_gram", scales.phenotype_gram, (l, l), gram(phenotype)),
         whole("observed", scales.observed, (l,), sensitivity.observed_counts(l)),
         whole("smallest_eigenvalue", scales.smallest_eigenvalue, (1,), eigenvalue_change),
-        whole("phenotype_moments", moments_sigma, (3, l), moments_change),
+        whole("adjustment", adjustment_sigma, (columns, columns), adjustment_change),
         whole("held_out_counts", apart.scale_sigma, (l, N_COUNTS), counts_change),
         whole("held_out_gram", apart.gram_sigma, (3 * l, 3 * l), held_out_change),
     ]

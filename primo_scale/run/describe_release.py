@@ -60,7 +60,7 @@ class Payment:
     """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
-    # Charge for phenotype moments, if they were bought, and last that for the statistics.
+    # Charge of the release. In version 0.4 one for phenotype moments came before it.
     charges: tuple[Charge, ...]
     balance: Balance  # of the paying account, these charges included
     # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
@@ -83,8 +83,8 @@ def make_statement(
         mechanism = state_mechanism(
             payment.mechanism,
             solved.chosen,
-            n_fixed=design.layout.n_fixed,
-            moments_sigma=0.0 if design.moments is None else design.moments.bought.sigma,
+            n_fixed=1 + len(design.outcomes.covariates),
+            adjustment=design.adjustment,
         )
     return statement.Statement(
         software=statement.Software("primo_scale", __version__),
@@ -122,7 +122,7 @@ def _cohort(design: Design, payment: Payment | None) -> statement.Cohort:
         nominal_n=design.public_n if hidden else None,
         n_variants=design.n_variants,
         n_phenotypes=layout.n_phenotypes,
-        n_covariates=layout.n_fixed - 1,
+        n_covariates=len(design.outcomes.covariates),
         block_sizes=design.block_sizes,
         component_sizes=None if design.components is None else layout.sizes,
     )
@@ -185,9 +185,9 @@ def _bound_sources(design: Design) -> Iterator[statement.Source]:
     if design.components is not None:
         by_default = "default rule, from the LD panel"
     yield statement.Source("Bounds of phenotypes", listed, "--pheno-bounds")
-    if design.moments is not None:
-        bought = "--pheno-moments: bought from the cohort, with noise, before anything else"
-        yield statement.Source("Means and sds of phenotypes", listed, bought)
+    if design.adjustment is not None:
+        measured = "noisy regression on the covariates, before anything else"
+        yield statement.Source("Sds of adjusted phenotypes", listed, measured)
     if design.phenotype_step > 1:
         value = f"multiples of {design.phenotype_step / design.outcomes.unit:.4f} sds"
         yield statement.Source(
@@ -306,8 +306,7 @@ def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding
     """
     factor = np.array([phenotype.calibration for phenotype in hold_out.phenotypes])
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
-    mean = np.array([p.mean for p in coding.phenotypes])
-    at_centre = mean - centre @ weights.covariate_weights
+    at_centre = coding.means - centre @ weights.covariate_weights
     per_allele = weights.per_allele * factor
     intercept = factor * weights.intercept + (1 - factor) * at_centre
     intercept += weights.centre_dosage @ per_allele

@@ -35,8 +35,7 @@ from primo_scale.privacy.clip_response import (
 )
 from primo_scale.privacy.liability_scale import share_of_codes
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoisyMoments
-from primo_scale.privacy.phenotype_moments import MOMENTS_SHARE
+from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
 from primo_scale.publication.statement import ReferenceFrequencies, StatedLoadings
@@ -66,11 +65,16 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class PaidMoments:
-    """Phenotype means and sds that were paid for, and the parameters of their release."""
+class PaidAdjustment:
+    """Adjustment of the phenotypes, whose charge pays for the whole release."""
 
-    bought: NoisyMoments
-    budget: Budget
+    charge: str
+    budget: Budget  # of the release
+    sigma: float  # standard deviation of the noise on the diagonals of the Gram matrices
+    norm: int  # bound N on the root of ``sum_j |(c, y_j)|^4`` of a person
+    planned: str  # digest of the design before the adjustment
+    # Covariance of the codes of the covariates in the cohort, by the noisy Gram matrices.
+    covariance: tuple[tuple[float, ...], ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,8 +136,8 @@ class Design:
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
-    # Phenotype means and sds that were paid for before anything was summed.
-    moments: PaidMoments | None
+    # Whether phenotypes are adjusted for the covariates before anything is summed.
+    adjusts: bool
     clipped: bool  # False for statistics of unclipped rows, which can never be made private
     genotype_store: str  # location of the genotypes, for the variant list
     # Prefix of a bucket that holds the statistics; None stands for the work directory.
@@ -144,6 +148,7 @@ class Design:
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
+    adjustment: PaidAdjustment | None = None  # None before it was paid for
 
     @property
     def clip(self) -> float:
@@ -156,7 +161,9 @@ class Design:
         `observed_share` is the share of people with each phenotype, shape (l,), from noisy counts,
         and `eigenvalues` are public ones of the genotypes' correlation matrix.
         """
-        levels = [_levels(p) for p in self.outcomes.phenotypes]
+        means = self.outcomes.means.tolist()
+        pairs = zip(self.outcomes.phenotypes, means, strict=True)
+        levels = [_levels(p, mean) for p, mean in pairs]
 
         def respond(factor: float) -> ClipResponse:
             if self.phenotype_norm >= self.outcomes.phenotype_norm_cap:
@@ -200,10 +207,20 @@ class Design:
     @cached_property
     def layout(self) -> BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
-        n_fixed = 1 + len(self.outcomes.covariates)
+        n_fixed = 1 + len(self.outcomes.covariates) if self.sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
         return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
+
+    @property
+    def sums_fixed(self) -> bool:
+        """Whether the constant and the covariates are columns of the sums beside the phenotypes."""
+        return not self.adjusts or sums_fixed(self.privacy, self.adjacency)
+
+    @property
+    def fixed_norm(self) -> int:
+        """Bound N_c on the squared norm of the constant and the covariates in the sums."""
+        return self.outcomes.constant_norm if self.sums_fixed else 0
 
     @property
     def components(self) -> ComponentDesign | None:
@@ -240,7 +257,7 @@ class Design:
             _LONG_RECORDS[self.privacy],
             self.row_norm,
             self.block_norms,
-            self.outcomes.constant_norm,
+            self.fixed_norm,
             self.phenotype_norm,
         )
 
@@ -250,7 +267,7 @@ class Design:
         return PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
-            fixed_norm=self.outcomes.constant_norm,
+            fixed_norm=self.fixed_norm,
             phenotype_norm=self.phenotype_norm,
             block_sizes=self.layout.sizes,
             n_samples=self.public_n,
@@ -271,15 +288,16 @@ class Design:
         )
 
     def promise(self, budget: Budget) -> Promise:
-        """Return the guarantee of a release with `budget`, of which paid moments are a part."""
-        if self.moments is not None and self.moments.budget != budget:
+        """Return the guarantee of a release with `budget`, a share of which pays the adjustment."""
+        paid = self.adjustment
+        if paid is not None and paid.budget != budget:
             raise UsageError(
-                "the phenotype moments were bought for a release with another epsilon and delta",
+                "the phenotypes were adjusted for a release with another epsilon and delta",
                 where="--epsilon",
                 value=f"{budget.epsilon:g}, {budget.delta:g}",
-                limit=f"{self.moments.budget.epsilon:g}, {self.moments.budget.delta:g}",
+                limit=f"{paid.budget.epsilon:g}, {paid.budget.delta:g}",
             )
-        share = 1.0 if self.moments is None else 1 - MOMENTS_SHARE
+        share = 1 - ADJUSTMENT_SHARE if self.adjusts else 1.0
         return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
 
     def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
@@ -301,6 +319,14 @@ class Design:
         choices = {**_to_json(self), "genotype_store": None, "object_store": None}
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
+
+
+def sums_fixed(unit: PrivacyUnit, adjacency: Adjacency) -> bool:
+    """Return whether the constant and the covariates remain in the sums of adjusted phenotypes.
+
+    They do where X'C is free, and where the sum of the constant tells the private number of people.
+    """
+    return unit is not PrivacyUnit.FULL or adjacency is not Adjacency.REPLACE_ONE
 
 
 def write_choices(path: Path, choices: Design | PanelDesign) -> None:
@@ -336,9 +362,9 @@ def load_design(path: Path) -> Design:
     return read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
 
 
-def _levels(phenotype: PhenotypeBounds) -> Levels | None:
+def _levels(phenotype: PhenotypeBounds, mean: float) -> Levels | None:
     """Return the two values of a binary phenotype in standard deviations; None for another."""
     if phenotype.kind != "binary":
         return None
-    low, high = (phenotype.lower - phenotype.mean), (phenotype.upper - phenotype.mean)
+    low, high = phenotype.lower - mean, phenotype.upper - mean
     return low / phenotype.sd, high / phenotype.sd

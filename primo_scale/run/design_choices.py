@@ -30,17 +30,21 @@ from primo_scale.outcomes.bounds import (
     read_covariate_bounds,
     read_phenotype_bounds,
 )
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import (
+    ADJUSTED_UNIT,
+    LARGEST_UNIT,
+    OutcomeCoding,
+    code_outcomes,
+)
 from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import expected_r2
 from primo_scale.privacy.mechanism import Promise, Recipe
-from primo_scale.privacy.phenotype_moments import with_moments
 from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.publication.statement import ReferenceFrequencies
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.design import Budget, Design, PaidMoments, PanelDesign
+from primo_scale.run.design import Budget, Design, PanelDesign, sums_fixed
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
@@ -86,13 +90,10 @@ def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
 def outcome_coding(
     tables: OutcomeTables,
     privacy: Privacy,
-    moments: PaidMoments | None,
     loadings: Loadings | None = None,
 ) -> OutcomeCoding:
-    """Return the public coding of phenotypes, with their paid moments if any, and covariates."""
+    """Return the public coding of phenotypes and covariates."""
     phenotypes = phenotype_bounds(tables)
-    if moments is not None:
-        phenotypes = with_moments(phenotypes, moments.bought)
     covariates: tuple[CovariateBounds, ...] = ()
     if tables.covar is not None:
         columns = open_outcome_table(tables.covar).matching(tables.covar_name)
@@ -100,8 +101,11 @@ def outcome_coding(
     if loadings is not None:
         covariates += loadings.bounds
     names = [covariate.name for covariate in covariates]
-    weight = outcome_weight(len(phenotypes), names, clipped=not privacy.non_private)
-    return code_outcomes(phenotypes, covariates, weight=weight)
+    adjusts, weight = _adjusts(privacy), 1.0
+    if not adjusts or sums_fixed(privacy.unit, privacy.adjacency):
+        weight = outcome_weight(len(phenotypes), names, clipped=not privacy.non_private)
+    largest_unit = ADJUSTED_UNIT if adjusts else LARGEST_UNIT
+    return code_outcomes(phenotypes, covariates, weight=weight, largest_unit=largest_unit)
 
 
 def make_design(
@@ -111,10 +115,9 @@ def make_design(
     *,
     panels: PublicPanels,
     outcomes: OutcomeCoding,
-    moments: PaidMoments | None = None,
 ) -> Design:
     """Make every public choice; of the genotypes it uses the variants and the number of people."""
-    unplanned = replace(_unplanned(store, model, privacy, panels, outcomes), moments=moments)
+    unplanned = _unplanned(store, model, privacy, panels, outcomes)
     if privacy.non_private:
         return unplanned
     if privacy.subsample is not None:  # whatever the budget, which may not be known yet
@@ -155,7 +158,7 @@ def _unplanned(
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
-        moments=None,
+        adjusts=_adjusts(privacy),
         clipped=not privacy.non_private,
         genotype_store=str(store.path.resolve()),
         held_out=_held_out(store.n_samples, privacy.hold_out),
@@ -226,10 +229,16 @@ def _with_block_norms(design: Design) -> Design:
     norms = block_row_norms(design.genotypes, design.boundaries)
     by_block = replace(design, block_norms=norms)
     unit = Budget(epsilon=1.0, delta=1e-6)  # every scale is in proportion to 1/mu
-    scales = [replace(d, moments=None).mechanism(unit, Recipe()).scales for d in (design, by_block)]
+    scales = [d.mechanism(unit, Recipe()).scales for d in (design, by_block)]
     # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
+
+
+def _adjusts(privacy: Privacy) -> bool:
+    """Return whether phenotypes are adjusted first: where a charge pays for it beforehand."""
+    pays = privacy.budget is not None and privacy.subsample is None
+    return pays and privacy.unit is not PrivacyUnit.FEATURE
 
 
 def outcome_weight(n_phenotypes: int, covariates: Sequence[str], *, clipped: bool) -> float:

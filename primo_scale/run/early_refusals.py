@@ -15,6 +15,7 @@ from pathlib import Path
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.errors import InputError, UsageError
+from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.genotypes.frequencies import (
     MOST_MATCHED,
     MatchedFrequencies,
@@ -27,7 +28,7 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import bytes_in_words, duration_in_words, examples
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.outcomes.bounds import phenotypes_without_sd
+from primo_scale.outcomes.bounds import PhenotypeBounds, phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.matching import MatchedRows, match_people
@@ -36,14 +37,12 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import Payer
-from primo_scale.privacy.phenotype_moments import cost_beside_moments
 from primo_scale.run import work_directory
-from primo_scale.run.design import Design, PaidMoments, load_design
+from primo_scale.run.design import Design, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.payments import (
     announce_opening,
-    moments_are_continued,
     paying_cohort_of,
     refuse_shared_iids,
 )
@@ -69,7 +68,7 @@ _LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are us
 class PlannedRun:
     """Design and forecasts of a run. PRIVATE: they reveal the number of people."""
 
-    design: Design  # before phenotype moments are bought
+    design: Design  # before phenotypes are adjusted
     panels: PublicPanels  # and the choices made from them
     chosen: ChosenMethod | None  # method of the release; None if no release is planned yet
     accuracy: Forecast | None  # None for a release without noise, or if none is planned yet
@@ -119,7 +118,7 @@ def check_before_work(
     accuracy = check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
     if chosen is not None:
         _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
-    if budget is not None and (release is not None or tables.pheno_moments):
+    if budget is not None and (release is not None or design.adjusts):
         announce_opening(store, design, budget, request)
     needs = release_needs(
         design,
@@ -149,7 +148,7 @@ def _public_choices(
     tables, loadings = request.outcomes, None
     if tables.pc_loadings is not None:
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
-    coding = outcome_coding(tables, request.privacy, None, loadings)
+    coding = outcome_coding(tables, request.privacy, loadings)
     check_publishable(store.variants, coding)
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
@@ -231,20 +230,24 @@ def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
             "--row-norm is below the expected norm of a row, %.4g: most records are scaled down, "
             "which costs accuracy", math.sqrt(design.genotypes.variance) / design.genotypes.unit,
         )  # fmt: skip
-    if outcomes.pheno_moments:  # their sds are bought
+    if design.adjusts:  # which measures their means and sds
         return
     phenotypes = design.outcomes.phenotypes
-    path = given_bounds(outcomes.pheno_bounds)
-    without = phenotypes_without_sd(path, [p.name for p in phenotypes])
+    path, without = given_bounds(outcomes.pheno_bounds), _without_sd(outcomes, phenotypes)
     assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
     if assumed:
         LOGGER.warning(
             "%s: no sd for %d of %d phenotypes, so that half the range of the bounds is taken: "
             "%s. Where the sd is far smaller, the noise can hide the phenotype, which the forecast "
             "does not count, and scores and predictions of a private release have a wrong scale. "
-            "Give a published mean and sd in the table, or --pheno-moments",
+            "Give a published mean and sd in the table",
             path, len(assumed), len(phenotypes), examples(assumed),
         )  # fmt: skip
+
+
+def _without_sd(outcomes: OutcomeTables, phenotypes: tuple[PhenotypeBounds, ...]) -> frozenset[str]:
+    path = given_bounds(outcomes.pheno_bounds)
+    return phenotypes_without_sd(path, [phenotype.name for phenotype in phenotypes])
 
 
 def _refuse_unaffordable(
@@ -256,28 +259,24 @@ def _refuse_unaffordable(
     pays: bool,
 ) -> None:
     """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
-    budget, moments = request.privacy.budget, request.outcomes.pheno_moments
+    budget = request.privacy.budget
     if budget is None:
         return
     refuse_shared_iids(store)
     path = request.ledger_path
-    if pays or moments:  # this run writes to the ledger
+    if pays or design.adjusts:  # this run writes to the ledger
         beside = JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES
         refuse_unwritable(path, appended=beside)
     noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget of the release
         return
-    bought = noise_store.read_moments() if moments else None
-    if bought is not None:
-        design = replace(design, moments=PaidMoments(bought, budget))
-    cost, promise = mechanism_of(design, budget, chosen).cost, design.promise(budget)
+    cost = mechanism_of(design, budget, chosen).cost
+    if design.adjusts:  # one charge pays for the adjustment and the statistics
+        cost = Cost(release_mu(budget.epsilon, budget.delta) ** 2)
     with Ledger(path, read_only=True) as ledger:
         cohort = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
-        payer = Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
-        unstored = moments and bought is None
-        if unstored and moments_are_continued(store, request, promise, payer):
-            cost = cost_beside_moments(promise)
+        Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
         charge = cohort.request("", budget.epsilon, budget.delta, cost)
         ledger.check_request(charge, stored_noise=noise_store.charges())
 
@@ -293,24 +292,24 @@ def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
 
 
 def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
-    """Refuse finished statistics of another design, or whose phenotype moments are lost.
+    """Refuse finished statistics of another design, or whose noise is lost.
 
-    Other moments would be paid for, and the statistics would not fit them.
+    Another adjustment would be paid for, and the statistics would not fit it.
     """
     work_dir = request.work_dir
     path = work_dir / work_directory.DESIGN
     if not path.is_file():
         return
     known = load_design(path)
-    if request.outcomes.pheno_moments:
-        noise_store = NoiseStore(work_dir / work_directory.NOISE)
-        if known.moments and known.moments.bought.charge not in noise_store.charges():
-            raise InputError(
-                "the phenotype moments of the finished statistics are missing",
-                where=noise_store.moments_path,
-                remedy="Restore the file, or use another --work-dir, which pays again",
-            )
-    elif known.digest != design.digest:
+    paid = known.adjustment
+    noise_store = NoiseStore(work_dir / work_directory.NOISE)
+    if paid is not None and not noise_store.adjustment_path.is_file():
+        raise InputError(
+            "the adjustment of the phenotypes in the finished statistics is missing",
+            where=noise_store.adjustment_path,
+            remedy="Restore the file, or use another --work-dir, which pays again",
+        )
+    if (known.digest if paid is None else paid.planned) != design.digest:
         raise work_directory.other_statistics(
             work_directory.store_root(work_dir, request.execution.object_store)
             / work_directory.STATISTICS
@@ -329,7 +328,7 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
     if outcomes.covar is not None:
         for rows in _matched(store, outcomes.covar, covariates):
             counts.add_covariates(rows.values)
-    counts.warn(sds_are_public=not outcomes.pheno_moments)
+    counts.warn(sds_are_public=not _without_sd(outcomes, coding.phenotypes))
 
 
 def _matched(store: GenotypeStore, path: Path, names: tuple[str, ...]) -> Iterator[MatchedRows]:

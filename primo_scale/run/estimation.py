@@ -18,7 +18,12 @@ from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele, to_dosage_scale
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.shrinkage import Float64, automatic_penalty
-from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
+from primo_scale.methods.solution import (
+    LatticeWeights,
+    Solution,
+    SolveInputs,
+    solve_statistics,
+)
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.privacy.clip_response import ClipResponse
@@ -29,9 +34,10 @@ from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
+from primo_scale.run.principal_components import read_ancestry
 from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import COMPONENTS, store_root
+from primo_scale.run.work_directory import ANCESTRY, COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
 
 
@@ -88,8 +94,11 @@ def _solve(
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
         expected_constant=_expected_constant(design, components, n_samples),
+        ancestry=_ancestry(design, components, n_samples, request.work_dir),
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+    if not design.sums_fixed:
+        solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
         given = has_components(c.name for c in design.outcomes.covariates)
         LOGGER.warning(
@@ -123,6 +132,25 @@ def _warn_of_missing(design: Design, observed: Float64, n_samples: float) -> Non
         )  # fmt: skip
 
 
+def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> LatticeWeights:
+    """Return the weights with those of the covariates beside the score.
+
+    The covariates' effects on the phenotype were subtracted before. A score also predicts with what
+    the principal components explain of it, which is subtracted from their effects.
+    """
+    genotypes = solution.weights.genotypes
+    fixed = np.zeros((1 + len(design.outcomes.covariates), design.layout.n_phenotypes))
+    if design.loadings is not None:
+        slopes = read_ancestry(work_dir / ANCESTRY)
+        explained = slopes.T @ genotypes
+        fixed[-slopes.shape[1] :] = -explained
+        # The panel's mean of a component is 0, and its code there is that of its centre.
+        parts = design.outcomes.covariates[-slopes.shape[1] :]
+        codes = np.array([part.centre * part.scale for part in parts])
+        fixed[0] = -(codes @ explained) / design.outcomes.constant
+    return LatticeWeights(genotypes, fixed)
+
+
 def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:
     columns = design.components
     if columns is None or design.panel is None:
@@ -136,6 +164,23 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
         n_samples=n_samples,
         boundaries=design.boundaries,
     )
+
+
+def _ancestry(
+    design: Design, components: PanelComponents | None, n_samples: float, work_dir: Path
+) -> Float64 | None:
+    """Return a root of what principal components explain of X'X, if phenotypes were adjusted."""
+    paid = design.adjustment
+    if paid is None or design.sums_fixed or design.loadings is None:
+        return None
+    slopes = read_ancestry(work_dir / ANCESTRY).astype(np.float64)
+    k = slopes.shape[1]
+    values, vectors = np.linalg.eigh(np.array(paid.covariance)[-k:, -k:])
+    root = slopes @ (vectors * np.sqrt(n_samples * np.maximum(values, 0)))
+    if components is None:
+        return np.asarray(root)
+    blocks = np.split(root, components.boundaries[1:-1])
+    return np.concatenate([components.map_of(b) @ part for b, part in enumerate(blocks)])
 
 
 def _expected_constant(

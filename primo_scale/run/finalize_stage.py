@@ -12,13 +12,11 @@ from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
-from primo_scale.ledger.spending import Charge
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
-from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
@@ -106,7 +104,8 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     scores = "no public scores" if chosen.priors is None else chosen.priors.sha256
     # Other weights are another measurement, and another charge.
     fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}, {scores}"
-    mu_squared = mechanism.cost.mu_squared
+    # The people held out are not among those by whom phenotypes are adjusted.
+    mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
     hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)
     return replace(mechanism, hold_out=hold_out)
@@ -126,8 +125,8 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
     design, request, store = planned.design, planned.request, planned.store
     with payer_of(request, store, design.privacy, design.adjacency) as payer:
         ledger = payer.ledger
-        moments = _moments_charges(design, payer)
-        known = stored_charge(raw, mechanism, payer)
+        reserved = None if design.adjustment is None else design.adjustment.charge
+        known = stored_charge(raw, mechanism, payer, reserved=reserved)
         if request.out.exists() and (known is None or known.id != charge_of(request.out)):
             raise exists_already(request.out)
         is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
@@ -135,11 +134,13 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
             _outcomes(raw, planned)  # refused before the measurement is paid for
         with deferred():
             with count_bar("draw noise", "pieces") as move:
-                paid = pay_and_draw(raw, mechanism, payer, on_block=move)
-            balance = log_payment("statistics", paid.receipt, payer)
+                paid = pay_and_draw(raw, mechanism, payer, reserved=reserved, on_block=move)
+            balance = payer.balance()
+            if paid.receipt.charge.id != reserved:  # which was logged when it was paid
+                balance = log_payment("statistics", paid.receipt, payer)
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        charges = (*moments, paid.receipt.charge)
+        charges = (paid.receipt.charge,)
         trait = trait_of(store)
         expected = forecast_release(design, store.variants, mechanism, trait).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
@@ -176,19 +177,3 @@ def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:
     outcomes = open_outcome_store(root / OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     return outcomes
-
-
-def _moments_charges(design: Design, payer: Payer) -> tuple[Charge, ...]:
-    """Return the charge for the phenotype moments, if any, unless another account paid it."""
-    if design.moments is None:
-        return ()
-    bought = design.moments.bought.charge
-    charges = tuple(charge for charge in payer.balance().charges if charge.id == bought)
-    if not charges:
-        raise InputError(
-            "the phenotype moments were paid for from another account",
-            where="--ledger, --cohort",
-            value=bought,
-            remedy="Give the --ledger and --cohort that accumulate was given",
-        )
-    return charges

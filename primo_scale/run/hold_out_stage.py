@@ -102,8 +102,7 @@ def _matched(weights: ScoringWeights, coding: OutcomeCoding) -> MatchedWeights:
 def _score_offset(coding: OutcomeCoding, weights: ScoringWeights) -> Floats:
     """Return the score without copies of allele 1: the prediction at the centres, less the mean."""
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
-    mean = np.array([p.mean for p in coding.phenotypes])
-    return np.asarray(weights.intercept + centre @ weights.covariate_weights - mean)
+    return np.asarray(weights.intercept + centre @ weights.covariate_weights - coding.means)
 
 
 def _residuals(

@@ -145,10 +145,9 @@ def accumulate(request: AccumulateRequest) -> Summed:
         is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
             store = open_genotype_store(request.genotypes)
-            # Values are read before work only if moments are paid for in between.
-            planned = check_before_work(
-                store, request, None, read_values=request.outcomes.pheno_moments
-            )
+            # Values are read before work only if a charge is paid in between.
+            pays = request.privacy.budget is not None
+            planned = check_before_work(store, request, None, read_values=pays)
             _check_reachable(request.execution, planned)
             raw = accumulate_stage(store, request, planned)
     return Summed(request.work_dir, raw.sha256)

@@ -1,4 +1,4 @@
-"""Payments: the account that pays, messages to the custodian, and the purchase of moments."""
+"""Payments: the account that pays, messages to the custodian, and the charge of a release."""
 
 from __future__ import annotations
 
@@ -17,21 +17,14 @@ from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
 from primo_scale.ledger.refusals import opening_command
 from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Account, Balance, PayingCohort
-from primo_scale.outcomes.coding import BOUNDED_UNIT
-from primo_scale.outcomes.moments import RawMoments, sum_moments
+from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.noise_store import NoiseStore, NoisyAdjustment
 from primo_scale.privacy.payment import Payer, open_payer
-from primo_scale.privacy.phenotype_moments import (
-    are_paid,
-    are_too_wide,
-    pay_for_moments,
-    with_moments,
-)
-from primo_scale.run.design import Budget, Design, PaidMoments
-from primo_scale.run.design_choices import phenotype_bounds
+from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
+from primo_scale.run.design import Budget, Design
 from primo_scale.run.request import AccumulateRequest, RunRequest
-from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import NOISE
 
 # Stands for the name that the custodian gives a cohort whose identifier is not made yet.
@@ -114,40 +107,15 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
     return balance
 
 
-def moments_stage(store: GenotypeStore, request: AccumulateRequest) -> PaidMoments | None:
-    """Buy noisy means and sds of the phenotypes, if requested; a retry finds them at no cost."""
+def pay_for_release(
+    store: GenotypeStore, request: AccumulateRequest, raw: RawAdjustment, norm: int
+) -> NoisyAdjustment:
+    """Pay for a release, and draw the adjustment of its phenotypes; a retry finds it at no cost."""
     privacy, budget = request.privacy, request.privacy.budget
-    if not request.outcomes.pheno_moments or budget is None:
-        return None
+    if budget is None:
+        raise ValueError("phenotypes are adjusted for a release with a budget")
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
-    with stage("phenotype moments"):
-        raw = _raw_moments(store, request)
-        with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
-            bought, receipt = pay_for_moments(raw, promise, payer)
-            log_payment("phenotype means and sds", receipt, payer)
-    phenotypes = with_moments(phenotype_bounds(request.outcomes), bought)
-    for bounds, people in zip(phenotypes, bought.sums[2], strict=True):
-        if are_too_wide(bounds, bought.sigma, max(people / BOUNDED_UNIT, 1)):
-            LOGGER.warning(
-                "%s: its bounds are so wide beside its values that the noisy sd, %.4g, is not "
-                "theirs, and weights have a wrong size or are 0; give narrower public bounds, or "
-                "a published mean and sd, in another --work-dir", bounds.name, bounds.sd,
-            )  # fmt: skip
-    return PaidMoments(bought, budget)
-
-
-def moments_are_continued(
-    store: GenotypeStore, request: AccumulateRequest, promise: Promise, payer: Payer
-) -> bool:
-    """Return whether `moments_stage` will draw moments that were paid for, with their stored key.
-
-    The phenotypes are summed only if the work directory holds noise or a key.
-    """
-    if not payer.noise_store.charges():
-        return False
-    return are_paid(_raw_moments(store, request), promise, payer)
-
-
-def _raw_moments(store: GenotypeStore, request: AccumulateRequest) -> RawMoments:
-    tables = request.outcomes
-    return sum_moments(tables.pheno, store.samples, phenotype_bounds(tables))
+    with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
+        bought, receipt = pay_for_adjustment(raw, norm, promise, payer)
+        log_payment("release", receipt, payer)
+    return bought

@@ -7,6 +7,7 @@ writes one chunk of components for each chunk of people, so that a second run co
 
 from __future__ import annotations
 
+import io
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
@@ -20,11 +21,13 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import ComponentRows
 from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
@@ -32,7 +35,12 @@ from primo_scale.run.run_log import LOGGER
 from primo_scale.storage import groups
 from primo_scale.storage.base_store import HEADER
 from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
-from primo_scale.storage.files import refuse_missing_file, sha256_of_file, sha256_of_json
+from primo_scale.storage.files import (
+    refuse_missing_file,
+    sha256_of_file,
+    sha256_of_json,
+    write_atomically,
+)
 from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import n_threads
 
@@ -56,6 +64,8 @@ _REMEDY = "Write it with 'plink2 --pca allele-wts' on a public panel"
 # does not depend on the order of its terms, in steps of a 127th copy of an allele too.
 _CENTRE, _EXACT = 2**14, 2**45
 _MARGIN = 3.0  # standard deviations by the sampling of genotypes, beyond the range of the panel
+_LARGEST_NOISE = 1.3
+_FARTHEST = 4.0  # standard deviations of other people than the panel's from its mean
 
 Float64 = npt.NDArray[np.float64]
 
@@ -78,7 +88,8 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     of the cohort must not be among them.
     """
     source, spread, weights, step = _matched(path, store.variants)
-    return Loadings(source, _bounds(path, bounds, spread, store.samples), weights, step)
+    ranges = _bounds(path, bounds, spread, source.n_variants, store.samples)
+    return Loadings(source, ranges, weights, step)
 
 
 def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
@@ -170,6 +181,41 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
     return rows
 
 
+def genotypes_by_components(
+    loadings: Loadings, genotypes: GenotypeCoding, outcomes: OutcomeCoding
+) -> Float64:
+    """Return the regression of coded genotypes on the codes of the components, shape (d, k).
+
+    For orthogonal loadings a of standardised genotypes z, the component p = s a'z explains
+    ``a p / (s |a|^2)`` of z. It is a function of the public loadings alone.
+    """
+    matched = loadings.weights
+    frequency = matched.centre / 2
+    sd = np.sqrt(2 * frequency * (1 - frequency))[:, None]
+    per_sd = matched.per_allele1 * loadings.step * sd
+    slopes = per_sd * sd / np.maximum((per_sd**2).sum(axis=0), np.finfo(np.float64).tiny)
+    scale = [each.scale for each in outcomes.covariates[-len(loadings.bounds) :]]
+    found = np.zeros((len(genotypes.multiplier), len(scale)))
+    found[matched.variants] = slopes * genotypes.multiplier[matched.variants, None] / scale
+    return found
+
+
+def write_ancestry(path: Path, slopes: Float64) -> None:
+    """Store the result of `genotypes_by_components`, which is public."""
+    content = io.BytesIO()
+    np.save(content, slopes.astype(np.float32), allow_pickle=False)
+    write_atomically(path, content.getvalue())
+
+
+def read_ancestry(path: Path) -> npt.NDArray[np.float32]:
+    """Return what `write_ancestry` stored; a damaged or missing file is refused."""
+    try:
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+    except (OSError, ValueError) as error:
+        remedy = "Run accumulate again, which writes it anew"
+        raise InputError("is missing or damaged", where=path, remedy=remedy) from error
+
+
 def _is_intact(array: groups.Array, number: int) -> bool:
     """Return whether a chunk passes its checksum; a loss of power may have damaged it."""
     try:
@@ -223,7 +269,11 @@ def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedW
 
 
 def _bounds(
-    path: Path, given: Path | None, spread: Mapping[str, float], cohort: SampleTable
+    path: Path,
+    given: Path | None,
+    spread: Mapping[str, float],
+    n_variants: int,
+    cohort: SampleTable,
 ) -> tuple[CovariateBounds, ...]:
     """Return the bounds of a table, or the range in the panel and what sampling adds to it.
 
@@ -239,11 +289,25 @@ def _bounds(
         columns = [f"{name}_AVG" for name in wanted]
         table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
         cohort.refuse_shared_people(table[_PERSON], scores)
+        fitted = _fitted_variance(min(spread.values()), n_variants / len(table))
+        noise = min(fitted, _LARGEST_NOISE * float(table[columns].var().min()))
         for name in wanted:
             values, margin = table[f"{name}_AVG"], _MARGIN * spread[name]
-            low, high = float(values.min()) - margin, float(values.max()) + margin
+            others = math.sqrt(spread[name] ** 2 + max(float(values.var()) - noise, 0.0))
+            far = _FARTHEST * others
+            low = max(float(values.min()) - margin, float(values.mean()) - far)
+            high = min(float(values.max()) + margin, float(values.mean()) + far)
             by_name[name] = CovariateBounds(name, low, high, (low + high) / 2)
     return tuple(by_name[name] for name in spread)
+
+
+def _fitted_variance(spread: float, variants_per_person: float) -> float:
+    """Return the variance of a component without structure in the panel that loadings came from.
+
+    Loadings fit these people, so that it is far above the variance in others, `spread` squared. It
+    is the edge of the Marchenko-Pastur law, and more because variants are correlated.
+    """
+    return _LARGEST_NOISE * (spread * (1 + math.sqrt(variants_per_person))) ** 2
 
 
 def _beside(path: Path, suffixes: tuple[str, ...], remedy: str) -> Path:

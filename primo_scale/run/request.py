@@ -14,7 +14,6 @@ from attrs.converters import optional
 
 from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Profile, ThreadsProfile
 from primo_scale.errors import UsageError
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.ledger.ledger import default_ledger_path
 from primo_scale.methods.catalogue import estimator_for, method_named
@@ -99,8 +98,6 @@ class AccumulateRequest(_Run):
     execution: Execution = field(factory=Execution)
 
     def __attrs_post_init__(self) -> None:
-        if self.outcomes.pheno_moments:
-            _check_moments(self.privacy)
         if self.privacy.non_private and self.model.row_norm is not None:
             raise UsageError("without noise no row is scaled down", where="--row-norm")
         if self.privacy.nominal_n is not None:
@@ -259,28 +256,6 @@ def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> 
     """Return the request of a stage: its `own` fields, and the others of the whole release."""
     names = (attribute.name for attribute in fields(kind))
     return kind(**{name: own[name] if name in own else getattr(whole, name) for name in names})
-
-
-def _check_moments(privacy: Privacy) -> None:
-    """Refuse to buy phenotype moments where they cannot be part of the release."""
-    if privacy.budget is None:
-        raise UsageError(
-            "phenotype moments are part of a private release",
-            where="--pheno-moments",
-            remedy="Give --epsilon and --delta, and leave --non-private out",
-        )
-    if privacy.subsample is not None:
-        raise UsageError(
-            "phenotype moments and a subsample have no common account of the budget",
-            where="--pheno-moments",
-            remedy="Leave out --pheno-moments or --subsample",
-        )
-    if privacy.unit is PrivacyUnit.FEATURE:
-        raise UsageError(
-            "phenotypes are public: their means and sds need not be paid for",
-            where="--pheno-moments",
-            remedy="Write mean and sd into --pheno-bounds",
-        )
 
 
 def _check_that_nobody_counts_tasks(profile: Profile) -> None:

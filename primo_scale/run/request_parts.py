@@ -192,8 +192,6 @@ class OutcomeTables:
     pheno_name, covar_name : tuple of str or None
         Phenotypes and covariates that take part, one or several; ``*`` and ``?`` may stand for
         characters. None stands for every column.
-    pheno_moments : bool
-        Whether the release pays for noisy means and sds of the phenotypes.
     pc_loadings : Path or None
         Loadings of a public panel, PREFIX.eigenvec.allele; the principal components of every person
         are covariates. Bounds in `covar_bounds` take the place of those of the panel.
@@ -210,7 +208,6 @@ class OutcomeTables:
     covar_bounds: Path | None = field(default=None, converter=optional(regular_file))
     pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
     covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
-    pheno_moments: bool = False
     pc_loadings: Path | None = field(default=None, converter=optional(published_path))
 
     def __attrs_post_init__(self) -> None:

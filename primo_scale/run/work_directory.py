@@ -27,17 +27,18 @@ from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 from primo_scale.storage.stores import store_at
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
+UNADJUSTED = "unadjusted_outcomes.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
 DESIGN, LOCK, PUBLISHED = "design.json", "lock", "published.json"
 HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
-PRINCIPAL_COMPONENTS = "principal_components.zarr"
+PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
 """Names in the work directory."""
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
-    DESIGN, HOLD_OUT_KEY, "phenotype_moments.json", "statistics.charge", RUN_LOG, PROGRESS_FILE,
-    CLAIMS, PUBLISHED,
+    DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", "statistics.charge", RUN_LOG, ANCESTRY,
+    PROGRESS_FILE, CLAIMS, PUBLISHED,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 

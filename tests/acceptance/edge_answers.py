@@ -4,7 +4,6 @@ This module does not import the product. Public numbers of the coding come from 
 ``design.json`` or ``release.json``.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,11 +84,23 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
     columns = [np.full(cohort.n, coding["constant"])]
     for column, c in zip(cohort.covariates.values(), coding["covariates"], strict=True):
         columns.append(np.trunc((column.values() - c["centre"]) * c["scale"]))
-    for column, p in zip(cohort.phenotypes.values(), coding["phenotypes"], strict=True):
-        lattice = np.trunc((column.values() - p["mean"]) / p["sd"] * coding["unit"])
+    fixed = np.stack(columns, axis=1).astype(np.int64)
+    for j, (column, p) in enumerate(
+        zip(cohort.phenotypes.values(), coding["phenotypes"], strict=True)
+    ):
+        sd = column.sd if coding["effects"] else p["sd"]
+        lattice = np.trunc((column.values() - p["mean"]) / sd * coding["unit"])
+        if coding["effects"]:  # what is left of an observed value is never 0
+            values = p["mean"] + np.where(lattice == 0, 1, lattice) * (sd / coding["unit"])
+            predicted = fixed @ np.array(coding["effects"][j]) / 2**15
+            lattice = (values - p["mean"]) / p["sd"] * coding["unit"] - predicted
+            lattice = np.trunc(np.clip(lattice, -32767, 32767))
+            lattice[lattice == 0] = 1
         columns.append(np.where(column.observed(), lattice, 0))
     z = np.stack(columns, axis=1).astype(np.int64)
     first = 1 + len(cohort.covariates)
+    if left_out(design):
+        z, first = z[:, first:], 0
     y = z[:, first:]
     z[:, first:] = scaled(y, ratios(norms(y), design["phenotype_norm"]))
     x = cohort.codes().astype(np.int64)
@@ -102,15 +113,10 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
     return {**statistics, "observed": np.array(present)}
 
 
-def moment_sums(phenotypes: Iterable[Column]) -> Int64:
-    """Return the sums of U, ``floor(U^2 / 2^20)`` and 2^20 of docs/maths/counts-and-moments.md."""
-    unit = 2**20
-    sums = []
-    for column in phenotypes:
-        middle, half = (column.lower + column.upper) / 2, (column.upper - column.lower) / 2
-        u = np.trunc(unit * (column.values() - middle) / half)[column.observed()].astype(np.int64)
-        sums.append([u.sum(), (u * u // unit).sum(), unit * len(u)])
-    return np.array(sums).T
+def left_out(design: dict[str, Any]) -> bool:
+    """Return whether the constant and the covariates are in no sum (docs/maths/adjustment.md)."""
+    kind = design["privacy"], design["adjacency"]
+    return bool(design["adjusts"]) and kind == ("full", "replace-one")
 
 
 def noise_scales(

@@ -17,7 +17,7 @@ from primo_scale.version import __version__
 # Parts of a release that noise or the date changes; all others must follow from public facts.
 _NOISY = re.compile(
     r"estimation\.(attenuation|penalties|parameters)|signature|created"
-    r"|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
+    r"|public_inputs\.phenotypes\.\d+\.sd|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
 )
 _NUMBER = r"-?\b\d+(\.\d+)?(e[-+]?\d+)?\b"
 _RANDOM = r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b|\b\d{4}-\d\d-\d\d\b"

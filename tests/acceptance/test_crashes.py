@@ -80,30 +80,29 @@ def test_a_killed_release_continues_with_one_charge(label, cohort) -> None:
     assert (texts(cohort.out), stores(cohort)) == (published, kept)
 
 
-@pytest.mark.parametrize("label", ["reservation committed", "draw started"])
-def test_moments_that_are_paid_and_not_drawn_are_continued(label, tmp_path) -> None:
+@pytest.mark.parametrize("label", ["reservation committed", "draw started", "adjustment stored"])
+def test_a_release_that_dies_between_its_draws_is_continued(label, tmp_path) -> None:
     """The release opens a budget of its own epsilon, which pays for nothing twice."""
     cohort = Cohort(write_cohort(tmp_path / "cohort"))
 
     def release() -> None:
-        succeeded(cohort.release("--pheno-moments"))
+        succeeded(cohort.release())
 
     assert killed_at(label, release) == KILLED
     (bought,) = verified_charges(cohort)
-    assert not (cohort.folder / "release.work" / "phenotype_moments.json").exists()
     release()
-    moments, statistics = verified_charges(cohort)
-    assert moments.id == bought.id
+    (charge,) = verified_charges(cohort)
+    assert charge.id == bought.id
     checked = command(verify.main, cohort.out, "--ledger", cohort.ledger)
     assert "verified:" in checked.stdout, checked.output
     stated = json.loads(texts(cohort.out)["release.json"])["ledger"]["charges"]
-    assert [charge["id"] for charge in stated] == [moments.id, statistics.id]
+    assert [each["id"] for each in stated] == [charge.id]
 
 
 @pytest.mark.parametrize("lost", ["the key", "the phenotypes"])
-def test_moments_that_cannot_be_continued_are_asked_for_in_full(lost, tmp_path) -> None:
+def test_a_release_that_cannot_be_continued_is_asked_for_in_full(lost, tmp_path) -> None:
     cohort = Cohort(write_cohort(tmp_path / "cohort"))
-    assert killed_at("draw started", cohort.release, "--pheno-moments") == KILLED
+    assert killed_at("draw started", cohort.release) == KILLED
     paid = verified_charges(cohort)
     if lost == "the key":
         (key,) = (cohort.folder / "release.work").rglob("*.key")
@@ -111,8 +110,7 @@ def test_moments_that_cannot_be_continued_are_asked_for_in_full(lost, tmp_path) 
     else:
         table = cohort.folder / "pheno.tsv"
         table.write_text(table.read_text().replace("p3\t3", "p3\t4"))
-    refused(cohort.release("--pheno-moments", "--dry-run"), 6, "does not cover this release")
-    refused(cohort.release("--pheno-moments"), 6, "does not cover this release")
+    refused(cohort.release(), 6, "does not cover this release")
     assert verified_charges(cohort) == paid
 
 

@@ -133,11 +133,11 @@ def test_peak_memory_of_a_release_is_as_predicted(cohorts, environment, tmp_path
     """Each command runs in its own process, whose memory the pre-flight includes."""
 
     def measure(folder: Path) -> list[int]:
-        budget = ["--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise"]
+        budget = ["--work-dir", folder / "work", "--epsilon", 1, "--delta", 1e-7, "--accept-noise",
+                  "--ledger", folder / "ledger.sqlite"]  # fmt: skip
         summed = peak_bytes(environment, "accumulate", *cohorts["LD blocks"], *budget)
         shares = shares_of(summed, THREADS, folder)
-        places = ["--out", folder / "release", "--ledger", folder / "ledger.sqlite"]
-        peaks = peak_bytes(environment, "finalize", *budget, *places)
+        peaks = peak_bytes(environment, "finalize", *budget, "--out", folder / "release")
         return shares + shares_of(peaks, r"noise and weights take (\d+) MiB", folder)
 
     assert are_as_said(least(measure, are_as_said, tmp_path))

@@ -19,6 +19,7 @@ from acceptance_inputs import (
     norms,
     public_coding,
     ratios,
+    read_table,
     scaled,
 )
 from tiers import thinned
@@ -83,7 +84,7 @@ def cohort(request, real_sets, run, tmp_path_factory) -> Cohort:
         "--ref-freq", inputs.frequencies, "--row-norm", row_norm,
         *(["--ld-blocks", cut] if cut else []),
         "--epsilon", EPSILON, "--delta", DELTA, "--accept-noise",
-        "--work-dir", work)  # fmt: skip
+        "--work-dir", work, "--ledger", directory / "ledger")  # fmt: skip
     return Cohort(
         inputs=inputs,
         people=people,
@@ -105,7 +106,8 @@ def test_statistics_equal_the_sums_of_clipped_rows(cohort: Cohort) -> None:
         assert changed > EXCEEDING - 0.01  # more where single blocks are too long
     else:
         assert changed == pytest.approx(EXCEEDING, abs=0.01)
-    n_fixed = 1 + len(cohort.design["outcomes"]["covariates"])
+    n_fixed = in_sums(cohort.design)
+    z = z[:, z.shape[1] - clipped_z.shape[1] :]
     alone = np.all(clipped_z[:, :n_fixed] == z[:, :n_fixed], axis=1)
     assert np.any(clipped_z[alone] != z[alone])
 
@@ -121,7 +123,7 @@ def test_statistics_equal_the_sums_of_clipped_rows(cohort: Cohort) -> None:
 def test_clipped_rows_satisfy_the_bounds_of_the_guarantee(cohort: Cohort) -> None:
     design = cohort.design
     x, z = clipped_rows(cohort, cohort.genotypes, lattice_outcomes(cohort))
-    n_fixed = 1 + len(design["outcomes"]["covariates"])
+    n_fixed = in_sums(design)
     assert norms(z[:, n_fixed:]).max() <= design["phenotype_norm"]
     if design["privacy"] == "label":
         products = norms(x).astype(object) * norms(z[:, n_fixed:])
@@ -161,11 +163,38 @@ def lattice_outcomes(cohort: Cohort) -> Int64:
         coded(covariates[c["name"]], c["lower"], c["upper"], c["centre"], c["scale"])
         for c in coding["covariates"]
     ]
-    columns += [
-        coded(phenotypes[y["name"]], y["lower"], y["upper"], y["mean"], coding["unit"], y["sd"])
+    if not coding["effects"]:
+        columns += [
+            coded(phenotypes[y["name"]], y["lower"], y["upper"], y["mean"], coding["unit"], y["sd"])
+            for y in coding["phenotypes"]
+        ]
+        return np.stack(columns, axis=1)[cohort.people].astype(np.int64)
+    fixed = np.stack(columns, axis=1).astype(np.int64)
+    given = read_table(inputs.pheno_bounds).set_index("name")["sd"].astype(float)
+    public = [
+        (y["upper"] - y["lower"]) / 2 if np.isnan(given[y["name"]]) else given[y["name"]]
         for y in coding["phenotypes"]
     ]
+    farthest = [
+        max(y["upper"] - y["mean"], y["mean"] - y["lower"]) / sd
+        for y, sd in zip(coding["phenotypes"], public, strict=True)
+    ]
+    before = min(4096, *(math.floor(32767 / each) for each in farthest))
+    assert before == coding["unit"]
+    for y, sd, effects in zip(coding["phenotypes"], public, coding["effects"], strict=True):
+        values = phenotypes[y["name"]]
+        codes = coded(values, y["lower"], y["upper"], y["mean"], before, sd)
+        codes = np.where((codes == 0) & values.notna(), 1, codes)
+        predicted = fixed @ np.array(effects)
+        columns.append(residuals(codes * (sd / before), y, coding["unit"], predicted))
     return np.stack(columns, axis=1)[cohort.people].astype(np.int64)
+
+
+def residuals(values: Any, y: dict[str, Any], unit: int, predicted: Int64) -> Int64:
+    """Return what is left of phenotypes without their mean (docs/maths/adjustment.md)."""
+    lattice = (y["mean"] + values - y["mean"]) / y["sd"] * unit - predicted / 2**15
+    left = np.trunc(np.clip(lattice, -32767, 32767))
+    return np.where(values == 0, 0, np.where(left == 0, 1, left)).astype(np.int64)
 
 
 def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
@@ -190,7 +219,15 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
     phenotypes = scaled(phenotypes, ratios(norms(phenotypes), limits))
     if phenotypes.shape[1] >= 100:
         phenotypes = rounded(phenotypes, limits)
-    return x, np.hstack([fixed, phenotypes])
+    return x, np.hstack([fixed[:, : in_sums(design)], phenotypes])
+
+
+def in_sums(design: dict[str, Any]) -> int:
+    """Return the number of fixed columns in the sums: none where phenotypes alone are adjusted."""
+    left_out = design["adjusts"] and (design["privacy"], design["adjacency"]) == (
+        "full", "replace-one",
+    )  # fmt: skip
+    return 0 if left_out else 1 + len(design["outcomes"]["covariates"])
 
 
 def rounded(rows: Int64, limits: npt.ArrayLike) -> Int64:

@@ -19,6 +19,7 @@ def seconds(people, variants, phenotypes):
         "checks": people * phenotypes / 1e5,
         "ingest": people * variants / 1e6,
         "outcomes": people * phenotypes / 1e4,
+        "adjustment": people * phenotypes / 1e6,
         "accumulate": people * variants * (500 + 2 * outcome_bytes(phenotypes)) / 1e9,
         "finalize": variants * (7 + phenotypes) / 1e4,
     }

@@ -25,9 +25,7 @@ def test_a_line_for_each_mechanism_and_exit_0():
     result = run("--method", "reuse-cov-proj-x", "--privacy", "label", "--adjacency", "all")
     lines = succeeded(result).output.splitlines()
     assert "no data is read, no budget is spent" in lines[1]
-    assert lines[2].startswith(
-        "not audited: people held out, phenotype moments, releases of parties"
-    )
+    assert lines[2].startswith("not audited: people held out, adjustments, releases of parties")
     assert len(lines) == 4 + 2 + 1
     for line in lines[4:6]:
         assert line.startswith("label ")

@@ -178,38 +178,6 @@ def test_observed_counts(adjacency, n_phenotypes):
     assert_bound(largest_change(observed, adjacency), bound, attained=True)
 
 
-def moments(values, observed, unit):
-    """Each person's share of the moments of one phenotype."""
-    return np.column_stack([values, np.floor(values**2 / unit), unit * observed])
-
-
-@BOTH
-@pytest.mark.parametrize("unit", [3, 4, 5, 16, 64])
-def test_phenotype_moments(adjacency, unit):
-    values = np.arange(-unit, unit + 1.0)
-    one = moments(np.append(values, 0), np.append(np.ones(len(values)), 0), unit)
-    bound = sensitivity.phenotype_moments(1, adjacency, unit=unit)
-    assert_bound(largest_change(one, adjacency), bound, attained=True)
-    if unit <= 16:
-        first, second = paired_rows(one, one)
-        bound = sensitivity.phenotype_moments(2, adjacency, unit=unit)
-        found = largest_change(np.column_stack([first, second]), adjacency)
-        assert_bound(found, bound, attained=True)
-
-
-def test_phenotype_moments_at_the_product_unit():
-    """Exact integers, every value against the extremes and near-extremes of the other sign."""
-    unit = 2**20
-    values = np.arange(-unit, unit + 1, dtype=np.int64)
-    bound = sensitivity.phenotype_moments(1, REPLACE)
-    for other in (-unit, -unit + 1, -unit + 2, -unit // 2, -1, 0):
-        squared = (values - other) ** 2 + (values**2 // unit - other**2 // unit) ** 2
-        assert int(squared.max()) <= bound**2
-    assert bound == 2 * unit
-    with pytest.raises(ValueError, match="too coarse"):
-        sensitivity.phenotype_moments(1, REPLACE, unit=2)
-
-
 def test_a_bound_is_never_rounded_down():
     for norm in (1, 3, 7, 10**9 + 7, 2**61 - 1):
         bound = sensitivity.gram(norm, REPLACE)

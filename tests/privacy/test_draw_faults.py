@@ -14,7 +14,7 @@ import sys
 import pytest
 from crash import exit_code
 from example_stores import flip_a_bit
-from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_moments
+from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_both
 
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.gaussian import keystream_noise
@@ -88,13 +88,13 @@ def check_retry(folder, raw, function):
         if before and function is pay:
             assert result.sha256() == drawn_from(left[1], folder, raw)
     assert receipt_again.charge.id == charge
-    assert result.sha256() == again.sha256() if function is pay else result == again
+    assert result.sha256() == again.sha256()
     assert key_left(folder) is None, "a key that remains reveals its noise"
 
 
 @pytest.mark.parametrize(
     ("function", "every"),
-    [(pay, 13), (pay_moments, 1), pytest.param(pay, 3, marks=pytest.mark.slow)],
+    [(pay, 13), (pay_both, 17), pytest.param(pay, 3, marks=pytest.mark.slow)],
 )
 def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
     seen, trials = set(), 0
@@ -121,7 +121,7 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
-@pytest.mark.parametrize("function", [pay, pay_moments])
+@pytest.mark.parametrize("function", [pay, pay_both])
 def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, function, chunk):
     def kill_at_chunk():
         fill, filled = keystream_noise._fill_chunk, []
@@ -135,11 +135,8 @@ def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, functio
         keystream_noise._fill_chunk = killing
 
     code, _ = in_a_child(tmp_path, kill_at_chunk, function, tmp_path, raw)
-    if function is pay_moments and chunk > 1:
-        assert code == 0  # the moments are one chunk
-    else:
-        assert code == -signal.SIGKILL
-        assert len(charges_of(tmp_path)) == 1
+    assert code == -signal.SIGKILL
+    assert len(charges_of(tmp_path)) == 1
     check_retry(tmp_path, raw, function)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from durable import Disk, disk_seen
-from tiny_release import SUBSAMPLE, mechanism, noise_store, pay, pay_moments
+from tiny_release import SUBSAMPLE, mechanism, noise_store, pay, pay_both
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
@@ -64,9 +64,8 @@ def key_is_safe(directory, step: PaymentStep, disk: Disk) -> bool | None:
     ("function", "stored", "paths_of", "least"),
     [
         (pay, PaymentStep.STATISTICS_STORED, lambda store: store.directory.glob("*.zarr/**/*"), 5),
-        (pay_moments, PaymentStep.MOMENTS_STORED, lambda store: [store.moments_path], 1),
     ],
-    ids=["statistics", "moments"],
+    ids=["statistics"],
 )
 def test_noise_survives_before_its_key_is_removed(tmp_path, raw, function, stored, paths_of, least):
     store = noise_store(tmp_path)
@@ -81,6 +80,27 @@ def test_noise_survives_before_its_key_is_removed(tmp_path, raw, function, store
 
     steps = [PaymentStep.KEY_STORED, PaymentStep.DRAW_STARTED, stored, PaymentStep.KEY_REMOVED]
     assert checked_steps(lambda: function(tmp_path, raw), expected) == steps
+
+
+def test_an_adjustment_and_what_its_key_is_for_survive_before_the_statistics(tmp_path, raw):
+    """Otherwise the key could draw the noise of other statistics too."""
+    store, draws = noise_store(tmp_path), 0
+
+    def expected(step: PaymentStep, disk: Disk) -> bool | None:
+        nonlocal draws
+        if step is PaymentStep.ADJUSTMENT_STORED:
+            assert disk.keeps(store.adjustment_path)
+            return True
+        if step is PaymentStep.DRAW_STARTED:
+            draws += 1
+            (key,) = store.directory.glob("*.key")
+            assert disk.keeps(key)
+            assert draws == 1 or disk.keeps(key.with_suffix(".request"))
+            return True
+        return None
+
+    draw, stored = PaymentStep.DRAW_STARTED, PaymentStep.ADJUSTMENT_STORED
+    assert checked_steps(lambda: pay_both(tmp_path, raw), expected) == [draw, stored, draw]
 
 
 def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, raw):

@@ -224,7 +224,7 @@ def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("row_norm", 0), ("phenotype_norm", 0), ("n_samples", 0), ("n_phenotypes", 0),
-     ("fixed_norm", 0), ("block_norms", (5, 0)),
+     ("fixed_norm", -1), ("block_norms", (5, 0)),
      *(("split", split) for split in (0.0, -1.0, 2.1, math.nan))],
 )  # fmt: skip
 def test_splits_and_bounds_out_of_range_are_refused(name, value) -> None:
@@ -243,7 +243,6 @@ def test_splits_and_bounds_out_of_range_are_refused(name, value) -> None:
         (Promise(1.0, 1e-6), Recipe(subsample=0)),
         (Promise(1.0, 1e-6), Recipe(subsample=10, gram_copies=2)),
         (Promise(1.0, 1e-6), Recipe(subsample=10, eigenvalue_share=0.1)),
-        (Promise(1.0, 1e-6, share=0.95), Recipe(subsample=10)),
         (Promise(1.0, 1e-6), Recipe(eigenvalue_share=0.99)),  # the counts take 0.01
         (Promise(1.0, 1e-6), Recipe(eigenvalue_share=0.999)),
     ],

@@ -5,7 +5,7 @@ A ledger that was lost, emptied or replaced does not count the spending that thi
 
 import pytest
 from crash import KILLED, killed_at
-from tiny_release import charges_of, key_left, noise_store, pay, pay_moments
+from tiny_release import charges_of, key_left, noise_store, pay, pay_both
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger
@@ -30,16 +30,12 @@ def refused(folder, raw, function, file):
     assert charges_of(folder) == []
 
 
-@pytest.mark.parametrize("function", [pay, pay_moments])
+@pytest.mark.parametrize("function", [pay, pay_both])
 def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
     charge = function(tmp_path, raw)[1].charge.id
     ledger = replace_ledger(tmp_path)
-    file = (
-        noise_store(tmp_path).moments_path
-        if function is pay_moments
-        else noise_store(tmp_path).statistics_path(charge)
-    )
-    for attempt in (pay, pay_moments):
+    file = noise_store(tmp_path).statistics_path(charge)
+    for attempt in (pay, pay_both):
         refused(tmp_path, raw, attempt, file)
     (tmp_path / "backup.sqlite").replace(ledger)
     assert function(tmp_path, raw)[1].charge.id == charge

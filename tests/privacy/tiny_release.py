@@ -4,12 +4,12 @@ import numpy as np
 
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account, PayingCohort
-from primo_scale.outcomes.moments import RawMoments
+from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.paid_statistics import pay_and_draw
 from primo_scale.privacy.payment import Payer
-from primo_scale.privacy.phenotype_moments import pay_for_moments
+from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
 from primo_scale.privacy.scales import calibrate
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -17,17 +17,19 @@ LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
 ACCOUNT = Account("cohort")
 PROMISE = Promise(1.0, 1e-6)
 SUBSAMPLE = Recipe(subsample=100)
-NO_MOMENTS = RawMoments(np.zeros((3, 5), dtype=np.int64))
+NOBODY = RawAdjustment(np.zeros((5, 3, 3), dtype=np.int64))
 
 
-def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None):
+def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None, share=1.0):
     """Calibrate a release of 1,000 people; `norms` are the bounds of the blocks."""
     sizes, n_phenotypes = layout.sizes, layout.n_phenotypes
     bounds = PublicBounds(10_000, norms, 1_000_000, 2_000_000, sizes, 1000, n_phenotypes)
-    return calibrate(bounds, Promise(epsilon, 1e-6), recipe or Recipe(), split=1.3)
+    promise = Promise(epsilon, 1e-6, share=share)
+    return calibrate(bounds, promise, recipe or Recipe(), split=1.3)
 
 
 MECHANISM = mechanism()
+ADJUSTED = mechanism(share=1 - ADJUSTMENT_SHARE)
 
 
 def noise_store(folder):
@@ -43,11 +45,22 @@ def pay(folder, raw, asked=MECHANISM, cohort="cohort"):
     return paid.private.matrices, paid.receipt
 
 
-def pay_moments(folder, raw=None, *, moments=NO_MOMENTS, promise=PROMISE):
-    """Return the noisy moments and the receipt; the raw statistics play no part."""
+def pay_adjustment(folder, raw=None, *, exact=NOBODY, promise=PROMISE, norm=100):
+    """Return the noisy adjustment and the receipt; the raw statistics play no part."""
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
-        return pay_for_moments(moments, promise, payer)
+        return pay_for_adjustment(exact, norm, promise, payer)
+
+
+def pay_both(folder, raw, asked=None, *, exact=NOBODY):
+    """Return the private statistics and the receipt of a release that adjusts its phenotypes."""
+    asked = ADJUSTED if asked is None else asked
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        found, receipt = pay_for_adjustment(exact, 100, PROMISE, payer)
+        options = {"reserved": found.charge, "on_block": lambda *_: None}
+        paid = pay_and_draw(raw, asked, payer, **options)
+    return paid.private.matrices, receipt
 
 
 def open_budget(folder, epsilon, account=ACCOUNT):

@@ -190,7 +190,8 @@ def test_the_report_answers_a_privacy_officer(pristine):
         ("subsampled", ["X'X of the secret subsample takes", "over 100 people"]),
         ("naive", ["2 noisy copies"]),
         ("ada-ssp", ["smallest eigenvalue of X'X", "33.3333 %"]),
-        ("moments", ["bought phenotype moments", "95 %", "--pheno-moments"]),
+        ("moments", ["bought phenotype moments", "95 %"]),
+        ("adjusted", ["adjusted the phenotypes for the covariates before", "98 %"]),
     ],
 )  # fmt: skip
 def test_the_report_explains_every_mode(mode, phrases, tmp_path):

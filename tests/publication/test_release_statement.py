@@ -82,9 +82,21 @@ def test_a_subsample_of_a_panels_cohort_is_stated_and_verified(subsample, tmp_pa
 def test_paid_moments_are_a_charge_and_a_query_of_their_own(mode):
     statement = example_statement(example_weights(), mode=mode)
     assert statement.mechanism.share == 0.95
-    assert any("--pheno-moments" in entry.source for entry in statement.public_inputs.sources)
     assert [charge.id for charge in statement.ledger.charges] == [f"{n:016x}" for n in (1, 2)]
     assert statement.mechanism.queries[-1].name == "phenotype_moments"
+
+
+@pytest.mark.parametrize("mode", ["adjusted", "adjusted-label", "adjusted-add-remove"])
+def test_an_adjustment_is_a_query_under_the_charge_of_the_statistics(mode, tmp_path):
+    statement = example_statement(example_weights(), mode=mode)
+    assert statement.mechanism.share == 0.98
+    (charge,) = statement.ledger.charges
+    assert charge.cost.mu_squared == pytest.approx(statement.guarantee.mu**2)
+    queries = {query.name: query for query in statement.mechanism.queries}
+    assert queries["adjustment"].shape == (2 * 3, 2 * 3)
+    fixed = {"fixed_cross", "fixed_gram", "fixed_phenotype"}
+    assert fixed.isdisjoint(queries) is (mode == "adjusted")
+    assert problems(publish(tmp_path / "out", example_weights(), statement)) == []
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "add-remove" in mode])

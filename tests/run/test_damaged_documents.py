@@ -109,9 +109,9 @@ READERS = {
         '{"name": 5, "urls": []}', '{"name": "x", "urls": "abc"}', '{"name": "x", "urls": [1]}',
     ]),
     "purged.json": (is_purged, ['{"release": 5}', '{"release": "x", "genotypes": 1}']),
-    "phenotype_moments.json": (
-        lambda folder: NoiseStore(folder / "private_statistics").read_moments(),
-        ['{"sums": [["x"]], "sigma": 1.0}'],
+    "adjustment.json": (
+        lambda folder: NoiseStore(folder / "private_statistics").read_adjustment(),
+        ['{"grams": [[["x"]]], "sigma": 1.0}'],
     ),
     "progress.json": (read_status, ['{"pid": 1, "odd": 2}']),
 }  # fmt: skip

@@ -190,8 +190,6 @@ WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--method", "nonsense"): ("no such method",),
     ("--method", "sub-samp-reuse-cov"): ("--subsample",),
     ("--subsample", 10, "--method", "ssp"): ("--subsample",),
-    ("--privacy", "feature", "--pheno-moments"): ("--pheno-moments",),
-    ("--subsample", 10, "--pheno-moments"): ("no common account",),
     ("--ridge", 1, "--shrinkage", "sure"): ("exclude each other",),
     ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
@@ -301,7 +299,7 @@ def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(
 def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> None:
     options, warnings = unusable(cohort.folder)
     cohort.ingest()
-    summed = succeeded(cohort.accumulate(*BUDGET, *options)).stderr
+    summed = succeeded(cohort.accumulate(*options)).stderr
     assert [warning for warning in warnings if summed.count(warning) != 1] == []
     dry_run = succeeded(cohort.release(*options, "--dry-run")).stderr
     assert not cohort.ledger.exists()
@@ -359,10 +357,10 @@ def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:
 
 
 def test_accumulate_needs_no_ledger_of_its_own(ingested: Cohort) -> None:
-    """It does not write to one; `finalize` may run on another machine."""
-    nowhere = [*BUDGET, "--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
+    """Unless it pays for a release; `finalize` may run on another machine."""
+    nowhere = ["--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
     assert ingested.accumulate(*nowhere).exit_code == 0
-    assert ingested.accumulate(*nowhere, "--pheno-moments").exit_code == 3
+    assert ingested.accumulate(*nowhere, *BUDGET).exit_code == 3
 
 
 @pytest.mark.parametrize(
@@ -421,7 +419,7 @@ def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) 
         other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
         refused(other, 3, "statistics of other inputs or options")
     edit(ingested.folder / "pheno.tsv", lambda rows: [rows[0], *rows[2:]])
-    refused(ingested.accumulate(*BUDGET), 3, "statistics of other inputs or options")
+    refused(ingested.accumulate(*BUDGET), 3, "adjustment of another request")
 
 
 @pytest.mark.slow
@@ -437,20 +435,20 @@ def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Coh
 
 
 @pytest.mark.slow
-def test_moments_that_were_bought_are_not_asked_for_again(
+def test_a_release_that_is_paid_for_is_not_asked_for_again(
     cohort: Cohort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The budget covers one release; a run stops after it has paid for the moments."""
-    options = [*set_budget(cohort.folder, epsilon=1.0), "--pheno-moments"]
+    """The budget covers one release; a run stops after it has adjusted the phenotypes."""
+    options = set_budget(cohort.folder, epsilon=1.0)
 
     def stop(*_: object, **__: object) -> None:
         raise InterruptedRun("stopped")
 
     with monkeypatch.context() as patch:
-        patch.setattr("primo_scale.run.accumulate_stage.make_design", stop)
+        patch.setattr("primo_scale.run.accumulate_stage.write_residuals", stop)
         assert cohort.release(*options).exit_code == 5
-    assert len(ledger_events(cohort)) == 4  # created, budget, and the moments reserved and drawn
+    assert len(ledger_events(cohort)) == 3  # created, budget, and the release reserved
     assert cohort.release(*options, "--dry-run").exit_code == 0
     elsewhere = cohort.release(*options, "--work-dir", cohort.folder / "other", "--dry-run")
-    assert elsewhere.exit_code == 6  # where the moments would be paid for again
+    assert elsewhere.exit_code == 6  # where it would be paid for again
     assert cohort.release(*options).exit_code == 0

@@ -30,7 +30,6 @@ QUICK = {
     ),
     "label": Case("--privacy label --ref-freq p.afreq --sumstats", PHENOTYPES),
     "feature": Case("--privacy feature --ld-blocks window:5", GENOTYPES),
-    "moments": Case("--pheno-moments --ref-freq p.afreq"),
     "hold-out": Case(
         "--hold-out 0.3 --calibrate --ref-freq p.afreq --prior-weights T=p.score",
         people=(120, 120),
@@ -40,7 +39,7 @@ QUICK = {
 }
 SLOW = {
     "private n, all of it": Case(
-        "--adjacency add-remove --nominal-n 600 --ref-freq p.afreq --ld-panel p --pheno-moments "
+        "--adjacency add-remove --nominal-n 600 --ref-freq p.afreq --ld-panel p "
         "--pc-loadings p.eigenvec.allele --prior-weights T=p.score",
         people=(600, 720),
     ),
@@ -50,14 +49,13 @@ SLOW = {
     ),
     "label, add-remove": Case("--privacy label --adjacency add-remove", PHENOTYPES),
     "feature, add-remove": Case("--privacy feature --adjacency add-remove", GENOTYPES),
-    "label, moments": Case("--privacy label --pheno-moments --ref-freq p.afreq", PHENOTYPES),
     "label, hold-out": Case("--privacy label --hold-out 0.3", PHENOTYPES, people=(120, 120)),
     "feature, hold-out": Case(
         "--privacy feature --hold-out 0.3 --pc-loadings p.eigenvec.allele --ref-freq p.afreq",
         GENOTYPES, people=(120, 120),
     ),
-    "hold-out, moments": Case(
-        "--hold-out 0.3 --pheno-moments --ref-freq p.afreq --ld-panel p --calibrate",
+    "hold-out, components": Case(
+        "--hold-out 0.3 --ref-freq p.afreq --ld-panel p --calibrate",
         people=(120, 120),
     ),
     "variants of the panel": Case("--ref-freq p.afreq --ld-panel p --no-ld-components --sumstats"),
@@ -116,9 +114,9 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
         wall.passed(finalize_stage.measure_once, lambda own, other: other),
     )  # fmt: skip
     patch.setattr(
-        payments, "pay_for_moments",
-        wall.passed(payments.pay_for_moments, lambda own, other: (
-            replace(own[0], sums=other[0].sums), own[1])),
+        payments, "pay_for_adjustment",
+        wall.passed(payments.pay_for_adjustment, lambda own, other: (
+            replace(own[0], grams=other[0].grams), own[1])),
     )  # fmt: skip
     done = succeeded(command(release.main, *release_words(case)))
     patch.undo()

@@ -63,7 +63,8 @@ def test_gamma_is_stated_and_verified(cohort) -> None:
     eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
     spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2
     assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
-    assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2, rel=1e-6)
+    # Two hundredths of the release's mu^2 adjust the phenotypes.
+    assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2 * 0.98, rel=1e-6)
     assert "option --gamma 0.2\n" in (cohort.out / "release.log").read_text()
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import psutil
 import pytest
 from command_io import PANEL
-from small_cohort import BUDGET, refused, succeeded
+from small_cohort import refused, succeeded
 
 import primo_scale as ps
 from primo_scale import machine
@@ -23,7 +23,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 @pytest.fixture
 def summed(ingested):
     """A cohort whose work directory has statistics."""
-    succeeded(ingested.accumulate(*BUDGET))
+    succeeded(ingested.accumulate())
     return ingested
 
 

@@ -37,6 +37,7 @@ def work_dir(tmp_path_factory):
             outcomes=ps.OutcomeTables(folder / "pheno.tsv", folder / "bounds.tsv"),
             privacy=ps.Privacy(5.0, 1e-6),
             work_dir=folder / "work",
+            ledger=folder / "ledger.sqlite",
             accept_noise=True,
         )
     )
@@ -56,7 +57,7 @@ def test_a_release_of_many_phenotypes_states_the_rounding(work_dir, design, tmp_
             out=tmp_path / "release",
             epsilon=5.0,
             delta=1e-6,
-            ledger=tmp_path / "ledger.sqlite",
+            ledger=work_dir.with_name("ledger.sqlite"),
             accept_noise=True,
         )
     )

@@ -77,7 +77,7 @@ def test_components_are_those_of_plink2(reference, plink2, tmp_path):
     expected = sums.to_numpy() / (2 * store.n_variants)  # both alleles of each variant
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
     lower, upper = np.array([(b.lower, b.upper) for b in loadings.bounds]).T
-    assert ((found > lower) & (found < upper)).all()
+    assert (((found > lower) & (found < upper)).mean(axis=0) > 0.99).all()
     assert (upper - lower < 1.3 * np.ptp(expected, axis=0) + 0.15).all()
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 import primo_scale as ps
 from primo_scale.run.design import load_design
 
-N, PREVALENCE = 4000, 0.02
+N, PREVALENCE = 20_000, 0.02
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,10 @@ def test_the_variance_is_that_of_the_clipped_phenotype(release):
     request, prefix = release
     design = load_design(request.work_dir / "design.json")
     case = pd.read_csv(f"{prefix}.pheno.tsv", sep="\t")["CASE"]
-    coded = (case - PREVALENCE) / np.sqrt(PREVALENCE * (1 - PREVALENCE))
+    coded = (case - design.outcomes.means[0]) / np.sqrt(PREVALENCE * (1 - PREVALENCE))
     clipped = coded.clip(-design.clip, design.clip)
     found = estimated(request)["residual_variance"] / design.outcomes.unit**2
-    assert found == pytest.approx(clipped.var(), rel=0.3)  # of 80 cases
+    assert found == pytest.approx(clipped.var(), rel=0.3)  # of 400 cases
     assert found < 0.2  # that of a normal phenotype is .69
 
 

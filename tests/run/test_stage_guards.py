@@ -105,13 +105,13 @@ def test_statistics_of_other_blocks_are_refused(summed):
 def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
     summed, tmp_path, monkeypatch
 ):
-    """A limit of 100 values stands for 10^11."""
-    monkeypatch.setattr(calibration, "MOST_DRAWS", 100)
+    """A limit of 80 values stands for 10^11."""
+    monkeypatch.setattr(calibration, "MOST_DRAWS", 80)
     words = "more noisy values than its noise is proved for"
     refused(summed.finalize(), 2, words)
-    moments = Cohort(write_cohort(tmp_path / "moments"))
-    refused(moments.release("--pheno-moments"), 2, words)
-    assert summed.charges() == moments.charges() == ()
+    whole = Cohort(write_cohort(tmp_path / "whole"))
+    refused(whole.release(), 2, words)
+    assert not whole.ledger.exists()
 
 
 def test_what_could_not_be_published_is_refused_before_it_is_paid(summed, tmp_path):
@@ -164,29 +164,21 @@ def test_a_release_of_another_request_is_refused_before_it_is_paid(summed):
     assert "statistics: paid for before" in again.stderr
 
 
-@pytest.mark.slow
 def test_payments_are_told_each_time(cohort):
-    """Moments open a budget, are found again at no cost, and are paid again where they are lost."""
-    first = succeeded(cohort.release("--pheno-moments"))
-    moments, statistics = cohort.charges()
-    assert f"phenotype means and sds: paid with charge {moments.id}" in first.stderr
+    """The charge of a release opens a budget, and is found again at no cost."""
+    first = succeeded(cohort.release())
+    (charge,) = cohort.charges()
+    assert f"release: paid with charge {charge.id}" in first.stderr
     assert first.stderr.count("had no budget: it now has epsilon 1 ") == 1
-    assert f"statistics: paid with charge {statistics.id}" in first.stderr
     raise_budget(cohort)
     work = ("--work-dir", cohort.folder / "release.work")
     other = ("--epsilon", 2, "--out", cohort.folder / "other", *work)
-    refused(cohort.release("--pheno-moments", *other), 3, "moments of another request")
-    again = cohort.release("--pheno-moments")
-    assert f"phenotype means and sds: paid for before, with charge {moments.id}" in again.stderr
-    assert len(cohort.charges()) == 2
-    (cohort.folder / "release.work" / "phenotype_moments.json").unlink()
-    refused(cohort.release("--pheno-moments"), 3, "of the finished statistics are missing")
-    assert len(cohort.charges()) == 2
-    shutil.rmtree(cohort.folder / "release.work" / "statistics.zarr")
-    lost = cohort.release("--pheno-moments", "--log-format", "json")
-    told = "phenotype means and sds: the noise that was paid for is lost: paid again"
-    lines = map(json.loads, lost.stderr.splitlines())
-    assert [each["level"] for each in lines if told in each["message"]] == ["warning"]
+    refused(cohort.release(*other), 3, "another request")
+    again = succeeded(cohort.release())
+    assert f"release: paid for before, with charge {charge.id}" in again.stderr
+    (cohort.folder / "release.work" / "adjustment.json").unlink()
+    refused(cohort.release(), 3, "the adjustment of the phenotypes in the finished statistics is")
+    assert len(cohort.charges()) == 1
 
 
 @pytest.mark.slow

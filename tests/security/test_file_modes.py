@@ -56,7 +56,7 @@ def test_every_file_but_those_of_the_release_is_its_owners_alone(
     monkeypatch.setattr(Reduction, "finish", look_and_finish)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     arguments = [
-        "--bfile", cohort.directory / "cohort", *cohort.outcome_options, "--pheno-moments",
+        "--bfile", cohort.directory / "cohort", *cohort.outcome_options,
         "--epsilon", 3, "--delta", 1e-6, "--out", tmp_path / "release", *place,
     ]  # fmt: skip
     importlib.import_module("pipelines.gwas_release").main([str(word) for word in arguments])

@@ -29,7 +29,10 @@ from primo_scale.cli.options import (
 @encryption_option
 @log_format_option
 def main(**options: Any) -> None:
-    """Pay, add noise once, solve every phenotype, and publish the weights."""
+    """Add noise once, solve every phenotype, and publish the weights.
+
+    This pays for the release, unless accumulate has paid.
+    """
     from primo_scale.run.operations import finalize
     from primo_scale.run.request import FinalizeRequest
 

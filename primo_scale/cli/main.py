@@ -16,7 +16,7 @@ COMMANDS = {
     "forecast": "Forecast the accuracy of releases from a public panel and numbers alone.",
     "ingest": "Pack genotype files of any format into a store.",
     "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
-    "finalize": "Pay, add noise once, solve every phenotype, and publish the weights.",
+    "finalize": "Add noise once, solve every phenotype, and publish the weights.",
     "verify": "Check a release and recompute its guarantee.",
     "evaluate": "Measure the accuracy of scores in people who consented, or in public data.",
     "ledger": "Show, verify and set the privacy budgets of cohorts.",

@@ -128,7 +128,7 @@ def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> s
         return _apply_budget(history, body)
     if kind == "reserved":
         return _apply_reservation(history, time, body)
-    if kind in ("drawn", "published"):
+    if kind in ("bound", "drawn", "published"):
         return _apply_progress(history, kind, body)
     return "is of an unknown kind"
 
@@ -167,6 +167,10 @@ def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str
     charge = history.charges.get(body["charge"])
     if charge is None:
         return f"charge {body['charge']} was never reserved"
+    if kind == "bound":
+        history.charges[charge.id] = replace(charge, bound_to=body["request"])
+        first = charge.state is ChargeState.RESERVED and charge.bound_to is None
+        return None if first else f"the key of charge {charge.id} serves two requests"
     if kind == "drawn":
         history.charges[charge.id] = replace(
             charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]

@@ -98,6 +98,26 @@ class Ledger(LedgerReader):
                 return Receipt(paid, is_new=False)
             return self._charge(history, request, further_cost, new_charge)
 
+    def bind(self, charge: Charge, request: ChargeRequest) -> None:
+        """Record the statistics that the key of an adjustment also draws the noise of.
+
+        The record is durable when this returns. One key must not serve two statistics, whose
+        difference would show. An unknown charge, and one bound to another request, raise an
+        InputError.
+        """
+        with self._transaction() as history:
+            known = self._find(history, charge)
+            if known.bound_to is None and known.state is ChargeState.RESERVED:
+                self._log.append("bound", {"charge": charge.id, "request": request.digest})
+            elif known.bound_to != request.digest:
+                raise InputError(
+                    "the noise of this charge is for other statistics or another method",
+                    where=self.path,
+                    value=charge.id,
+                    remedy="Give the same inputs and options, or another --work-dir, which pays "
+                    "again",
+                )
+
     def mark_drawn(self, charge: Charge, statistics_digest: str) -> None:
         """Record that the noise of a charge was drawn, unless the same record exists.
 

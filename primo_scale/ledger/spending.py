@@ -178,6 +178,9 @@ class Charge:
     id: str  # random
     request: ChargeRequest  # request that was paid for, with its cost
     state: ChargeState = ChargeState.RESERVED  # reserved, drawn or published
+    # Digest of the one request for statistics that the key serves, of a charge that first bought an
+    # adjustment of phenotypes; None until it is recorded.
+    bound_to: str | None = None
     # UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
     reserved_at: str = ""
     # Keyed digest of the private statistics; None until the noise is recorded as drawn.

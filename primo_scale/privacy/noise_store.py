@@ -117,30 +117,6 @@ class NoiseStore:
         remedy = "Restore the file; without it the same command pays again"
         return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
-    def bind(self, charge: str, digest: str) -> None:
-        """Record durably which statistics the key of an adjustment will also draw noise for.
-
-        One key must not serve two statistics, whose difference would show. An InputError is raised
-        if others were recorded.
-        """
-        path = self._key_file(charge, "request")
-        if not path.is_file() and not self.statistics_path(charge).exists():
-            write_atomically(path, digest.encode())
-        elif not self.is_bound(charge, digest):
-            raise InputError(
-                "the noise of this charge is for other statistics or another method",
-                where=path,
-                value=charge,
-                remedy="Give the same inputs and options, or another --work-dir, which pays again",
-            )
-
-    def is_bound(self, charge: str, digest: str) -> bool:
-        """Return whether a charge may draw the noise of the statistics with a digest."""
-        path = self._key_file(charge, "request")
-        if not path.is_file():
-            return not self.statistics_path(charge).exists()
-        return path.read_text(errors="replace") == digest
-
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
         return self.directory / f"{charge}.zarr"

@@ -47,7 +47,7 @@ def pay_and_draw(
     statistics are lost from the work directory, the request pays again.
 
     `reserved` is the charge that paid for the release when its phenotypes were adjusted: its key
-    draws the noise of one request, which is recorded before, and no other.
+    draws the noise of one request, which the ledger records before, and no other.
 
     `on_block` receives the number of finished blocks and the total number. With a hold-out, the
     charge is not yet recorded as drawn, and its key remains, until
@@ -67,14 +67,13 @@ def pay_and_draw(
         receipt = settle(payer, request)
     else:
         receipt = Receipt(paid, is_new=False)
-        with noise_store.payment_explained(paid.id):
-            noise_store.bind(paid.id, request.digest)
         if not (is_drawn(noise_store.statistics_path(paid.id)) or noise_store.has_key(paid.id)):
             raise InputError(
                 "the noise that this release was paid with is lost, and its key too",
                 where=noise_store.statistics_path(paid.id),
                 remedy="Restore it from a backup, or use another --work-dir, which pays again",
             )
+        payer.ledger.bind(paid, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
@@ -100,7 +99,7 @@ def stored_charge(
     if reserved is None:
         return payer.stored_charge(request)
     charge = _reserved(reserved, payer)
-    return charge if payer.noise_store.is_bound(reserved, request.digest) else None
+    return charge if charge.bound_to in (None, request.digest) else None
 
 
 def _reserved(reserved: str, payer: Payer) -> Charge:

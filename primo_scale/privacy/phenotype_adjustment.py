@@ -64,7 +64,9 @@ def pay_for_adjustment(
     sigma = adjustment_sigma(norm, promise)
     request = _request(raw, sigma, promise, payer)
     found = noise_store.read_adjustment()
-    if found is not None and payer.ledger.stored_charge(request, [found.charge]) is None:
+    if found is not None and (
+        found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
+    ):
         raise InputError(
             "the work directory holds the adjustment of another request",
             where=noise_store.adjustment_path,

@@ -163,6 +163,8 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append("an LD block has more components than variants")
     if not claims.fixed and not (claims.privacy == "full" and claims.replace and claims.adjustment):
         problems.append("N_c is 0, which only adjusted phenotypes under full privacy allow")
+    if claims.adjustment and (claims.privacy == "feature" or claims.subsample is not None):
+        problems.append("phenotypes are adjusted neither under feature privacy nor in a subsample")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
     splits = theorems.THEOREMS[calibration].splits

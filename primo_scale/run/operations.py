@@ -52,7 +52,7 @@ class Summed:
     """Exact statistics that `accumulate` leaves in a work directory. PRIVATE."""
 
     work_dir: Path
-    sha256: str  # equal inputs and options give equal digests on every machine
+    sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
 @errors_explained()
@@ -124,6 +124,8 @@ def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
+    With epsilon and delta, and full or label privacy without a subsample, it pays for the release.
+
     Returns
     -------
     Summed
@@ -134,7 +136,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
     InputError, UsageError
         Inputs that are malformed, do not belong together, or cannot be released.
     BudgetRefused
-        The ledger would refuse to pay for the release.
+        The ledger refuses to pay for the release.
     ResourceError
         There is too little memory or disk space.
     InterruptedRun
@@ -155,7 +157,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
 @errors_explained()
 def finalize(request: FinalizeRequest) -> Release:
-    """Pay, add noise once, solve every phenotype and publish the weights.
+    """Pay unless `accumulate` has, add noise once, solve every phenotype and publish the weights.
 
     Returns
     -------

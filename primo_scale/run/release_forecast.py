@@ -152,7 +152,7 @@ def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechan
     layout = design.layout
     recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
     gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
-    # A phenotype has fewer than 64 other numbers: counts, moments, and those of people held out.
+    # A phenotype has fewer than 64 other numbers: counts, and those of people held out.
     adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.adjusts
     other = layout.n_variants + layout.n_outcomes + 64 + adjusted
     check_draws(gram + other * layout.n_outcomes)

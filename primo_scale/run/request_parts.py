@@ -305,7 +305,8 @@ class Privacy:
     Attributes
     ----------
     epsilon, delta : float or None
-        Privacy parameters of the release. Statistics may be summed before they are known.
+        Privacy parameters of the release. Statistics may be summed before they are known, without
+        adjusting the phenotypes.
     unit : PrivacyUnit
         What is protected: ``full``, ``label`` or ``feature``. Option ``--privacy``.
     adjacency : Adjacency

@@ -35,7 +35,7 @@ from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, store_root
+from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, UNADJUSTED, store_root
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import TILE, n_threads
@@ -148,9 +148,9 @@ def forecast_summation(
     rates = measure_rates(execution.kernel, work.largest_code, work.packing)
     root = store_root(work_dir, execution.object_store)
     # What an interrupted run left is used again, or deleted before other files are written.
-    there = [root / OUTCOMES, root / PARTIALS, root / STATISTICS]
+    there = [root / OUTCOMES, root / UNADJUSTED, root / PARTIALS, root / STATISTICS]
     needs = needs_of(work)
-    more_disk = _more_disk(work, execution, release.noisy_bytes)
+    more_disk = _more_disk(work, design, execution, release.noisy_bytes)
     if isinstance(store, PlannedGenotypes):
         more_disk += store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
@@ -174,16 +174,19 @@ def forecast_summation(
     return SummationForecast(needs, work.kernel, expected_seconds(work, rates, machines.cores))
 
 
-def _more_disk(work: Workload, execution: Execution, noisy_bytes: int) -> int:
+def _more_disk(work: Workload, design: Design, execution: Execution, noisy_bytes: int) -> int:
     """Return the bytes that the work directory takes over `disk_bytes`; negative with a bucket."""
+    rows = 2 * design.n_samples * design.outcomes.n_columns
+    unadjusted = rows if design.adjusts else 0
     if execution.object_store is None:
         # Private statistics are written after partial sums are deleted.
-        return max(0, noisy_bytes - partial_bytes(work))
+        return unadjusted + max(0, noisy_bytes - partial_bytes(work))
     in_bucket = disk_bytes(work)
-    LOGGER.info("pre-flight: %s in %s", bytes_in_words(in_bucket), execution.object_store)
+    LOGGER.info(
+        "pre-flight: %s in %s", bytes_in_words(unadjusted + in_bucket), execution.object_store
+    )
     # Rows of people are sorted on this disk before they are copied to the bucket.
-    sorted_rows = 2 * work.plan.n_samples * work.plan.layout.n_outcomes
-    return max(sorted_rows, noisy_bytes) - in_bucket
+    return max(rows, noisy_bytes) - in_bucket
 
 
 def workload(design: Design, store: GenotypeStore, kernel: str) -> Workload:

@@ -34,7 +34,7 @@ KillWait=2
 JobRequeue=1
 END
 if ! munge -n > /dev/null 2>&1; then
-  mkdir -p /run/munge && chown munge /run/munge
+  install -d -o munge -m 755 /run/munge
   [ -s /etc/munge/munge.key ] || runuser -u munge -- mungekey --create
   runuser -u munge -- /usr/sbin/munged
   for _ in $(seq 600); do

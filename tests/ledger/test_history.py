@@ -12,6 +12,7 @@ from primo_scale.ledger.history import replay
 ACCOUNT = {"cohort": "c", "unit": "full", "adjacency": "replace-one"}
 CREATED = ("created", {"format_version": 2})
 BUDGET = ("budget", {**ACCOUNT, "epsilon": 4.0, "delta": 1e-8})
+BOUND = ("bound", {"charge": "first", "request": "statistics"})
 DRAWN = ("drawn", {"charge": "first", "digest": "noise"})
 PUBLISHED = ("published", {"charge": "first", "digest": "release"})
 
@@ -32,6 +33,7 @@ def problems_of(*events):
 
 def test_events_of_a_release_have_no_problem():
     assert problems_of(BUDGET, reserved(), DRAWN, PUBLISHED, reserved("second")) == []
+    assert problems_of(BUDGET, reserved(), BOUND, DRAWN, PUBLISHED) == []
 
 
 @pytest.mark.parametrize(
@@ -42,6 +44,8 @@ def test_events_of_a_release_have_no_problem():
         ((reserved(),), "event 2 (reserved): spends from cohort c, which has no budget"),
         ((BUDGET, reserved(epsilon=5.0)), "event 3 (reserved): overspends the budget of cohort c"),
         ((BUDGET, reserved(), DRAWN, DRAWN), "event 5 (drawn): records a second noise"),
+        ((BUDGET, reserved(), BOUND, BOUND), "event 5 (bound): the key of charge first serves two"),
+        ((BUDGET, reserved(), DRAWN, BOUND), "event 5 (bound): the key of charge first serves two"),
         ((BUDGET, reserved(), PUBLISHED), "event 4 (published): charge first was published before"),
         ((BUDGET, DRAWN), "event 3 (drawn): charge first was never reserved"),
         ((BUDGET, ("budget", {**BUDGET[1], "delta": 1e-9})), "event 3 (budget): changes the delta"),

@@ -26,7 +26,8 @@ def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     return result.output
 
 
-def options(cohort: Path, work: Path, budget: Sequence[object] = BUDGET) -> list[str]:
+def options(cohort: Path, work: Path, budget: Sequence[object] = ("--non-private",)) -> list[str]:
+    """Return options of a run, without noise, which would enter the sums of phenotypes."""
     words = (*table_options(cohort), "--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:18",
              *budget, "--workers", 1, "--work-dir", work)  # fmt: skip
     return [str(word) for word in words]

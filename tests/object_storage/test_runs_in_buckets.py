@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from bucket_runs import ledger, options, run
+from bucket_runs import BUDGET, ledger, options, run
 from command_io import digest_in
 from faulty_proxy import SECRET, seeded
 from processes import command_of, started, wait_until
@@ -54,6 +54,18 @@ def test_a_release_through_a_faulty_bucket_has_the_same_integers(
     assert list(store_at(shared).all_keys()) == ["mine.txt"]
     assert {path.name for path in work.iterdir()} == {"lock", "purged.json"}
     assert "published already" in run("gwas_release", *arguments)
+
+
+def test_a_purge_leaves_nothing_of_a_private_release_in_the_bucket(cohort, prefix, tmp_path):
+    shared = prefix / "run"
+    arguments = [*options(cohort, tmp_path / "work", BUDGET), "--bfile", str(cohort),
+                 "--object-store", str(shared), "--out", str(tmp_path / "release"),
+                 "--ledger", str(ledger(tmp_path)), "--cohort", "c"]  # fmt: skip
+    run("gwas_release", *arguments)
+    before = {key.partition("/")[0] for key in store_at(shared).all_keys()}
+    assert {"outcomes.zarr", "unadjusted_outcomes.zarr"} <= before
+    run("gwas_release", *arguments, "--purge-intermediates")
+    assert list(store_at(shared).all_keys()) == []
 
 
 def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, proxy, tmp_path):

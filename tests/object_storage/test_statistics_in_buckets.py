@@ -120,8 +120,8 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
 def test_the_use_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key, tmp_path):
     """Without this record and the claim, its sums in the bucket are refused."""
     work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path)
-    arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work), "--subsample", 150,
-                 "--object-store", there)  # fmt: skip
+    arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work, BUDGET), "--subsample",
+                 150, "--object-store", there)  # fmt: skip
     digest = digest_in(run("accumulate", *arguments))
     assert ": accumulate, finished" in run("status", work)
     run("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", *BUDGET,

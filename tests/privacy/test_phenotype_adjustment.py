@@ -1,6 +1,7 @@
 """Adjustment of phenotypes: its noise, one charge for two draws, and the posterior mean."""
 
 import math
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -105,12 +106,23 @@ def pay_statistics(folder, raw):
     pay_both(folder, raw)
 
 
-def test_lost_records_of_what_noise_is_for_are_not_written_anew(tmp_path, raw):
-    """Else the noise of one mechanism could be stated as that of another."""
-    charge = pay_both(tmp_path, raw)[1].charge.id
-    (noise_store(tmp_path).directory / f"{charge}.request").unlink()
+@pytest.mark.parametrize("drawn", [False, True])
+def test_a_copied_work_directory_draws_the_same_statistics_alone(tmp_path, raw, drawn):
+    """The key is in the copy, and the ledger knows what it serves, drawn or not."""
+    pay_adjustment(tmp_path)
+    work = noise_store(tmp_path).directory.parent
+    shutil.copytree(work, tmp_path / "copy")
+    if drawn:
+        pay_both(tmp_path, raw)
+    else:
+        assert killed_at("draw started", pay_statistics, tmp_path, raw) == KILLED
+    shutil.rmtree(work)
+    (tmp_path / "copy").rename(work)
     with pytest.raises(InputError, match="for other statistics or another method"):
-        pay_both(tmp_path, raw, OTHER_MECHANISM)
+        pay_both(tmp_path, replace(raw, sha256="1" * 64))
+    assert list(noise_store(tmp_path).directory.glob("*.zarr")) == []
+    pay_both(tmp_path, raw)
+    assert len(charges_of(tmp_path)) == 1
 
 
 def test_moments_that_version_0_4_bought_are_not_paid_again(tmp_path, raw):

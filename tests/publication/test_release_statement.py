@@ -12,6 +12,7 @@ import pytest
 from release_edits import problems
 from release_examples import (
     MODES,
+    Mode,
     example_design,
     example_mechanism,
     example_payment,
@@ -23,6 +24,8 @@ from release_examples import (
 )
 from tiers import thinned
 
+from primo_scale.errors import InputError
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account
 from primo_scale.methods.catalogue import METHODS
@@ -97,6 +100,14 @@ def test_an_adjustment_is_a_query_under_the_charge_of_the_statistics(mode, tmp_p
     fixed = {"fixed_cross", "fixed_gram", "fixed_phenotype"}
     assert fixed.isdisjoint(queries) is (mode == "adjusted")
     assert problems(publish(tmp_path / "out", example_weights(), statement)) == []
+
+
+def test_an_adjustment_under_feature_privacy_is_refused(tmp_path, monkeypatch):
+    """The exact Y'Y would be one of residuals, which depend on private ages."""
+    monkeypatch.setitem(MODES, "wrong", Mode("stacked", PrivacyUnit.FEATURE, adjusts=True))
+    statement = example_statement(example_weights(), mode="wrong")
+    with pytest.raises(InputError, match="adjusted neither under feature privacy nor"):
+        publish(tmp_path / "out", example_weights(), statement)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "add-remove" in mode])

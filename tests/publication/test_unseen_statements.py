@@ -56,7 +56,7 @@ def is_documented(member: str, listed: set[str]) -> bool:
 
 
 def other_values(value: Any) -> Iterator[Any]:
-    """Yield values beyond all tolerances of the check."""
+    """Yield values beyond all relative tolerances of the check."""
     match value:
         case bool():
             yield not value
@@ -95,7 +95,11 @@ def unseen_members(directory: Path, signer: Signer) -> set[str]:
         skipped = path[0] in ("files", "signature") or isinstance(old, dict | list)
         if skipped or member in found:
             continue
+        # The accuracy is computed from the same numbers, and may differ by 1e-6.
+        tolerance = 2e-6 if path[0] == "hold_out" and isinstance(old, float) else 0
         for new in other_values(old):
+            if tolerance and abs(new - old) < tolerance:
+                continue
             changed = copy.deepcopy(document)
             value_at(changed, path[:-1])[path[-1]] = new
             shutil.rmtree(place, ignore_errors=True)

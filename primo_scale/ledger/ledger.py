@@ -99,9 +99,9 @@ class Ledger(LedgerReader):
             return self._charge(history, request, further_cost, new_charge)
 
     def bind(self, charge: Charge, request: ChargeRequest) -> None:
-        """Record the statistics that the key of an adjustment also draws the noise of.
+        """Record which statistics the key of an adjustment will also draw noise for.
 
-        The record is durable when this returns. One key must not serve two statistics, whose
+        The record is durable when this returns. With one noise on two statistics, their exact
         difference would show. An unknown charge, and one bound to another request, raise an
         InputError.
         """

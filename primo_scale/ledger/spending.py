@@ -178,8 +178,8 @@ class Charge:
     id: str  # random
     request: ChargeRequest  # request that was paid for, with its cost
     state: ChargeState = ChargeState.RESERVED  # reserved, drawn or published
-    # Digest of the one request for statistics that the key serves, of a charge that first bought an
-    # adjustment of phenotypes; None until it is recorded.
+    # Digest of the only request for statistics that the key may draw noise for, if the charge first
+    # bought an adjustment of phenotypes; None before that is recorded, and for all other charges.
     bound_to: str | None = None
     # UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
     reserved_at: str = ""

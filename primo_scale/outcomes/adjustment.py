@@ -38,10 +38,10 @@ class RawAdjustment:
 class AdjustmentScale:
     """Public scale of the rows (c, y) in the Gram matrices.
 
-    The constant, and every covariate at its farther bound, has about the size of two of a
-    phenotype's public standard deviations, and of more than a case of a binary one. Larger
-    phenotypes would need less noise, and more of them would be scaled down, which biases means and
-    sds.
+    The constant, and every covariate at its farther bound, is about twice a phenotype's public
+    standard deviation, and larger than a case of a binary phenotype. A larger scale of the
+    phenotypes would need less noise, but more rows would be scaled down, which biases means and
+    standard deviations.
     """
 
     fixed: int  # factor on the codes of the constant and the covariates

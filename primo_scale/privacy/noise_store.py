@@ -14,10 +14,6 @@ order:
 ``CHARGE.hold_out.json``
     Noisy sums over the people held out, if there are any; the key is removed after them.
 
-``CHARGE.request``
-    Keyed digest of the statistics and their mechanism, if the phenotypes were adjusted with the
-    same key before. It is durable before the statistics are drawn.
-
 Two files beside the directory also name a charge. ``adjustment.json`` holds the noisy Gram matrices
 by which phenotypes are adjusted, and ``statistics.charge`` names the charge of the only release
 that a subsample may serve.

@@ -64,8 +64,8 @@ _REMEDY = "Write it with 'plink2 --pca allele-wts' on a public panel"
 # does not depend on the order of its terms, in steps of a 127th copy of an allele too.
 _CENTRE, _EXACT = 2**14, 2**45
 _MARGIN = 3.0  # standard deviations by the sampling of genotypes, beyond the range of the panel
-_LARGEST_NOISE = 1.3
-_FARTHEST = 4.0  # standard deviations of other people than the panel's from its mean
+_LARGEST_NOISE = 1.3  # variance of noise in the panel, over that without LD
+_FARTHEST = 4.0  # standard deviations of a component in new people, from the panel's mean
 
 Float64 = npt.NDArray[np.float64]
 

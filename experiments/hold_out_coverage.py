@@ -201,7 +201,7 @@ def measure_again(
     release: ps.Release, document: dict[str, Any], population: Population, random: Any
 ) -> list[dict[str, Any]]:
     """Measure the released weights in a part of a new cohort, and return the statement."""
-    coding = code_outcomes(PHENOTYPES, [AGE], weight=0.1)
+    coding = code_outcomes(PHENOTYPES, [AGE])
     people = document["hold_out"]["people"]
     dosages, phenotypes, age = population.draw(people, random)
     names = [*HERITABILITY]

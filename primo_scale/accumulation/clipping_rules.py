@@ -1,7 +1,7 @@
 """Clipping of records that exceed their public norm bounds: one rule for each privacy unit.
 
-A record has three parts on the lattice: coded genotypes x (in LD blocks x_b), fixed columns c (the
-constant, the covariates) and phenotypes y. Each rule is a function of one record and of public
+A record has coded genotypes x (in LD blocks x_b) and phenotypes y, adjusted for the covariates, on
+the lattice. Each rule is a function of one record and of public
 numbers, so that it costs no privacy. Its results satisfy integer inequalities, which the privacy
 guarantee rests on (docs/maths/clipping-and-integers.md):
 
@@ -9,12 +9,9 @@ guarantee rests on (docs/maths/clipping-and-integers.md):
 record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. If x is too long,
                 the whole record is scaled down. This is weighted least squares, and unbiased
                 unless y is clipped as well.
-predictors      The same bounds, but y is public and not scaled down with x (feature privacy).
-phenotypes      x and c are public and not clipped (label privacy). y is clipped so that
-                ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
+phenotypes      x and the covariates c are public and not clipped (label privacy). y is clipped so
+                that ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
 ==============  ==============================================================================
-
-``||c||^2 <= N_c`` holds by the coding of c.
 """
 
 from __future__ import annotations
@@ -33,7 +30,6 @@ class LongRecords(StrEnum):
     """Part of a record that is clipped if the record is too long."""
 
     RECORD = "record"
-    PREDICTORS = "predictors"
     PHENOTYPES = "phenotypes"
 
 
@@ -44,7 +40,6 @@ class ClippingRule:
     long_records: LongRecords
     row_norm: int  # N_x, of all genotypes of a record
     block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
-    fixed_norm: int  # N_c, of the fixed columns
     phenotype_norm: int  # N_y, of the phenotypes
 
     def needs_norms(self, largest: Int64) -> bool:
@@ -93,9 +88,6 @@ class ClippingRule:
         limit: int | Int64 = self.phenotype_norm
         if self.long_records is LongRecords.RECORD:
             rows = scale_entries(rows, record[:, None])
-        elif self.long_records is LongRecords.PREDICTORS:
-            rows = rows.copy()
-            rows[:, :n_fixed] = scale_entries(rows[:, :n_fixed], record[:, None])
         else:
             limit = self._phenotype_limits(norms.sum(axis=1))
         return clip_rows(rows, phenotypes, limit, phenotype_step)

@@ -133,9 +133,6 @@ class ChargeRequest:
     # Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
     # known, and in requests read from the ledger. Equality of requests ignores it.
     roster: bytes = field(default=b"", compare=False, repr=False)
-    # Keyed digest of exact statistics whose X'X is of a secret subsample; empty for others, and in
-    # charges of version 0.3. Equality of requests ignores it.
-    subsample: str = field(default="", compare=False)
 
     def problem(self) -> str | None:
         """Return why no budget could cover the request, or None.

@@ -76,8 +76,6 @@ class SolveInputs:
     penalty: float  # of the estimator ``ridge``, in squared lattice units
     components: PanelComponents | None = None  # that take the place of the variants, or None
     scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
-    # Expected product of X and the constant by public frequencies, shape (d,); None stands for 0.
-    expected_constant: Float64 | None = None
     # Root of what the principal components explain of X'X, shape (d, k), or None.
     ancestry: Float64 | None = None
 
@@ -113,8 +111,6 @@ def solve_statistics(
         inputs.scales,
         inputs.rescale,
         gram_factor=gram_factor,
-        expected_constant=inputs.expected_constant,
-        variances=None if inputs.components is None else inputs.components.variances,
         ancestry=inputs.ancestry,
     )
     sizes = statistics.layout.sizes

@@ -116,22 +116,18 @@ def response_of_scaled_records(
     kept = np.minimum(1.0, rows.bound / lengths)  # of the products of two genotypes
     root = np.sqrt(kept)
     one = np.ones_like(kept)
-    # Factors on the clip, on X'Y and the square of an unclipped phenotype, and on X'X.
-    clips, cross, squared, gram = {
-        PrivacyUnit.FULL: (1 / root, kept, kept, kept),
-        PrivacyUnit.FEATURE: (one, root, one, kept),
-        PrivacyUnit.LABEL: (root, one, one, one),
-    }[privacy]
+    # Factors on the clip, on X'Y, X'X and the square of an unclipped phenotype.
+    clips, kept = (root, one) if privacy is PrivacyUnit.LABEL else (1 / root, kept)
     factors, where = np.unique(clips, return_inverse=True)
     responses = [respond(float(factor)) for factor in factors]
     slopes, offsets, variances = (
         np.array([getattr(each, name) for each in responses])[where]
         for name in ("slope", "offset", "variance")
     )
-    seen = gram * lengths
+    seen = kept * lengths
     return ClipResponse(
-        slope=(cross * lengths) @ slopes / float(seen.sum()),
-        offset=cross @ offsets / float(gram.sum()),
-        variance=(squared * seen) @ variances / float(seen.sum()),
+        slope=seen @ slopes / float(seen.sum()),
+        offset=kept @ offsets / float(kept.sum()),
+        variance=(kept * seen) @ variances / float(seen.sum()),
         gram_share=float(seen.sum() / lengths.sum()),
     )

@@ -331,7 +331,7 @@ class LedgerEntry:
     adjacency: Adjacency
     delta: Delta  # the account's delta, at which every epsilon of the entry is stated
     # Charges of this release; the last one paid for the statistics.
-    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=2)]
+    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=1)]
     before: LedgerBalance  # of the account, before these charges
     after: LedgerBalance
     budget: LedgerBudget

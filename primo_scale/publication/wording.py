@@ -29,14 +29,10 @@ UNNAMED = "unnamed"
 
 STATISTICS = {
     "gram": "X'X by LD block",
-    "fixed_cross": "X'C, genotypes by constant and covariates",
     "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "fixed_gram": "C'C, constant and covariates",
-    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
     "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype",
+    "observed": "people with each phenotype, and all people if their number is private",
     "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "phenotype_moments": "sum, sum of squares and count of each phenotype",
     "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
     "held_out_counts": "people held out, by their score, for each phenotype",
     "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",

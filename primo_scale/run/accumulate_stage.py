@@ -71,15 +71,15 @@ def accumulate_stage(
             )
     with stage("outcomes"):
         aligned = align_outcomes(
-            root / (work_directory.UNADJUSTED if design.adjusts else work_directory.OUTCOMES),
+            root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
             OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
             design.outcomes,
             scratch=work_dir,
             hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
-            to_adjust=design.adjusts,
+            to_adjust=design.clipped,
         )
-    if design.adjusts:
+    if design.clipped:
         design, aligned = _adjusted(store, request, design, aligned, root)
         if panels.loadings is not None:
             write_ancestry(
@@ -121,10 +121,8 @@ def _adjusted(
         ),
     )
     path = root / work_directory.OUTCOMES
-    aligned = write_residuals(
-        path, unadjusted, before, design.outcomes, sums_fixed=design.sums_fixed
-    )
-    return design, aligned
+    n_fixed = design.layout.n_fixed
+    return design, write_residuals(path, unadjusted, before, design.outcomes, n_fixed=n_fixed)
 
 
 def _inputs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +39,7 @@ from primo_scale.publication.wording import (
     public_by_assumption,
 )
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import Design
+from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
 
@@ -60,9 +60,9 @@ class Payment:
     """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
-    # Charge of the release. In version 0.4 one for phenotype moments came before it.
-    charges: tuple[Charge, ...]
-    balance: Balance  # of the paying account, these charges included
+    charge: Charge  # of the release
+    adjustment: PaidAdjustment  # of the phenotypes, which the same charge paid for
+    balance: Balance  # of the paying account, this charge included
     # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     effective_sample_size: float
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
@@ -78,13 +78,12 @@ def make_statement(
     if payment is not None:
         if payment.chosen_by_score:
             inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-        whole = total_cost(charge.cost for charge in payment.charges)
-        guarantee = state_guarantee(payment.mechanism.promise, whole)
+        guarantee = state_guarantee(payment.mechanism.promise, payment.charge.cost)
         mechanism = state_mechanism(
             payment.mechanism,
             solved.chosen,
+            payment.adjustment,
             n_fixed=1 + len(design.outcomes.covariates),
-            adjustment=design.adjustment,
         )
     return statement.Statement(
         software=statement.Software("primo_scale", __version__),
@@ -96,7 +95,7 @@ def make_statement(
         public_inputs=inputs,
         estimation=_estimation(design, solved),
         accuracy=_accuracy(design, solved, payment),
-        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charges),
+        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charge),
         public_by_assumption=(
             ()
             if payment is None
@@ -248,21 +247,19 @@ def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statem
     return statement.Accuracy(size, definition)
 
 
-def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement.LedgerEntry:
-    """State what `charges` cost, and their account, whose `balance` includes them."""
+def state_ledger_entry(balance: Balance, charge: Charge) -> statement.LedgerEntry:
+    """State what a charge costs, and its account, whose `balance` includes it."""
     account, budget = balance.account, balance.budget
-    own = {charge.id for charge in charges}
-    others = [charge.cost for charge in balance.charges if charge.id not in own]
-    paid = [charge.cost for charge in charges]
+    others = [each.cost for each in balance.charges if each.id != charge.id]
     return statement.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or UNNAMED,
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,
-        charges=tuple(statement.LedgerCharge(c.id, state_cost(c.cost)) for c in charges),
+        charges=(statement.LedgerCharge(charge.id, state_cost(charge.cost)),),
         before=_balance(total_cost(others), budget.delta),
-        after=_balance(total_cost([*others, *paid]), budget.delta),
+        after=_balance(total_cost([*others, charge.cost]), budget.delta),
         budget=statement.LedgerBudget(budget.epsilon, budget.mu_squared),
     )
 

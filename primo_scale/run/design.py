@@ -47,11 +47,6 @@ MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
 _COARSE_STEPS_PER_SD = 8  # at least
 _LEAST_EXCESS = 0.01  # of the mean squared eigenvalue of a correlation matrix over 1
-_LONG_RECORDS = {
-    PrivacyUnit.FULL: LongRecords.RECORD,
-    PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
-    PrivacyUnit.FEATURE: LongRecords.PREDICTORS,
-}
 
 _Choices = TypeVar("_Choices", "Design", "PanelDesign")
 
@@ -136,9 +131,9 @@ class Design:
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
-    # Whether phenotypes are adjusted for the covariates before anything is summed.
-    adjusts: bool
-    clipped: bool  # False for statistics of unclipped rows, which can never be made private
+    # Whether rows are clipped, and phenotypes adjusted for the covariates before they are summed.
+    # False for statistics that can never be made private.
+    clipped: bool
     genotype_store: str  # location of the genotypes, for the variant list
     # Prefix of a bucket that holds the statistics; None stands for the work directory.
     object_store: str | None = None
@@ -149,6 +144,13 @@ class Design:
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
     adjustment: PaidAdjustment | None = None  # None before it was paid for
+
+    @property
+    def paid_adjustment(self) -> PaidAdjustment:
+        """Adjustment of the phenotypes, after it was paid for."""
+        if self.adjustment is None:
+            raise ValueError("the statistics of a private release are of adjusted phenotypes")
+        return self.adjustment
 
     @property
     def clip(self) -> float:
@@ -207,20 +209,12 @@ class Design:
     @cached_property
     def layout(self) -> BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
-        n_fixed = 1 + len(self.outcomes.covariates) if self.sums_fixed else 0
+        # Covariates are private with the genotypes, and then in no sum.
+        sums_fixed = not self.clipped or self.privacy is PrivacyUnit.LABEL
+        n_fixed = 1 + len(self.outcomes.covariates) if sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
         return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
-
-    @property
-    def sums_fixed(self) -> bool:
-        """Whether the constant and the covariates are columns of the sums beside the phenotypes."""
-        return not self.adjusts or sums_fixed(self.privacy, self.adjacency)
-
-    @property
-    def fixed_norm(self) -> int:
-        """Bound N_c on the squared norm of the constant and the covariates in the sums."""
-        return self.outcomes.constant_norm if self.sums_fixed else 0
 
     @property
     def components(self) -> ComponentDesign | None:
@@ -253,13 +247,9 @@ class Design:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
-        return ClippingRule(
-            _LONG_RECORDS[self.privacy],
-            self.row_norm,
-            self.block_norms,
-            self.fixed_norm,
-            self.phenotype_norm,
-        )
+        label = self.privacy is PrivacyUnit.LABEL
+        long_records = LongRecords.PHENOTYPES if label else LongRecords.RECORD
+        return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
     @property
     def bounds(self) -> PublicBounds:
@@ -267,7 +257,6 @@ class Design:
         return PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
-            fixed_norm=self.fixed_norm,
             phenotype_norm=self.phenotype_norm,
             block_sizes=self.layout.sizes,
             n_samples=self.public_n,
@@ -297,14 +286,14 @@ class Design:
                 value=f"{budget.epsilon:g}, {budget.delta:g}",
                 limit=f"{paid.budget.epsilon:g}, {paid.budget.delta:g}",
             )
-        share = 1 - ADJUSTMENT_SHARE if self.adjusts else 1.0
-        return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
+        unit = self.privacy, self.adjacency
+        return Promise(budget.epsilon, budget.delta, *unit, share=1 - ADJUSTMENT_SHARE)
 
     def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
         """Return the least noise that keeps the promise."""
         split = split_for(
             self.sizes,
-            outcome_norm=self.bounds.outcome_norm,
+            phenotype_norm=self.phenotype_norm,
             adjacency=self.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
         )
@@ -319,14 +308,6 @@ class Design:
         choices = {**_to_json(self), "genotype_store": None, "object_store": None}
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
-
-
-def sums_fixed(unit: PrivacyUnit, adjacency: Adjacency) -> bool:
-    """Return whether the constant and the covariates remain in the sums of adjusted phenotypes.
-
-    They do where X'C is free, and where the sum of the constant tells the private number of people.
-    """
-    return unit is not PrivacyUnit.FULL or adjacency is not Adjacency.REPLACE_ONE
 
 
 def write_choices(path: Path, choices: Design | PanelDesign) -> None:
@@ -359,7 +340,15 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run primo-scale accumulate with this --work-dir first",
         )
-    return read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
+    design = read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
+    if design.clipped and design.adjustment is None:
+        raise InputError(
+            "the statistics are of phenotypes as given, as of version 0.4, which alone can release "
+            "them",
+            where=path,
+            remedy="Run accumulate again with another --work-dir",
+        )
+    return design
 
 
 def _levels(phenotype: PhenotypeBounds, mean: float) -> Levels | None:

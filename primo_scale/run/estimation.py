@@ -38,7 +38,6 @@ from primo_scale.run.principal_components import read_ancestry
 from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import ANCESTRY, COMPONENTS, store_root
-from primo_scale.storage.block_matrices import BlockMatrices
 
 
 @dataclass(frozen=True)
@@ -68,8 +67,8 @@ def _solve(
 ) -> tuple[Solution, ClipResponse, MarginalEffects | None]:
     design, chosen, request = planned.design, planned.chosen, planned.request
     matrices, mechanism = private.matrices, private.mechanism
-    n_samples = _people(design, matrices)
-    observed = matrices.observed().astype(float)
+    people, *counts = matrices.observed().astype(float)
+    n_samples, observed = max(float(people), 1.0), np.array(counts)
     rescale = missing_rescale(observed, n_samples)
     eigenvalues = public_eigenvalues(design, planned.store.variants)
     if mechanism is None:
@@ -93,11 +92,10 @@ def _solve(
         penalty=penalty,
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
-        expected_constant=_expected_constant(design, components, n_samples),
         ancestry=_ancestry(design, components, n_samples, request.work_dir),
     )
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
-    if not design.sums_fixed:
+    if not design.layout.n_fixed:
         solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
         given = has_components(c.name for c in design.outcomes.covariates)
@@ -169,9 +167,9 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
 def _ancestry(
     design: Design, components: PanelComponents | None, n_samples: float, work_dir: Path
 ) -> Float64 | None:
-    """Return a root of what principal components explain of X'X, if phenotypes were adjusted."""
+    """Return a root of what principal components explain of X'X, where X'C is private."""
     paid = design.adjustment
-    if paid is None or design.sums_fixed or design.loadings is None:
+    if paid is None or design.layout.n_fixed or design.loadings is None:
         return None
     slopes = read_ancestry(work_dir / ANCESTRY).astype(np.float64)
     k = slopes.shape[1]
@@ -183,30 +181,11 @@ def _ancestry(
     return np.concatenate([components.map_of(b) @ part for b, part in enumerate(blocks)])
 
 
-def _expected_constant(
-    design: Design, components: PanelComponents | None, n_samples: float
-) -> Float64:
-    """Return the expected product of the columns and the constant, which has one value."""
-    expected = n_samples * design.outcomes.constant * design.genotypes.mean_codes
-    if components is None:
-        return expected
-    blocks = np.split(expected, components.boundaries[1:-1])
-    return np.concatenate([components.map_of(b) @ codes for b, codes in enumerate(blocks)])
-
-
 def _bounds(design: Design, n_samples: float) -> PublicBounds:
     """Return bounds for projections, whose bound is n times a norm: a tenth more if n is noisy."""
     if design.nominal_n is None:
         return design.bounds
     return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
-
-
-def _people(design: Design, matrices: BlockMatrices) -> float:
-    """Return the people in the sums; if n is private, from the noisy sum of squared constants."""
-    if design.nominal_n is None:
-        return design.public_n
-    noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
-    return float(np.clip(noisy, 1, None))
 
 
 def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:

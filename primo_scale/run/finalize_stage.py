@@ -1,4 +1,4 @@
-"""Stage that pays, adds noise once, solves every phenotype and publishes the weights."""
+"""Stage that adds the noise once, solves every phenotype and publishes the weights."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
-from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
+from primo_scale.privacy.paid_statistics import draw_once, stored_charge
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
-from primo_scale.run.design import Design
+from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import solve
-from primo_scale.run.payments import log_payment, payer_of
+from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
     charge_of,
@@ -92,8 +92,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
                 "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
                 "least as accurate", chosen.estimator,
             )  # fmt: skip
-        mechanism = mechanism_of(design, budget, chosen)
-        _release_privately(raw, planned, _with_hold_out(planned, mechanism))
+        mechanism = _with_hold_out(planned, mechanism_of(design, budget, chosen))
+        _release_privately(raw, planned, mechanism, design.paid_adjustment)
 
 
 def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
@@ -121,31 +121,30 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
         )
 
 
-def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism) -> None:
+def _release_privately(
+    raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism, adjustment: PaidAdjustment
+) -> None:
     design, request, store = planned.design, planned.request, planned.store
     with payer_of(request, store, design.privacy, design.adjacency) as payer:
         ledger = payer.ledger
-        reserved = None if design.adjustment is None else design.adjustment.charge
-        known = stored_charge(raw, mechanism, payer, reserved=reserved)
+        known = stored_charge(raw, mechanism, payer, adjustment.charge)
         if request.out.exists() and (known is None or known.id != charge_of(request.out)):
             raise exists_already(request.out)
         is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
-            _outcomes(raw, planned)  # refused before the measurement is paid for
-        with deferred():
-            with count_bar("draw noise", "pieces") as move:
-                paid = pay_and_draw(raw, mechanism, payer, reserved=reserved, on_block=move)
-            balance = payer.balance()
-            if paid.receipt.charge.id != reserved:  # which was logged when it was paid
-                balance = log_payment("statistics", paid.receipt, payer)
+            _outcomes(raw, planned)  # refused before the key serves this measurement
+        with deferred(), count_bar("draw noise", "pieces") as move:
+            paid = draw_once(raw, mechanism, payer, adjustment.charge, on_block=move)
+        charge, balance = paid.charge, payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        charges = (paid.receipt.charge,)
         trait = trait_of(store)
         expected = forecast_release(design, store.variants, mechanism, trait).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
-        payment = Payment(mechanism, charges, balance, expected, trait.heritability, by_score)
-        with payer.noise_store.payment_explained(paid.receipt.charge.id):
+        payment = Payment(
+            mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
+        )
+        with payer.noise_store.payment_explained(charge.id):
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
@@ -156,8 +155,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
                 solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
-            for charge in charges:
-                ledger.mark_published(charge, digest)
+            ledger.mark_published(charge, digest)
 
 
 def _scored_people(

@@ -20,13 +20,13 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, VariantTable
 from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design, outcome_weight
+from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.progress import count_bar
@@ -271,7 +271,7 @@ def _standard_normal(count: int) -> OutcomeCoding:
         PhenotypeBounds(f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
         for number in range(count)
     ]
-    return code_outcomes(traits, (), weight=outcome_weight(count, (), clipped=True))
+    return code_outcomes(traits, (), largest_unit=ADJUSTED_UNIT)
 
 
 def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:

@@ -153,7 +153,7 @@ def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechan
     recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
     gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
     # A phenotype has fewer than 64 other numbers: counts, and those of people held out.
-    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.adjusts
+    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.clipped
     other = layout.n_variants + layout.n_outcomes + 64 + adjusted
     check_draws(gram + other * layout.n_outcomes)
     return design.mechanism(budget, recipe)

@@ -305,8 +305,7 @@ class Privacy:
     Attributes
     ----------
     epsilon, delta : float or None
-        Privacy parameters of the release. Statistics may be summed before they are known, without
-        adjusting the phenotypes.
+        Privacy parameters of the release; required unless it is not private.
     unit : PrivacyUnit
         What is protected: ``full``, ``label`` or ``feature``. Option ``--privacy``.
     adjacency : Adjacency

@@ -31,7 +31,6 @@ def rules(long_records):
         st.just(long_records),
         norm,
         st.none() | st.tuples(*[norm] * len(SIZES)),
-        st.just(2 * 50**2),
         st.integers(1, 10**9),
     )
 
@@ -62,9 +61,8 @@ def squared(rows):
 
 
 @settings(max_examples=300)
-@given(st.data(), st.sampled_from([LongRecords.RECORD, LongRecords.PREDICTORS]), STEPS)
-def test_clipped_genotypes_satisfy_every_bound(data, long_records, step) -> None:
-    rule, people = data.draw(rules(long_records)), data.draw(records())
+@given(rules(LongRecords.RECORD), records(), STEPS)
+def test_clipped_genotypes_satisfy_every_bound(rule, people, step) -> None:
     x, z, clipped, outcomes, blocks = apply(rule, people, step)
     assert squared(clipped).max() <= rule.row_norm
     if rule.block_norms is not None:
@@ -73,9 +71,6 @@ def test_clipped_genotypes_satisfy_every_bound(data, long_records, step) -> None
     assert squared(outcomes[:, N_FIXED:]).max() <= rule.phenotype_norm
     assert (np.abs(outcomes) <= np.abs(z.astype(int)) + step // 2).all()
     assert (np.abs(clipped) <= np.abs(x)).all()
-    if long_records is LongRecords.PREDICTORS:  # public phenotypes do not depend on genotypes
-        _, _, _, beside_zeros, _ = apply(rule, [([0] * sum(SIZES), y) for _, y in people], step)
-        np.testing.assert_array_equal(outcomes[:, N_FIXED:], beside_zeros[:, N_FIXED:])
 
 
 @settings(max_examples=300)
@@ -93,7 +88,7 @@ def test_public_genotypes_are_kept_and_the_product_of_norms_is_bounded(rule, peo
 
 @given(records(low=-3, high=3))
 def test_records_within_the_bounds_are_unchanged(people) -> None:
-    rule = ClippingRule(LongRecords.RECORD, 54, (18, 27, 9), 5000, 3 * 32767**2)
+    rule = ClippingRule(LongRecords.RECORD, 54, (18, 27, 9), 3 * 32767**2)
     x, z, clipped, outcomes, _ = apply(rule, people)
     np.testing.assert_array_equal(clipped, x)
     np.testing.assert_array_equal(outcomes, z)
@@ -101,7 +96,7 @@ def test_records_within_the_bounds_are_unchanged(people) -> None:
 
 def test_a_clipped_record_keeps_most_of_its_bound() -> None:
     """A rule that sets all values to zero would satisfy the inequalities above."""
-    rule = ClippingRule(LongRecords.RECORD, 20_000, (15_000, 15_000, 15_000), 5000, 10**6)
+    rule = ClippingRule(LongRecords.RECORD, 20_000, (15_000, 15_000, 15_000), 10**6)
     people = [([120, 120, 10, 0, 0, 0], [20_000, 1, 1]), ([100, 0, 100, 0, 0, 0], [0, 0, 9])]
     x, _, clipped, outcomes, blocks = apply(rule, people)
     assert squared(clipped[:1, blocks[0]])[0] > 0.95 * 15_000
@@ -111,14 +106,14 @@ def test_a_clipped_record_keeps_most_of_its_bound() -> None:
 
 
 def test_norms_are_needed_only_if_a_record_can_be_too_long() -> None:
-    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1)
     assert not rule.needs_norms(np.array([50, 50]))
     assert rule.needs_norms(np.array([61, 1]))
     assert rule.needs_norms(np.array([60, 41]))
 
 
 def test_a_record_within_its_bounds_has_the_neutral_multiplier() -> None:
-    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1, 1)
+    rule = ClippingRule(LongRecords.RECORD, 100, (60, 60), 1)
     blocks, record = rule.shrink(np.array([[60, 40], [61, 0]]))
     assert record.tolist() == [UNCLIPPED, UNCLIPPED]
     assert blocks[0].tolist() == [UNCLIPPED, UNCLIPPED]

@@ -104,7 +104,7 @@ def test_every_option_of_the_command_is_stated_or_listed_here():
         stated(private=False),
         with_scores(example_document("subsampled"), ("a", ("height", "LDL"))),
         example_document("ada-ssp-add-remove"),
-        example_document("moments") | {"hold_out": HELD_OUT, "summary_statistics": True},
+        example_document() | {"hold_out": HELD_OUT, "summary_statistics": True},
     ]  # fmt: skip
     panel = dataclasses.asdict(StatedLdPanel("a", "0" * 64, 9))
     documents[0]["public_inputs"]["ld_panel"] = panel

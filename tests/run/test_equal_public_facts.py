@@ -105,8 +105,8 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     patch.setattr(describe_release, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     patch.setattr(
-        finalize_stage, "pay_and_draw",
-        wall.passed(finalize_stage.pay_and_draw, lambda own, other: replace(
+        finalize_stage, "draw_once",
+        wall.passed(finalize_stage.draw_once, lambda own, other: replace(
             own, private=replace(own.private, matrices=other.private.matrices))),
     )  # fmt: skip
     patch.setattr(

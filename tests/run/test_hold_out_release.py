@@ -430,7 +430,7 @@ def test_people_can_be_held_out_of_every_unit(tiny, privacy, options):
     succeeded(tiny_release(tiny, "--privacy", privacy, *options))
     assert command(verify.main, tiny.out).exit_code == 0
     document = read_document(tiny.out)
-    assert document["mechanism"]["share"] == (0.98 if privacy == "label" else 1)
+    assert document["mechanism"]["share"] == 0.98
 
 
 @pytest.mark.slow

@@ -166,6 +166,12 @@ _model_options = under(
     ld_panel_option(
         "whose linkage disequilibrium reduces the noise (docs/maths/ld-components.md)."
     ),
+    file_option(
+        "--panel-populations",
+        help="Populations of the people of --ld-panel: a table of IID and population. The release "
+        "says how much of a score differs between them, and with --hold-out and --pc-loadings how "
+        "accurate it is within them.",
+    ),
     ld_components_option,
     count_option(
         "--genetic-factors",

@@ -20,6 +20,7 @@ from primo_scale.publication.wording import (
     FEW_VARIANTS,
     NO_COMPLETE_CASES,
     accuracies_in_words,
+    ancestry_cautions,
     few_variants_in_words,
     held_out_cautions,
 )
@@ -40,7 +41,7 @@ units of the phenotype. Of several filesets, such as one for each chromosome, ad
 predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
 ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
 the score. A missing genotype counts as the public centre of its variant ({centre_file}).
-{components}{missing}{few}
+{components}{missing}{few}{ancestry}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 {scores}
@@ -52,12 +53,15 @@ Chromosomes: {chromosomes}.
 """
 _ACCURACY = """\
 Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
-count sampling and noise (r and R^2 of score and phenotype, adjusted for covariates; slope of the
-phenotype on the score; phenotypes are clipped at three public standard deviations, and scores at
-about three of their own):
+count sampling and noise (r and R^2 of score and phenotype{beyond};
+slope of the phenotype on the score; phenotypes are clipped at three public standard deviations, and
+scores at about three of their own):
 {lines}
 
 """
+_BEYOND = """ beyond covariates, the phenotype less
+what the covariates explain of it and the score less its regression on the components of public
+loadings"""
 _COMPONENTS = """
 The last {n_components} covariates are principal components by {file},
 restricted to {n_variants} variants of this release, in the unit of PCn_AVG of plink2 --score with
@@ -97,6 +101,7 @@ def render_readme(document: Document) -> str:
         components="" if loadings is None else _COMPONENTS.format(**loadings),
         missing="" if document["private"] else _paragraph(NO_COMPLETE_CASES),
         few=_paragraph(few_variants_in_words(n_variants)) if n_variants <= FEW_VARIANTS else "",
+        ancestry="".join(_paragraph(f"WARNING: {each}.") for each in ancestry_cautions(document)),
         scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,
@@ -120,7 +125,8 @@ def _accuracy(document: Document) -> str:
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"  and {len(lines) - _MOST_LINES} more in {RELEASE_FILE}"]
     lines += [f"  WARNING: {caution}" for caution in held_out_cautions(document)]
-    return _ACCURACY.format(people=hold_out["people"], lines="\n".join(lines))
+    beyond = _BEYOND if document["cohort"]["n_covariates"] else ""
+    return _ACCURACY.format(people=hold_out["people"], beyond=beyond, lines="\n".join(lines))
 
 
 def _scores_section(document: Document) -> str:

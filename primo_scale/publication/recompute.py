@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from primo_scale.humanize import spent_in_words
-from primo_scale.privacy.held_out_accuracy import N_COUNTS, accuracy_of
+from primo_scale.outcomes.ancestry import WITHIN_GROUPS
+from primo_scale.privacy.held_out_accuracy import (
+    GROUP_NUMBERS,
+    N_COUNTS,
+    N_SUMS,
+    accuracy_of,
+    decisive,
+)
 from primo_scale.publication import recompute_mechanisms as theorems
 from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
@@ -385,16 +392,26 @@ def hold_out_problems(document: Document) -> Iterator[str]:
     if found != names:
         yield f"measures {len(found)} phenotypes, not those of public_inputs in their order"
         return
+    groups = theorems.held_out_groups(document)
     for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
         name = stated["name"]
-        if len(stated["counts"]) != N_COUNTS:
-            yield f"{name}: {len(stated['counts'])} counts, not {N_COUNTS}"
+        sizes = len(stated["counts"]), len(stated["sums"])
+        if sizes != (N_COUNTS, N_SUMS * (len(groups) or 1)):
+            yield f"{name}: {sizes[0]} counts and {sizes[1]} sums, of {len(groups) or 1} groups"
             continue
-        centre, bound, accuracy = accuracy_of(phenotype, stated, hold_out, sigma)
+        centre, bound, accuracy, by_group = accuracy_of(phenotype, stated, hold_out, sigma)
+        names = [WITHIN_GROUPS, *groups] if groups else []
+        if [each["name"] for each in stated.get("groups") or ()] != names:
+            yield f"{name}: the groups are not the populations of public_inputs"
+            continue
+        for group, of_group in zip(stated.get("groups") or (), by_group, strict=True):
+            for number in GROUP_NUMBERS:
+                if not is_about(group[number], getattr(of_group, number)):
+                    yield f"{name}, {group['name']}: {number} does not follow from the sums"
         if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
             yield f"{name}: the range of scores is not the one that the counts choose"
         for number, value in asdict(accuracy).items():
             if not is_about(stated[number], value):
                 yield f"{name}: {number} is {stated[number]}, recomputed {value}"
-        if stated["calibration"] not in (1.0, stated["slope"]):
+        if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"

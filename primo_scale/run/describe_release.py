@@ -16,14 +16,21 @@ from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
+from primo_scale.outcomes.ancestry import WITHIN_GROUPS
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights
-from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
+from primo_scale.privacy.held_out_accuracy import GROUP_NUMBERS, accuracy_of, corrects_weights
+from primo_scale.privacy.held_out_sums import (
+    UNIT,
+    NoisyHoldOut,
+    code_of_people,
+    residual_bounds,
+)
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.publication import statement
 from primo_scale.publication.statement import (
     HeldOut,
+    HeldOutGroup,
     HeldOutPhenotype,
     StatedLdPanel,
     StatedScore,
@@ -39,7 +46,7 @@ from primo_scale.publication.wording import (
     public_by_assumption,
 )
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import Design
+from primo_scale.run.design import Design, PanelPopulations
 from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
 
@@ -146,6 +153,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> statement.Publi
             else StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
         pc_loadings=design.loadings,
+        panel_populations=None if design.populations is None else design.populations.source,
     )
 
 
@@ -162,6 +170,10 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
         yield statement.Source("LD panel", value, "--ld-panel, public people")
+    if design.populations is not None:
+        source = design.populations.source
+        value = f"{source.file} (SHA-256 {source.sha256})"
+        yield statement.Source("Populations of the LD panel", value, "--panel-populations")
     if design.genetic_factors is not None:
         factors = str(design.genetic_factors)
         yield statement.Source("Genetic factors of the phenotypes", factors, "--genetic-factors")
@@ -223,6 +235,7 @@ def _estimation(design: Design, solved: Solved) -> statement.Estimation:
         penalties=solution.penalties,
         attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),
         public_scores=tuple(_public_scores(design, solved)),
+        between_populations=solved.between_populations,
     )
 
 
@@ -272,19 +285,32 @@ def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
 
 
 def state_hold_out(
-    noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool
+    noisy: NoisyHoldOut,
+    noise: HoldOut,
+    coding: OutcomeCoding,
+    calibrate: bool,
+    populations: PanelPopulations | None = None,
 ) -> HeldOut:
     """Return the statement of the noisy sums over the people held out, and of the accuracy."""
-    public = {"people": noise.people, "unit": UNIT, "constant": CONSTANT}
+    public = {"people": noise.people, "unit": UNIT, "constant": code_of_people(noise.groups)}
+    names = [WITHIN_GROUPS]
+    if populations is not None:
+        names += [each.name for each in populations.source.populations]
     sigma = noise.scale_sigma, noise.gram_sigma
     bounds = residual_bounds(coding.phenotypes).tolist()
     phenotypes = []
     measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
     for phenotype, residual_bound, counts, sums in measured:
         statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
-        centre, bound, accuracy = accuracy_of(asdict(phenotype), statistics, public, sigma)
-        slope = accuracy.slope, accuracy.slope_lower, accuracy.slope_upper
-        corrects = corrects_weights(*slope)
+        centre, bound, accuracy, by_group = accuracy_of(
+            asdict(phenotype), statistics, public, sigma
+        )
+        groups = tuple(
+            HeldOutGroup(name, *(getattr(found, number) for number in GROUP_NUMBERS))
+            for name, found in zip(names, by_group, strict=False)
+        )
+        decisive = groups[0] if groups else accuracy
+        corrects = corrects_weights(decisive.slope, decisive.slope_lower, decisive.slope_upper)
         phenotypes.append(
             HeldOutPhenotype(
                 phenotype.name,
@@ -292,24 +318,33 @@ def state_hold_out(
                 score_centre=centre,
                 score_bound=bound,
                 **asdict(accuracy),
-                calibration=(accuracy.slope or 1.0) if calibrate and corrects else 1.0,
+                calibration=(decisive.slope or 1.0) if calibrate and corrects else 1.0,
+                groups=groups,
             )
         )
     return HeldOut(**public, phenotypes=tuple(phenotypes))
 
 
-def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
+def calibrated(solved: Solved, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
     """Return the weights of the variants multiplied by the stated factors, and rounded again.
 
-    The intercept changes so that a person at the covariates' centres whose prediction was the
-    phenotype's mean keeps it (docs/maths/hold-out.md, "Calibration").
+    What the covariates explain of the score is multiplied too. The intercept changes so that a
+    person at the covariates' centres whose prediction was the phenotype's mean keeps it
+    (docs/maths/hold-out.md, "Calibration").
     """
+    weights = solved.weights
     factor = np.array([phenotype.calibration for phenotype in hold_out.phenotypes])
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     at_centre = coding.means - centre @ weights.covariate_weights
     per_allele = weights.per_allele * factor
-    intercept = factor * weights.intercept + (1 - factor) * at_centre
+    explained = (1 - factor) * solved.explained
+    intercept = factor * weights.intercept + (1 - factor) * at_centre - centre @ explained
     intercept += weights.centre_dosage @ per_allele
     round_in_place(per_allele, PRIVATE_DIGITS)
     intercept -= weights.centre_dosage @ per_allele
-    return replace(weights, per_allele=per_allele, intercept=intercept)
+    return replace(
+        weights,
+        per_allele=per_allele,
+        intercept=intercept,
+        covariate_weights=weights.covariate_weights + explained,
+    )

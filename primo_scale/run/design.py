@@ -38,7 +38,11 @@ from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Reci
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.publication.statement import ReferenceFrequencies, StatedLoadings
+from primo_scale.publication.statement import (
+    ReferenceFrequencies,
+    StatedLoadings,
+    StatedPopulations,
+)
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -120,6 +124,14 @@ class PanelDesign:
 
 
 @dataclass(frozen=True)
+class PanelPopulations:
+    """Populations of the people of the LD panel, which is public."""
+
+    source: StatedPopulations
+    members: tuple[int, ...]  # population of each person of the panel, -1 for none
+
+
+@dataclass(frozen=True)
 class Design:
     """Public choices of a run, which `finalize` needs beside the statistics."""
 
@@ -145,6 +157,8 @@ class Design:
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
     loadings: StatedLoadings | None = None  # of principal components that are covariates
+    populations: PanelPopulations | None = None  # of the LD panel's people
+    panel_files: tuple[str, ...] = ()  # prefixes of the LD panel, where there are populations
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
@@ -244,6 +258,12 @@ class Design:
         return tuple(stop - start for start, stop in pairwise(self.boundaries))
 
     @property
+    def groups(self) -> int:
+        """Number of groups of the people held out: populations that components tell apart."""
+        apart = self.held_out and self.loadings is not None and self.populations is not None
+        return len(self.populations.source.populations) if apart and self.populations else 1
+
+    @property
     def public_n(self) -> int:
         """Number of people in the sums that may be published and planned with."""
         return self.n_samples - self.held_out if self.nominal_n is None else self.nominal_n
@@ -316,7 +336,8 @@ class Design:
 
         Genetic factors only choose the components, which count.
         """
-        choices = {**_to_json(self), "genotype_store": None, "object_store": None}
+        locations = dict.fromkeys(("genotype_store", "object_store", "panel_files"))
+        choices = {**_to_json(self), **locations}
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
 

@@ -44,7 +44,7 @@ from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype
 from primo_scale.privacy.scales import check_recipe
 from primo_scale.publication.statement import ReferenceFrequencies
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.design import Budget, Design, PanelDesign, sums_fixed
+from primo_scale.run.design import Budget, Design, PanelDesign, PanelPopulations, sums_fixed
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
@@ -78,6 +78,7 @@ class PublicPanels:
     document: Path | None = None  # choices that an earlier run of the work directory made from `ld`
     settled: PanelDesign | None = None  # the choices, if this command has made them
     loadings: Loadings | None = None  # of principal components
+    populations: PanelPopulations | None = None  # of the people of `ld`
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
@@ -163,6 +164,12 @@ def _unplanned(
         genotype_store=str(store.path.resolve()),
         held_out=_held_out(store.n_samples, privacy.hold_out),
         loadings=None if panels.loadings is None else panels.loadings.source,
+        populations=panels.populations,
+        panel_files=(
+            ()
+            if panels.populations is None or panels.ld is None
+            else tuple(str(prefix.resolve()) for prefix in panels.ld.prefixes)
+        ),
         dosages=store.packing is DOSAGES,
         genetic_factors=model.genetic_factors,
     )

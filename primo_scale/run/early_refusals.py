@@ -41,6 +41,7 @@ from primo_scale.run import work_directory
 from primo_scale.run.design import Design, load_design
 from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.run.panel_populations import read_populations
 from primo_scale.run.payments import (
     announce_opening,
     paying_cohort_of,
@@ -150,11 +151,17 @@ def _public_choices(
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
     coding = outcome_coding(tables, request.privacy, loadings)
     check_publishable(store.variants, coding)
+    ld_panel, labels = _matched_panel(request.model, store), request.model.panel_populations
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
-        ld=_matched_panel(request.model, store),
+        ld=ld_panel,
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
+        populations=(
+            None
+            if ld_panel is None or labels is None
+            else read_populations(labels, ld_panel, loadings, coding)
+        ),
     )
     if panels.frequencies is not None and not request.privacy.non_private:
         _warn_of_own_frequencies(panels.frequencies, store)

@@ -19,11 +19,11 @@ from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
-from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design
-from primo_scale.run.estimation import solve
+from primo_scale.run.estimation import Solved, solve
+from primo_scale.run.panel_populations import open_panel
 from primo_scale.run.payments import log_payment, payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -69,7 +69,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     budget = request.budget
     chosen = choose(design, budget, request.fit)
     chosen = replace(chosen, priors=check_release(request, design, store.variants))
-    planned = PlannedRelease(design, request, store, chosen)
+    panel = open_panel(design, store.variants)
+    planned = PlannedRelease(design, request, store, chosen, panel)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -107,7 +108,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
-    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)
+    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, design.groups)
     return replace(mechanism, hold_out=hold_out)
 
 
@@ -149,10 +150,12 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
-                score = partial(_scored_people, raw, planned, solved.weights)
+                score = partial(_scored_people, raw, planned, solved)
                 noisy = measure_once(paid, noise, norms, score, payer)
-                stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
-                weights = calibrated(solved.weights, stated, design.outcomes)
+                stated = state_hold_out(
+                    noisy, noise, design.outcomes, request.calibrate, design.populations
+                )
+                weights = calibrated(solved, stated, design.outcomes)
                 solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
@@ -160,15 +163,15 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
                 ledger.mark_published(charge, digest)
 
 
-def _scored_people(
-    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights
-) -> ScoredPeople:
+def _scored_people(raw: RawStatistics, planned: PlannedRelease, solved: Solved) -> ScoredPeople:
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
     design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(planned.store, outcomes, design.outcomes, weights, scratch)
+    return score_held_out(
+        planned.store, outcomes, design, solved.weights, solved.explained, scratch
+    )
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:

@@ -26,7 +26,7 @@ from primo_scale.privacy.held_out_sums import (
     residual_bounds,
 )
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import statement
 from primo_scale.publication.statement import (
     HeldOut,
@@ -325,19 +325,20 @@ def state_hold_out(
     return HeldOut(**public, phenotypes=tuple(phenotypes))
 
 
-def calibrated(solved: Solved, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
+def calibrated(
+    weights: ScoringWeights, explained: Floats, hold_out: HeldOut, coding: OutcomeCoding
+) -> ScoringWeights:
     """Return the weights of the variants multiplied by the stated factors, and rounded again.
 
-    What the covariates explain of the score is multiplied too. The intercept changes so that a
-    person at the covariates' centres whose prediction was the phenotype's mean keeps it
+    What the covariates explain of the score, `explained`, is multiplied too. The intercept changes
+    so that a person at the covariates' centres whose prediction was the phenotype's mean keeps it
     (docs/maths/hold-out.md, "Calibration").
     """
-    weights = solved.weights
     factor = np.array([phenotype.calibration for phenotype in hold_out.phenotypes])
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     at_centre = coding.means - centre @ weights.covariate_weights
     per_allele = weights.per_allele * factor
-    explained = (1 - factor) * solved.explained
+    explained = (1 - factor) * explained
     intercept = factor * weights.intercept + (1 - factor) * at_centre - centre @ explained
     intercept += weights.centre_dosage @ per_allele
     round_in_place(per_allele, PRIVATE_DIGITS)

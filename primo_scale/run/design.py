@@ -128,6 +128,7 @@ class PanelPopulations:
     """Populations of the people of the LD panel, which is public."""
 
     source: StatedPopulations
+    panel: str  # digest of the panel's files
     members: tuple[int, ...]  # population of each person of the panel, -1 for none
 
 

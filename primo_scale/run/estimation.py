@@ -50,9 +50,7 @@ class Solved:
     solution: Solution  # on the lattice
     response: ClipResponse  # effect of clipping that the weights undo
     weights: ScoringWeights
-    # What a unit of each covariate explains of the scores, shape (c, l).
-    explained: Float64
-    between_populations: tuple[float, ...]  # share of each score's variance in the panel
+    between_populations: tuple[float, ...] = ()  # share of each score's variance in the panel
     hold_out: HeldOut | None = None  # accuracy in people held out, if any were
 
 
@@ -65,9 +63,8 @@ def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
     variants = planned.store.variants
     design = planned.design
     weights = _scoring_weights(design, solution, response, marginal, variants, digits)
-    explained = _explained(design, weights.per_allele, planned.request.work_dir)
     between = shares_between(design, planned.panel, weights.per_allele)
-    return Solved(planned.chosen, solution, response, weights, explained, between)
+    return Solved(planned.chosen, solution, response, weights, between)
 
 
 def _solve(
@@ -158,16 +155,16 @@ def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> La
     return LatticeWeights(genotypes, fixed)
 
 
-def _explained(design: Design, per_allele: Float64, work_dir: Path) -> Float64:
-    """Return what a unit of each covariate explains of scores by the released weights, (c, l).
+def explained_by_covariates(design: Design, weights: ScoringWeights, work_dir: Path) -> Float64:
+    """Return what a unit of each covariate explains of the scores by the weights, shape (c, l).
 
     It follows from the public loadings for the principal components, and is 0 for others.
     """
-    found = np.zeros((len(design.outcomes.covariates), per_allele.shape[1]))
-    if design.loadings is not None and design.held_out:
+    found = np.zeros((len(design.outcomes.covariates), len(weights.phenotypes)))
+    if design.loadings is not None:
         slopes = read_ancestry(work_dir / ANCESTRY) / design.genotypes.multiplier[:, None]
         scale = np.array([c.scale for c in design.outcomes.covariates[-slopes.shape[1] :]])
-        found[-slopes.shape[1] :] = scale[:, None] * (slopes.T @ per_allele)
+        found[-slopes.shape[1] :] = scale[:, None] * (slopes.T @ weights.per_allele)
     return found
 
 

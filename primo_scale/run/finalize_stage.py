@@ -17,12 +17,14 @@ from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
+from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design
-from primo_scale.run.estimation import Solved, solve
+from primo_scale.run.estimation import explained_by_covariates, solve
 from primo_scale.run.panel_populations import open_panel
 from primo_scale.run.payments import log_payment, payer_of
 from primo_scale.run.progress import count_bar
@@ -150,12 +152,13 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
-                score = partial(_scored_people, raw, planned, solved)
+                explained = explained_by_covariates(design, solved.weights, request.work_dir)
+                score = partial(_scored_people, raw, planned, solved.weights, explained)
                 noisy = measure_once(paid, noise, norms, score, payer)
                 stated = state_hold_out(
                     noisy, noise, design.outcomes, request.calibrate, design.populations
                 )
-                weights = calibrated(solved, stated, design.outcomes)
+                weights = calibrated(solved.weights, explained, stated, design.outcomes)
                 solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
@@ -163,15 +166,15 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
                 ledger.mark_published(charge, digest)
 
 
-def _scored_people(raw: RawStatistics, planned: PlannedRelease, solved: Solved) -> ScoredPeople:
+def _scored_people(
+    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights, explained: Floats
+) -> ScoredPeople:
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
     design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(
-        planned.store, outcomes, design, solved.weights, solved.explained, scratch
-    )
+    return score_held_out(planned.store, outcomes, design, weights, explained, scratch)
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:

@@ -54,7 +54,7 @@ def read_populations(
         for name, centroid in zip(names, centroids.tolist(), strict=True)
     ]
     source = StatedPopulations(path.name, sha256_of_file(path), tuple(populations))
-    return PanelPopulations(source, tuple(members.tolist()))
+    return PanelPopulations(source, panel.sha256, tuple(members.tolist()))
 
 
 def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
@@ -72,10 +72,10 @@ def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
 
 def open_panel(design: Design, variants: VariantTable) -> LdPanel | None:
     """Open the panel of a design with populations again; another one is refused."""
-    if design.populations is None or design.panel is None:
+    if design.populations is None:
         return None
     panel = open_ld_panel(tuple(map(Path, design.panel_files)), variants)
-    if panel.sha256 != design.panel.sha256:
+    if panel.sha256 != design.populations.panel:
         raise InputError(
             "is not the panel that the statistics were made with",
             where=panel.name,

@@ -168,9 +168,8 @@ _model_options = under(
     ),
     file_option(
         "--panel-populations",
-        help="Populations of the people of --ld-panel: a table of IID and population. The release "
-        "says how much of a score differs between them, and with --hold-out and --pc-loadings how "
-        "accurate it is within them.",
+        help="IID and population of the people of --ld-panel: how much of a score lies between "
+        "populations and, with --pc-loadings and --hold-out, its accuracy within them.",
     ),
     ld_components_option,
     count_option(

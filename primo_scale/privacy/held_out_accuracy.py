@@ -6,9 +6,10 @@ Everything here is computed from noisy statistics and public numbers. The interv
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -153,13 +154,14 @@ def accuracy_of(
     measured: Mapping[str, Any],
     hold_out: Mapping[str, Any],
     sigma: tuple[float, float],
-) -> tuple[float, float, HeldOutAccuracy, list[HeldOutAccuracy]]:
-    """Return the centre and the half width of the range of scores, and the accuracies.
+    groups: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the range of scores and the accuracies, as release.json states them.
 
     The arguments are entries of release.json: of the phenotype in public_inputs and in hold_out,
     and hold_out itself. `sigma` has the standard deviations of the noise on counts and on sums. The
-    accuracies are that over all people and, where there are sums for each of several groups, those
-    within the groups together and within each.
+    accuracies are that over all people and, if there are `groups`, which have sums of their own,
+    those within the groups together and within each.
     """
     counts_sigma, sums_sigma = sigma
     bound, counts = measured["residual_bound"], measured["counts"]
@@ -173,21 +175,17 @@ def accuracy_of(
         ratio=bound / half_width,
         prevalence=public_prevalence(phenotype),
     )
-    groups = np.reshape(measured["sums"], (-1, N_SUMS))
-    together = sums_sigma * math.sqrt(len(groups))
-    overall = held_out_accuracy(groups.sum(axis=0).tolist(), together, scale)
-    if len(groups) == 1:
-        return centre, half_width, overall, []
-    least = max(_LEAST_PEOPLE, _LEAST_GROUP * sums_sigma / scale.constant**2)
-    large = [each if each[0] >= least * scale.constant**2 else None for each in groups.tolist()]
-    within = [number for each in large if each is not None for number in each]
-    parts = [within, *(each or [] for each in large)]
-    return (
-        centre,
-        half_width,
-        overall,
-        [held_out_accuracy(part, sums_sigma, scale) for part in parts],
-    )
+    sums = np.reshape(measured["sums"], (-1, N_SUMS))
+    overall = held_out_accuracy(sums.sum(axis=0).tolist(), sums_sigma * math.sqrt(len(sums)), scale)
+    least = max(_LEAST_PEOPLE * scale.constant**2, _LEAST_GROUP * sums_sigma)
+    large = [each if each[0] >= least else [] for each in sums.tolist()]
+    parts = [(WITHIN_GROUPS, [*itertools.chain(*large)]), *zip(groups, large, strict=False)]
+    of_groups = []
+    for name, part in parts if groups else ():
+        accuracy = held_out_accuracy(part, sums_sigma, scale)
+        of_groups.append({"name": name} | {each: getattr(accuracy, each) for each in GROUP_NUMBERS})
+    found = {"score_centre": centre, "score_bound": half_width, **asdict(overall)}
+    return found | {"groups": of_groups}
 
 
 def decisive(measured: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -229,21 +227,20 @@ class _Moments:
     uu: float
     ur: float
     rr: float
-    means: tuple[tuple[float, float], ...]  # of u and r in each group, which were subtracted
+    mean_u: Floats  # of each group, which was subtracted
+    mean_r: Floats
     sigma: float  # noise on sums of squares; that on products is smaller by sqrt(2)
-    constant: int  # kappa
+    constant: float  # kappa
 
     def noise_variance(self, a: float, b: float, c: float) -> float:
         """Return the variance of ``a uu + b ur + c rr`` by noise, to first order."""
-        variance = 0.0
-        for mean_u, mean_r in self.means:
-            by_sum_u = -2 * a * mean_u - b * mean_r
-            by_sum_r = -2 * c * mean_r - b * mean_u
-            by_n = a * mean_u**2 + b * mean_u * mean_r + c * mean_r**2
-            squares, products = a * a + c * c, b * b / 2
-            sums = (by_sum_u**2 + by_sum_r**2) / (2 * self.constant**2)
-            variance += squares + products + sums + by_n**2 / self.constant**4
-        return self.sigma**2 * variance
+        by_sum_u = -2 * a * self.mean_u - b * self.mean_r
+        by_sum_r = -2 * c * self.mean_r - b * self.mean_u
+        by_n = a * self.mean_u**2 + b * self.mean_u * self.mean_r + c * self.mean_r**2
+        squares, products = a * a + c * c, b * b / 2
+        sums = (by_sum_u**2 + by_sum_r**2) / (2 * self.constant**2)
+        variances = squares + products + sums + by_n**2 / self.constant**4
+        return self.sigma**2 * float(variances.sum())
 
 
 def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> HeldOutAccuracy:
@@ -259,7 +256,7 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
     if moments is None or not scale.fits:
         return nothing
     n, uu, ur, rr = moments.n, moments.uu, moments.ur, moments.rr
-    if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(moments.means))):
+    if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(moments.mean_u))):
         return nothing
     lower, upper = _correlation_interval(moments)
     ends = sorted((lower**2, upper**2))
@@ -282,20 +279,14 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
 
 def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments | None:
     """Return the moments within groups together, or None of too few people."""
-    constant, means = scale.constant, []
-    n = uu = ur = rr = 0.0
-    for start in range(0, len(sums), N_SUMS):
-        sum_kk, sum_uu, sum_rr, sum_ku, sum_kr, sum_ur = sums[start : start + N_SUMS]
-        people = min(sum_kk / constant**2, scale.people)
-        if people < _LEAST_PEOPLE:
-            return None
-        mean_u, mean_r = sum_ku / constant / people, sum_kr / constant / people
-        means.append((mean_u, mean_r))
-        n, uu = n + people, uu + sum_uu - people * mean_u**2
-        ur, rr = ur + sum_ur - people * mean_u * mean_r, rr + sum_rr - people * mean_r**2
-    if not means:
+    kappa = scale.constant or math.inf  # a forged one may be 0
+    kk, uu, rr, ku, kr, ur = np.reshape(sums, (-1, N_SUMS)).T.astype(np.float64)
+    n = np.minimum(kk / kappa**2, scale.people)
+    if min(n, default=0) < _LEAST_PEOPLE:
         return None
-    return _Moments(min(n, scale.people), uu, ur, rr, tuple(means), sigma, constant)
+    u, r = ku / kappa / n, kr / kappa / n
+    uu, ur, rr = (part.sum() for part in (uu - n * u * u, ur - n * u * r, rr - n * r * r))
+    return _Moments(min(float(n.sum()), scale.people), uu, ur, rr, u, r, sigma, kappa)
 
 
 def _with_liability(

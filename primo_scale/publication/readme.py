@@ -20,7 +20,7 @@ from primo_scale.publication.wording import (
     FEW_VARIANTS,
     NO_COMPLETE_CASES,
     accuracies_in_words,
-    ancestry_cautions,
+    ancestry_notes,
     few_variants_in_words,
     held_out_cautions,
 )
@@ -101,7 +101,7 @@ def render_readme(document: Document) -> str:
         components="" if loadings is None else _COMPONENTS.format(**loadings),
         missing="" if document["private"] else _paragraph(NO_COMPLETE_CASES),
         few=_paragraph(few_variants_in_words(n_variants)) if n_variants <= FEW_VARIANTS else "",
-        ancestry="".join(_paragraph(f"WARNING: {each}.") for each in ancestry_cautions(document)),
+        ancestry="".join(_paragraph(f"WARNING: {each}.") for each in ancestry_notes(document)),
         scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,

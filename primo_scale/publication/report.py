@@ -24,7 +24,7 @@ from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.wording import (
     RELATIVES,
     STATISTICS,
-    ancestry_cautions,
+    ancestry_notes,
     held_out_cautions,
     held_out_r,
     rests_on_scores,
@@ -66,10 +66,7 @@ def render_report(
         rests_on_scores=rests_on_scores(document),
         relatives=RELATIVES,
         cautions=held_out_cautions(document),
-        ancestry=ancestry_cautions(document),
-        between=[
-            *zip(phenotypes, document["estimation"].get("between_populations", ()), strict=False)
-        ],
+        ancestry=ancestry_notes(document),
         options=options_of(document),
         public_key=public_key,
         people=people_in_words(document),

@@ -89,7 +89,7 @@ class StatedPopulation:
 
     name: Text
     people: Positive  # of the panel
-    centroid: tuple[Number, ...]  # means of the components of the loadings, empty without these
+    centroid: tuple[int, ...]  # codes of the mean components of the loadings, empty without these
 
 
 @dataclass(frozen=True)
@@ -276,19 +276,19 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class HeldOutGroup:
-    """Accuracy of one phenotype's score in a group of people, or within all groups."""
+    """Accuracy of one phenotype's score: in a group, within all groups, or over all people."""
 
-    name: Text  # ``within groups``, or a population of the panel
-    r2: _UpToOne | None
-    r2_lower: _UpToOne
+    name: Text  # of the phenotype; of a group ``within groups``, or a population of the panel
+    r2: _UpToOne | None  # squared correlation of clipped score and residual; None if not measured
+    r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
     r2_upper: _UpToOne
-    slope: Number | None
+    slope: Number | None  # of the residual on the score, 1 for calibrated weights
     slope_lower: Number | None
     slope_upper: Number | None
 
 
 @dataclass(frozen=True)
-class HeldOutPhenotype:
+class HeldOutPhenotype(HeldOutGroup):
     """Accuracy of one phenotype's score, and the noisy statistics that it follows from.
 
     The score is that of the weights of the variants, less its regression on the components of
@@ -296,7 +296,6 @@ class HeldOutPhenotype:
     covariates. Versions before 0.5 subtracted nothing from the score.
     """
 
-    name: Text
     residual_bound: PositiveAmount  # R, in units of the phenotype
     # Middle of the range of scores, and its half width U, in units of the phenotype. They follow
     # from `counts`.
@@ -307,12 +306,6 @@ class HeldOutPhenotype:
     counts: Annotated[tuple[_NoisySum, ...], AtLeastOne]
     # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, for each group.
     sums: Annotated[tuple[_NoisySum, ...], Meta(min_length=6)]
-    r2: _UpToOne | None  # squared correlation of clipped score and residual; None if not measured
-    r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
-    r2_upper: _UpToOne
-    slope: Number | None  # of the residual on the score, 1 for calibrated weights
-    slope_lower: Number | None
-    slope_upper: Number | None
     calibration: Amount  # factor that the weights were multiplied by afterwards; 1 if they were not
     # Of a binary phenotype, for a score and a liability that are jointly normal: area under the ROC
     # curve, and R^2 of the liability, by the public prevalence.

@@ -13,12 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from primo_scale.humanize import examples
-from primo_scale.privacy.held_out_accuracy import (
-    USUAL_SLOPES,
-    decisive,
-    fits_its_range,
-    told_of,
-)
+from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -165,13 +160,9 @@ def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
     if document.get("hold_out") is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
-    noise = sigma["held_out_counts"]
+    noise, measured = sigma["held_out_counts"], document["hold_out"]["phenotypes"]
     beyond = "beyond covariates " if document["cohort"]["n_covariates"] else ""
-    lines = [
-        line
-        for each in document["hold_out"]["phenotypes"]
-        for line in _accuracy_in_words(each, noise, beyond)
-    ]
+    lines = [line for each in measured for line in _accuracy_in_words(each, noise, beyond)]
     return [RELATIVES, *([_ON_SCORES] if rests_on_scores(document) else []), *lines]
 
 
@@ -227,7 +218,7 @@ def held_out_cautions(document: Mapping[str, Any]) -> list[str]:
     )
 
 
-def ancestry_cautions(document: Mapping[str, Any]) -> list[str]:
+def ancestry_notes(document: Mapping[str, Any]) -> list[str]:
     """Return which scores are mostly ancestry, as their variance in the panel tells."""
     names = [phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]]
     shares = zip(names, document["estimation"].get("between_populations") or (), strict=False)

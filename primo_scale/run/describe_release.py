@@ -16,15 +16,9 @@ from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
-from primo_scale.outcomes.ancestry import WITHIN_GROUPS
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import GROUP_NUMBERS, accuracy_of, corrects_weights
-from primo_scale.privacy.held_out_sums import (
-    UNIT,
-    NoisyHoldOut,
-    code_of_people,
-    residual_bounds,
-)
+from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights, decisive
+from primo_scale.privacy.held_out_sums import UNIT, NoisyHoldOut, code_of_people, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import statement
@@ -46,7 +40,7 @@ from primo_scale.publication.wording import (
     public_by_assumption,
 )
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import Design, PanelPopulations
+from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
 
@@ -285,43 +279,22 @@ def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
 
 
 def state_hold_out(
-    noisy: NoisyHoldOut,
-    noise: HoldOut,
-    coding: OutcomeCoding,
-    calibrate: bool,
-    populations: PanelPopulations | None = None,
+    noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool, *groups: str
 ) -> HeldOut:
     """Return the statement of the noisy sums over the people held out, and of the accuracy."""
     public = {"people": noise.people, "unit": UNIT, "constant": code_of_people(noise.groups)}
-    names = [WITHIN_GROUPS]
-    if populations is not None:
-        names += [each.name for each in populations.source.populations]
     sigma = noise.scale_sigma, noise.gram_sigma
     bounds = residual_bounds(coding.phenotypes).tolist()
     phenotypes = []
     measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
     for phenotype, residual_bound, counts, sums in measured:
         statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
-        centre, bound, accuracy, by_group = accuracy_of(
-            asdict(phenotype), statistics, public, sigma
-        )
-        groups = tuple(
-            HeldOutGroup(name, *(getattr(found, number) for number in GROUP_NUMBERS))
-            for name, found in zip(names, by_group, strict=False)
-        )
-        decisive = groups[0] if groups else accuracy
-        corrects = corrects_weights(decisive.slope, decisive.slope_lower, decisive.slope_upper)
-        phenotypes.append(
-            HeldOutPhenotype(
-                phenotype.name,
-                **statistics,
-                score_centre=centre,
-                score_bound=bound,
-                **asdict(accuracy),
-                calibration=(decisive.slope or 1.0) if calibrate and corrects else 1.0,
-                groups=groups,
-            )
-        )
+        found = accuracy_of(asdict(phenotype), statistics, public, sigma, groups)
+        slope, *ends = (decisive(found)[k] for k in ("slope", "slope_lower", "slope_upper"))
+        factor = slope if calibrate and corrects_weights(slope, *ends) else 1.0
+        found["groups"] = tuple(HeldOutGroup(**group) for group in found["groups"])
+        found |= {**statistics, "calibration": factor}
+        phenotypes.append(HeldOutPhenotype(phenotype.name, **found))
     return HeldOut(**public, phenotypes=tuple(phenotypes))
 
 
@@ -343,9 +316,5 @@ def calibrated(
     intercept += weights.centre_dosage @ per_allele
     round_in_place(per_allele, PRIVATE_DIGITS)
     intercept -= weights.centre_dosage @ per_allele
-    return replace(
-        weights,
-        per_allele=per_allele,
-        intercept=intercept,
-        covariate_weights=weights.covariate_weights + explained,
-    )
+    beside = weights.covariate_weights + explained
+    return replace(weights, per_allele=per_allele, intercept=intercept, covariate_weights=beside)

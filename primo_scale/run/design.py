@@ -129,7 +129,8 @@ class PanelPopulations:
 
     source: StatedPopulations
     panel: str  # digest of the panel's files
-    members: tuple[int, ...]  # population of each person of the panel, -1 for none
+    prefixes: tuple[str, ...]  # of these files
+    members: tuple[int, ...]  # population of each person of the panel
 
 
 @dataclass(frozen=True)
@@ -159,7 +160,6 @@ class Design:
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
     loadings: StatedLoadings | None = None  # of principal components that are covariates
     populations: PanelPopulations | None = None  # of the LD panel's people
-    panel_files: tuple[str, ...] = ()  # prefixes of the LD panel, where there are populations
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
@@ -259,10 +259,11 @@ class Design:
         return tuple(stop - start for start, stop in pairwise(self.boundaries))
 
     @property
-    def groups(self) -> int:
-        """Number of groups of the people held out: populations that components tell apart."""
-        apart = self.held_out and self.loadings is not None and self.populations is not None
-        return len(self.populations.source.populations) if apart and self.populations else 1
+    def groups(self) -> tuple[str, ...]:
+        """Groups of the people held out: populations that components tell apart."""
+        if not self.held_out or self.loadings is None or self.populations is None:
+            return ()
+        return tuple(each.name for each in self.populations.source.populations)
 
     @property
     def public_n(self) -> int:
@@ -337,8 +338,9 @@ class Design:
 
         Genetic factors only choose the components, which count.
         """
-        locations = dict.fromkeys(("genotype_store", "object_store", "panel_files"))
-        choices = {**_to_json(self), **locations}
+        choices = {**_to_json(self), "genotype_store": None, "object_store": None}
+        if self.populations is not None:
+            choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
 

@@ -165,11 +165,6 @@ def _unplanned(
         held_out=_held_out(store.n_samples, privacy.hold_out),
         loadings=None if panels.loadings is None else panels.loadings.source,
         populations=panels.populations,
-        panel_files=(
-            ()
-            if panels.populations is None or panels.ld is None
-            else tuple(str(prefix.resolve()) for prefix in panels.ld.prefixes)
-        ),
         dosages=store.packing is DOSAGES,
         genetic_factors=model.genetic_factors,
     )

@@ -151,17 +151,13 @@ def _public_choices(
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
     coding = outcome_coding(tables, request.privacy, loadings)
     check_publishable(store.variants, coding)
-    ld_panel, labels = _matched_panel(request.model, store), request.model.panel_populations
+    ld = _matched_panel(request.model, store)
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
-        ld=ld_panel,
+        ld=ld,
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
-        populations=(
-            None
-            if ld_panel is None or labels is None
-            else read_populations(labels, ld_panel, loadings, coding)
-        ),
+        populations=read_populations(request.model.panel_populations, ld, loadings, coding),
     )
     if panels.frequencies is not None and not request.privacy.non_private:
         _warn_of_own_frequencies(panels.frequencies, store)

@@ -110,7 +110,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
-    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, design.groups)
+    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, max(1, len(design.groups)))
     return replace(mechanism, hold_out=hold_out)
 
 
@@ -156,7 +156,7 @@ def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: M
                 score = partial(_scored_people, raw, planned, solved.weights, explained)
                 noisy = measure_once(paid, noise, norms, score, payer)
                 stated = state_hold_out(
-                    noisy, noise, design.outcomes, request.calibrate, design.populations
+                    noisy, noise, design.outcomes, request.calibrate, *design.groups
                 )
                 weights = calibrated(solved.weights, explained, stated, design.outcomes)
                 solved = replace(solved, weights=weights, hold_out=stated)

@@ -6,6 +6,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -70,7 +71,9 @@ def score_held_out(
             move(number, len(starts))
     phenotypes = coding.phenotypes
     limits = residual_limits(phenotypes)
-    return ScoredPeople(residual_bounds(phenotypes), limits, people.batches, design.groups)
+    return ScoredPeople(
+        residual_bounds(phenotypes), limits, people.batches, max(1, len(design.groups))
+    )
 
 
 class _ScratchPeople:
@@ -84,17 +87,11 @@ class _ScratchPeople:
             self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
 
-    def write(
-        self,
-        scores: Floats,
-        residuals: Floats,
-        observed: npt.NDArray[np.bool_],
-        group: npt.NDArray[np.intp],
-    ) -> None:
-        """Append people, given in arrays of shape (people, l), and their groups."""
-        rows = np.empty(len(scores), dtype=self._row)
-        rows["scores"], rows["residuals"] = scores, residuals
-        rows["observed"], rows["group"] = observed, group
+    def write(self, *columns: npt.NDArray[Any]) -> None:
+        """Append people: scores, residuals, who is observed, and groups."""
+        rows = np.empty(len(columns[0]), dtype=self._row)
+        for name, values in zip(self._row.fields or (), columns, strict=True):
+            rows[name] = values
         self._file.write(rows.tobytes())
 
     def batches(self) -> Iterator[ScoredBatch]:

@@ -6,7 +6,6 @@ loadings: a function of one person's genotypes and of public numbers.
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -27,34 +26,31 @@ _DIGITS = 3  # of a share, whose last bits may differ between machines
 
 
 def read_populations(
-    path: Path, panel: LdPanel, loadings: Loadings | None, coding: OutcomeCoding
-) -> PanelPopulations:
+    path: Path | None, panel: LdPanel | None, loadings: Loadings | None, coding: OutcomeCoding
+) -> PanelPopulations | None:
     """Read the population of every person of a panel, and compute the centroids of each."""
+    if path is None or panel is None:
+        return None
     group_of = read_groups(path)
-    of_people = [group_of.get(person, "") for person in panel.people]
-    sizes = Counter(filter(None, of_people))
-    names = sorted(sizes)
-    if len(names) < _FEWEST or min(sizes.values()) < _FEWEST:
+    labels = [group_of.get(person, "") for person in panel.people]
+    names, members, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+    if "" in labels or len(names) < _FEWEST or sizes.min() < _FEWEST:
         raise InputError(
-            "has too few people of the panel, by IID, in its populations",
+            "does not have, by IID, the populations of all people of the panel",
             where=path,
-            value=", ".join(f"{name} {sizes[name]}" for name in names) or "nobody",
-            limit=f"at least {_FEWEST} populations of {_FEWEST} people",
+            value=", ".join(map("{} {}".format, (name or "none" for name in names), sizes)),
+            limit=f"{_FEWEST} populations of {_FEWEST} people, or more",
             remedy="Give a table of IID and population for the people of --ld-panel",
         )
-    members = np.array([names.index(each) if each else -1 for each in of_people])
-    centroids = np.empty((len(names), 0))
+    centroids = np.empty((len(names), 0), dtype=np.int16)
     if loadings is not None:
-        components = _components(panel, loadings)
-        means = [components[members == number].mean(axis=0) for number in range(len(names))]
-        codes = coding.code_covariates(np.array(means), slice(-components.shape[1], None))
-        centroids = _values(codes, coding)
-    populations = [
-        StatedPopulation(name, sizes[name], tuple(centroid))
-        for name, centroid in zip(names, centroids.tolist(), strict=True)
-    ]
-    source = StatedPopulations(path.name, sha256_of_file(path), tuple(populations))
-    return PanelPopulations(source, panel.sha256, tuple(members.tolist()))
+        means = (np.eye(len(names))[members].T @ _components(panel, loadings)) / sizes[:, None]
+        centroids = coding.code_covariates(means, slice(-means.shape[1], None))
+    parts = names.tolist(), sizes.tolist(), map(tuple, centroids.tolist())
+    populations = tuple(map(StatedPopulation, *parts))
+    prefixes = tuple(str(prefix.resolve()) for prefix in panel.prefixes)
+    source = StatedPopulations(path.name, sha256_of_file(path), populations)
+    return PanelPopulations(source, panel.sha256, prefixes, tuple(members.tolist()))
 
 
 def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
@@ -62,19 +58,20 @@ def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
 
     Without populations or components all are in one.
     """
-    if design.groups == 1 or design.populations is None:
+    if not design.groups or design.populations is None:
         return np.zeros(len(rows), dtype=np.intp)
+    covariates = design.outcomes.covariates
     centroids = np.array([each.centroid for each in design.populations.source.populations])
-    stop = 1 + len(design.outcomes.covariates)
-    values = _values(rows[:, stop - centroids.shape[1] : stop], design.outcomes)
-    return np.asarray(((values[:, None] - centroids) ** 2).sum(axis=2).argmin(axis=1))
+    parts = slice(len(covariates) - centroids.shape[1], len(covariates))
+    moved = (rows[:, None, 1:][..., parts] - centroids) / [c.scale for c in covariates[parts]]
+    return np.asarray((moved**2).sum(axis=2).argmin(axis=1))
 
 
 def open_panel(design: Design, variants: VariantTable) -> LdPanel | None:
     """Open the panel of a design with populations again; another one is refused."""
     if design.populations is None:
         return None
-    panel = open_ld_panel(tuple(map(Path, design.panel_files)), variants)
+    panel = open_ld_panel(tuple(map(Path, design.populations.prefixes)), variants)
     if panel.sha256 != design.populations.panel:
         raise InputError(
             "is not the panel that the statistics were made with",
@@ -92,16 +89,12 @@ def shares_between(design: Design, panel: LdPanel | None, weights: Float64) -> t
     """
     if panel is None or design.populations is None:
         return ()
-    members = np.array(design.populations.members)
-    scores = panel.scores(weights)[members >= 0]
-    one = np.eye(members.max() + 1)[members[members >= 0]]  # of each person's population
-    sizes, people = one.sum(axis=0), len(one)
+    one = np.eye(max(design.populations.members) + 1)[list(design.populations.members)]
+    scores, sizes, people = panel.scores(weights), one.sum(axis=0), len(one)
     means = one.T @ scores / sizes[:, None]
     within = ((scores - one @ means) ** 2).sum(axis=0) / (people - len(sizes))
-    freedom = len(sizes) - 1
-    among = (sizes @ (means - scores.mean(axis=0)) ** 2) / freedom
-    effective = (people - (sizes**2).sum() / people) / freedom
-    between = np.maximum(among - within, 0) / effective
+    among = sizes @ (means - scores.mean(axis=0)) ** 2 - (len(sizes) - 1) * within
+    between = np.maximum(among, 0) / (people - (sizes**2).sum() / people)
     shares = np.divide(between, between + within, out=np.zeros_like(within), where=within > 0)
     return tuple(np.round(shares, _DIGITS).tolist())
 
@@ -114,10 +107,3 @@ def _components(panel: LdPanel, loadings: Loadings) -> Float64:
     # Scores are differences from the panel's mean, whose components are these.
     apart = np.nan_to_num(2 * frequency[matched.variants] - matched.centre)
     return panel.scores(weights) + apart @ weights[matched.variants]
-
-
-def _values(codes: Int16, coding: OutcomeCoding) -> Float64:
-    """Return the components that codes of the last covariates stand for."""
-    parts = coding.covariates[-codes.shape[1] :]
-    scale, centre = (np.array([getattr(p, name) for p in parts]) for name in ("scale", "centre"))
-    return np.asarray(codes / scale + centre)

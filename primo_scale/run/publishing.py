@@ -22,11 +22,7 @@ from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
 from primo_scale.publication.signed_document import Signer, read_document
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.publication.wording import (
-    accuracies_in_words,
-    ancestry_cautions,
-    held_out_cautions,
-)
+from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
@@ -259,7 +255,7 @@ def publish(
         LOGGER.info("held out: %s", line)
     for caution in held_out_cautions(document):
         LOGGER.warning("held out: %s", caution)
-    for caution in ancestry_cautions(document):
+    for caution in ancestry_notes(document):
         LOGGER.warning("%s", caution)
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()

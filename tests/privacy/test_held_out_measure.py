@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -252,13 +253,13 @@ def measured(residuals, noise, people=5000):
     bounds = residual_bounds((phenotype,))
     exact = ScoredPeople(bounds, residual_limits((phenotype,)), lambda: batches)
     noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
-    _, _, accuracy, _ = accuracy_of(
+    found = accuracy_of(
         {"kind": "quantitative"},
         {"residual_bound": bounds[0], "counts": noisy.counts[0], "sums": noisy.sums[0]},
         {"constant": code_of_people(1), "people": people, "unit": UNIT},
         (noise.scale_sigma, noise.gram_sigma),
     )
-    return accuracy
+    return HeldOutAccuracy(**{each.name: found[each.name] for each in fields(HeldOutAccuracy)})
 
 
 def residuals_of(sd=1.0, mean=0.0, *, skewed=False):

@@ -28,7 +28,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "report.md"
 CASES = {
     "hold-out": Case(
         "--hold-out 0.3 --calibrate --ref-freq p.afreq --prior-weights T=p.score --ld-panel p "
-        "--pc-loadings p.eigenvec.allele --cohort c",
+        "--pc-loadings p.eigenvec.allele --panel-populations p.populations --cohort c",
         people=(120, 120),
     ),
     "sumstats": Case("--ref-freq p.afreq --sumstats --ld-blocks window:5"),

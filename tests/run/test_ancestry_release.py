@@ -296,3 +296,32 @@ def test_populations_need_a_panel(structured, tmp_path):
     at = words.index("--ld-panel")
     words = [*words[:at], *words[at + 2 :], *BUDGET, "--out", tmp_path / "out"]
     refused(command(release.main, *words), 2, "--panel-populations", "--ld-panel")
+
+
+def test_calibration_changes_the_weights_of_the_components_with_the_score(released):
+    """What the components explain of the score is multiplied too; the sum of both is gamma."""
+    folder, _ = released
+    out, words = folder / "calibrated", ("--ledger", folder / "ledger")
+    words += ("--work-dir", folder / "release.work", *BUDGET, "--calibrate", "--out", out)
+    succeeded(command(finalize.main, *words))
+    assert command(verify.main, out).exit_code == 0
+    stated = read_document(out)["hold_out"]["phenotypes"][1]
+    factor = stated["calibration"]
+    assert factor == stated["groups"][0]["slope"] != 1
+    gamma = load_design(folder / "release.work" / "design.json").outcomes.covariate_weights
+    tables = [
+        pd.read_csv(each / "covariates.tsv", sep="\t", skiprows=1, index_col=0)["HERITABLE"][1:]
+        for each in (folder / "release", out)
+    ]
+    before, after = (gamma[:, 1] - table.to_numpy() for table in tables)
+    np.testing.assert_allclose(after, factor * before, rtol=1e-2)
+    # A person at the panel's mean is predicted by factor times the same difference from the mean.
+    with_covariates = []
+    for each, table in zip((folder / "release", out), tables, strict=True):
+        whole = pd.read_csv(each / "covariates.tsv", sep="\t", skiprows=1, index_col=0)["HERITABLE"]
+        scores = own_scores(each, folder / "people")["HERITABLE"].to_numpy()
+        with_covariates.append((scores, whole.iloc[0], table.to_numpy()))
+    centre = np.array([c["centre"] for c in read_document(out)["public_inputs"]["covariates"]])
+    mean = load_design(folder / "release.work" / "design.json").outcomes.means[1]
+    u, moved = (s + a + centre @ b - mean for s, a, b in with_covariates)
+    assert np.abs(moved - factor * u).max() < 0.02 * u.std()

@@ -184,8 +184,8 @@ def accuracy_of(
     for name, part in parts if groups else ():
         accuracy = held_out_accuracy(part, sums_sigma, scale)
         of_groups.append({"name": name} | {each: getattr(accuracy, each) for each in GROUP_NUMBERS})
-    found = {"score_centre": centre, "score_bound": half_width, **asdict(overall)}
-    return found | {"groups": of_groups}
+    score_range = {"score_centre": centre, "score_bound": half_width}
+    return {**score_range, **asdict(overall), "groups": of_groups}
 
 
 def decisive(measured: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -53,15 +53,12 @@ Chromosomes: {chromosomes}.
 """
 _ACCURACY = """\
 Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
-count sampling and noise (r and R^2 of score and phenotype{beyond};
-slope of the phenotype on the score; phenotypes are clipped at three public standard deviations, and
-scores at about three of their own):
+count sampling and noise (r and R^2 of score and phenotype, both less what the covariates explain of
+them; slope of the phenotype on the score; phenotypes are clipped at three public standard
+deviations, and scores at about three of their own):
 {lines}
 
 """
-_BEYOND = """ beyond covariates, the phenotype less
-what the covariates explain of it and the score less its regression on the components of public
-loadings"""
 _COMPONENTS = """
 The last {n_components} covariates are principal components by {file},
 restricted to {n_variants} variants of this release, in the unit of PCn_AVG of plink2 --score with
@@ -125,8 +122,7 @@ def _accuracy(document: Document) -> str:
     if len(lines) > _MOST_LINES:
         lines[_MOST_LINES:] = [f"  and {len(lines) - _MOST_LINES} more in {RELEASE_FILE}"]
     lines += [f"  WARNING: {caution}" for caution in held_out_cautions(document)]
-    beyond = _BEYOND if document["cohort"]["n_covariates"] else ""
-    return _ACCURACY.format(people=hold_out["people"], beyond=beyond, lines="\n".join(lines))
+    return _ACCURACY.format(people=hold_out["people"], lines="\n".join(lines))
 
 
 def _scores_section(document: Document) -> str:

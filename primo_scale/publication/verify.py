@@ -168,7 +168,8 @@ def _count_problems(document: Document) -> list[str]:
     }
     stated = public.get("panel_populations")
     shares = document["estimation"].get("between_populations", ())
-    counts["shares between populations"] = (len(shares), cohort["n_phenotypes"] * bool(stated))
+    scores = cohort["n_phenotypes"] * bool(stated and shares)  # some panels tell nothing
+    counts["shares between populations"] = (len(shares), scores)
     components = (public.get("pc_loadings") or {"n_components": 0})["n_components"]
     for population in stated["populations"] if stated else ():
         counts[f"means of {population['name']}"] = (len(population["centroid"]), components)

@@ -164,10 +164,6 @@ def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[stateme
     if design.panel is not None:
         value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
         yield statement.Source("LD panel", value, "--ld-panel, public people")
-    if design.populations is not None:
-        source = design.populations.source
-        value = f"{source.file} (SHA-256 {source.sha256})"
-        yield statement.Source("Populations of the LD panel", value, "--panel-populations")
     if design.genetic_factors is not None:
         factors = str(design.genetic_factors)
         yield statement.Source("Genetic factors of the phenotypes", factors, "--genetic-factors")

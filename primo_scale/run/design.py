@@ -130,7 +130,9 @@ class PanelPopulations:
     source: StatedPopulations
     panel: str  # digest of the panel's files
     prefixes: tuple[str, ...]  # of these files
-    members: tuple[int, ...]  # population of each person of the panel
+    # Population of each person of the panel; empty if the loadings are of these people, in whom no
+    # score shows the ancestry that it has in others.
+    members: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,8 @@ from primo_scale.outcomes.tables import read_groups
 from primo_scale.publication.statement import StatedPopulation, StatedPopulations
 from primo_scale.run.design import Design, PanelPopulations
 from primo_scale.run.principal_components import Float64, Loadings
+from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_file
-
-_FEWEST = 2  # people of a population, and populations
-_DIGITS = 3  # of a share, whose last bits may differ between machines
 
 
 def read_populations(
@@ -34,12 +32,12 @@ def read_populations(
     group_of = read_groups(path)
     labels = [group_of.get(person, "") for person in panel.people]
     names, members, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    if "" in labels or len(names) < _FEWEST or sizes.min() < _FEWEST:
+    if "" in labels or min(len(names), *sizes) < 2:
         raise InputError(
             "does not have, by IID, the populations of all people of the panel",
             where=path,
             value=", ".join(map("{} {}".format, (name or "none" for name in names), sizes)),
-            limit=f"{_FEWEST} populations of {_FEWEST} people, or more",
+            limit="2 populations of 2 people, or more",
             remedy="Give a table of IID and population for the people of --ld-panel",
         )
     centroids = np.empty((len(names), 0), dtype=np.int16)
@@ -50,6 +48,12 @@ def read_populations(
     populations = tuple(map(StatedPopulation, *parts))
     prefixes = tuple(str(prefix.resolve()) for prefix in panel.prefixes)
     source = StatedPopulations(path.name, sha256_of_file(path), populations)
+    if loadings is not None and not loadings.people.isdisjoint(panel.people):
+        LOGGER.warning(
+            "--panel-populations: what of the scores is ancestry is not stated: the loadings are of "
+            "the people of --ld-panel, in whom scores show none. Give an --ld-panel of other people"
+        )
+        members = members[:0]
     return PanelPopulations(source, panel.sha256, prefixes, tuple(members.tolist()))
 
 
@@ -68,8 +72,8 @@ def groups_of(rows: Int16, design: Design) -> npt.NDArray[np.intp]:
 
 
 def open_panel(design: Design, variants: VariantTable) -> LdPanel | None:
-    """Open the panel of a design with populations again; another one is refused."""
-    if design.populations is None:
+    """Open the panel of a design whose scores it judges again; another one is refused."""
+    if design.populations is None or not design.populations.members:
         return None
     panel = open_ld_panel(tuple(map(Path, design.populations.prefixes)), variants)
     if panel.sha256 != design.populations.panel:
@@ -96,7 +100,7 @@ def shares_between(design: Design, panel: LdPanel | None, weights: Float64) -> t
     among = sizes @ (means - scores.mean(axis=0)) ** 2 - (len(sizes) - 1) * within
     between = np.maximum(among, 0) / (people - (sizes**2).sum() / people)
     shares = np.divide(between, between + within, out=np.zeros_like(within), where=within > 0)
-    return tuple(np.round(shares, _DIGITS).tolist())
+    return tuple(np.round(shares, 3).tolist())  # the last bits may differ between machines
 
 
 def _components(panel: LdPanel, loadings: Loadings) -> Float64:

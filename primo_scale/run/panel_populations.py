@@ -44,13 +44,13 @@ def read_populations(
     if loadings is not None:
         means = (np.eye(len(names))[members].T @ _components(panel, loadings)) / sizes[:, None]
         centroids = coding.code_covariates(means, slice(-means.shape[1], None))
-    parts = names.tolist(), sizes.tolist(), map(tuple, centroids.tolist())
-    populations = tuple(map(StatedPopulation, *parts))
+    means_of = map(tuple, centroids.tolist())
+    populations = tuple(map(StatedPopulation, names.tolist(), sizes.tolist(), means_of))
     prefixes = tuple(str(prefix.resolve()) for prefix in panel.prefixes)
     source = StatedPopulations(path.name, sha256_of_file(path), populations)
     if loadings is not None and not loadings.people.isdisjoint(panel.people):
         LOGGER.warning(
-            "--panel-populations: what of the scores is ancestry is not stated: the loadings are of "
+            "--panel-populations: how much of a score is ancestry is not stated: loadings are of "
             "the people of --ld-panel, in whom scores show none. Give an --ld-panel of other people"
         )
         members = members[:0]

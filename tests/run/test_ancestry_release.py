@@ -333,7 +333,7 @@ def test_people_who_gave_the_loadings_do_not_tell_what_is_ancestry(structured, t
     words += ["--pc-loadings", structured / "panel.eigenvec.allele", *BUDGET]
     words += ["--out", tmp_path / "out", "--ledger", tmp_path / "ledger"]
     result = succeeded(command(release.main, *words))
-    assert "what of the scores is ancestry is not stated" in result.stderr
+    assert "how much of a score is ancestry is not stated" in result.stderr
     document = read_document(tmp_path / "out")
     assert document["estimation"]["between_populations"] == []
     assert len(document["public_inputs"]["panel_populations"]["populations"]) == 3

@@ -35,7 +35,9 @@ CASES = {
     "private n": Case("--adjacency add-remove --nominal-n 50 --method ada-ssp-budget --gamma 0.2"),
     "subsample": Case("--subsample 20"),
     "label": Case("--privacy label --method reuse-cov-proj-x", PHENOTYPES),
-    "factors": Case("--ref-freq p.afreq --ld-panel p --genetic-factors 2"),
+    "factors": Case(
+        "--ref-freq p.afreq --ld-panel p --genetic-factors 2 --pc-loadings p.eigenvec.allele"
+    ),
     "ridge": Case("--ridge 10"),
 }
 

@@ -212,6 +212,7 @@ def measure_again(
         scores + weights[0] + 55 * weights[1] - means,
         phenotypes - means - (age - 55)[:, None] * weights[1],
         np.ones(phenotypes.shape, dtype=bool),
+        np.zeros(people, dtype=np.intp),
     )
     bounds, limits = residual_bounds(coding.phenotypes), residual_limits(coding.phenotypes)
     scored = ScoredPeople(bounds, limits, lambda: [batch])

@@ -166,6 +166,11 @@ _model_options = under(
     ld_panel_option(
         "whose linkage disequilibrium reduces the noise (docs/maths/ld-components.md)."
     ),
+    file_option(
+        "--panel-populations",
+        help="IID and population of the people of --ld-panel: how much of a score lies between "
+        "populations and, with --pc-loadings and --hold-out, its accuracy within them.",
+    ),
     ld_components_option,
     count_option(
         "--genetic-factors",

@@ -128,12 +128,11 @@ class OutcomeCoding:
         """Effects in lattice units over `EFFECT_UNIT` per code, shape (1 + c, l)."""
         return np.array(self.effects, dtype=np.int64).T
 
-    def residuals(self, rows: Int16, before: OutcomeCoding, *, of_covariates: Bool) -> Int16:
+    def residuals(self, rows: Int16, before: OutcomeCoding) -> Int16:
         """Return rows, shape (people, q), with residuals in place of the phenotypes.
 
         `rows` are those of the coding `before`, with 0 for a missing phenotype, and so are the
-        results. The covariates' effects are subtracted from the people in the mask `of_covariates`,
-        and the constant's from everybody.
+        results.
         """
         n_fixed = 1 + len(self.covariates)
         codes = rows[:, n_fixed:].astype(np.float64)
@@ -143,7 +142,6 @@ class OutcomeCoding:
         lattice = (values - mean) / sd * self.unit
         fixed = rows[:, :n_fixed].astype(np.int64)
         fixed[:, 0] = self.constant
-        fixed[~of_covariates, 1:] = 0
         lattice -= (fixed @ self._effects) / EFFECT_UNIT  # of exact integers
         lattice = np.trunc(np.clip(lattice, -LARGEST_VALUE, LARGEST_VALUE))
         # An observed value remains different from a missing one.

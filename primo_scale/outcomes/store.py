@@ -240,8 +240,7 @@ def write_residuals(
     """Write the store of adjusted phenotypes, or reuse the existing one.
 
     The constant and the covariates remain `n_fixed` columns of the sums, or none. `unadjusted` has
-    the coding `before`. Phenotypes of people held out keep the effects of the covariates, which a
-    release measures with its own weights.
+    the coding `before`.
     """
     parts = {"of": unadjusted.content_digest, "coding": coding.digest, "fixed": n_fixed}
     request = sha256_of_json(parts)
@@ -254,7 +253,7 @@ def write_residuals(
 
     def rows_of(people: slice) -> Int16:
         rows = read_block(unadjusted._rows, (people, slice(None)))
-        return coding.residuals(rows, before, of_covariates=~held_out[people])
+        return coding.residuals(rows, before)
 
     left_out = 1 + len(coding.covariates) - n_fixed
     header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}

@@ -99,6 +99,7 @@ class HoldOut:
     scale_sigma: float  # noise on counts of people by their score
     gram_sigma: float  # noise on the diagonal of the Gram matrices of scores and residuals
     fit: str  # way from statistics to weights: other weights would be measured at a further cost
+    groups: int = 1  # number of groups of people, each with Gram matrices of its own
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from primo_scale.humanize import spent_in_words
-from primo_scale.privacy.held_out_accuracy import N_COUNTS, accuracy_of
+from primo_scale.privacy.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
 from primo_scale.publication import recompute_mechanisms as theorems
 from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
@@ -345,20 +345,20 @@ def hold_out_problems(document: Document) -> Iterator[str]:
     noise = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     sigma = noise["held_out_counts"], noise["held_out_gram"]
     names = [phenotype["name"] for phenotype in public["phenotypes"]]
-    found = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
-    if found != names:
-        yield f"measures {len(found)} phenotypes, not those of public_inputs in their order"
+    measured = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
+    if measured != names:
+        yield f"measures {len(measured)} phenotypes, not those of public_inputs in their order"
         return
+    groups = theorems.held_out_groups(document)
     for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
         name = stated["name"]
-        if len(stated["counts"]) != N_COUNTS:
-            yield f"{name}: {len(stated['counts'])} counts, not {N_COUNTS}"
+        sizes = len(stated["counts"]), len(stated["sums"])
+        if sizes != (N_COUNTS, N_SUMS * (len(groups) or 1)):
+            yield f"{name}: {sizes[0]} counts and {sizes[1]} sums, of {len(groups) or 1} groups"
             continue
-        centre, bound, accuracy = accuracy_of(phenotype, stated, hold_out, sigma)
-        if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
-            yield f"{name}: the range of scores is not the one that the counts choose"
-        for number, value in asdict(accuracy).items():
-            if not is_about(stated[number], value):
-                yield f"{name}: {number} is {stated[number]}, recomputed {value}"
-        if stated["calibration"] not in (1.0, stated["slope"]):
+        found = accuracy_of(phenotype, stated, hold_out, sigma, groups)
+        for member, value in found.items():
+            if not is_about(own := stated.get(member, []), value):  # groups are new in version 0.5
+                yield f"{name}: {member} is {own}, recomputed {value}"
+        if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"

@@ -72,6 +72,15 @@ def column_counts(document: Document) -> tuple[int, ...]:
     return tuple(cohort.get("component_sizes") or cohort["block_sizes"])
 
 
+def held_out_groups(document: Document) -> list[str]:
+    """Return the names of the groups of people held out, none if they are not told apart."""
+    public = document["public_inputs"]
+    stated = public.get("panel_populations")
+    if not (document.get("hold_out") and stated and public.get("pc_loadings")):
+        return []
+    return [each["name"] for each in stated["populations"]]
+
+
 def claims_of(document: Document) -> Claims:
     """Return the claims of a private release.json, valid under its schema."""
     cohort, mechanism = document["cohort"], document["mechanism"]
@@ -81,6 +90,7 @@ def claims_of(document: Document) -> Claims:
     c = 1 + cohort["n_covariates"]
     apart = document.get("hold_out") or {"people": 0, "unit": 0, "constant": 0, "phenotypes": []}
     bins = max((len(each["counts"]) for each in apart["phenotypes"]), default=1)
+    scored = 3 * l * len(held_out_groups(document) or [""])
     people = cohort["n_samples"]
     return Claims(
         privacy=document["guarantee"]["privacy"],
@@ -105,7 +115,7 @@ def claims_of(document: Document) -> Claims:
             "smallest_eigenvalue": [1],
             "adjustment": [l * (c + 1), l * (c + 1)],
             "held_out_counts": [l, bins],
-            "held_out_gram": [3 * l, 3 * l],
+            "held_out_gram": [scored, scored],
         },
     )
 

@@ -81,11 +81,11 @@ def accumulate_stage(
         )
     if design.clipped:
         design, aligned = _adjusted(store, request, design, aligned, root)
-        if panels.loadings is not None:
-            write_ancestry(
-                work_dir / work_directory.ANCESTRY,
-                genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
-            )
+    if panels.loadings is not None and design.clipped:
+        write_ancestry(
+            work_dir / work_directory.ANCESTRY,
+            genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
+        )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
     write_choices(work_dir / work_directory.DESIGN, design)

@@ -15,7 +15,7 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
-from primo_scale.privacy.held_out_sums import ROW_NORM
+from primo_scale.privacy.held_out_sums import row_norm
 from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
 from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement, wording
@@ -108,7 +108,8 @@ def _queries(
     columns, counts = l * (f + 1), l + promise.n_is_private
     eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
     counts_change = sensitivity.held_out_counts(l)
-    held_out_change = sensitivity.held_out_gram(l, ROW_NORM)
+    held_out_change = sensitivity.held_out_gram(l, row_norm(apart.groups))
+    scored = 3 * l * apart.groups
     return [
         _query("gram", gram_sigmas, (d, d), gram_changes),
         whole("phenotype_cross", scales.phenotype_cross, (d, l), product),
@@ -117,7 +118,7 @@ def _queries(
         whole("smallest_eigenvalue", scales.smallest_eigenvalue, (1,), eigenvalue_change),
         whole("adjustment", adjustment.sigma, (columns, columns), adjustment_change),
         whole("held_out_counts", apart.scale_sigma, (l, N_COUNTS), counts_change),
-        whole("held_out_gram", apart.gram_sigma, (3 * l, 3 * l), held_out_change),
+        whole("held_out_gram", apart.gram_sigma, (scored, scored), held_out_change),
     ]
 
 

@@ -38,7 +38,11 @@ from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Reci
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.publication.statement import ReferenceFrequencies, StatedLoadings
+from primo_scale.publication.statement import (
+    ReferenceFrequencies,
+    StatedLoadings,
+    StatedPopulations,
+)
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -115,6 +119,18 @@ class PanelDesign:
 
 
 @dataclass(frozen=True)
+class PanelPopulations:
+    """Populations of the people of the LD panel, which is public."""
+
+    source: StatedPopulations
+    panel: str  # digest of the panel's files
+    prefixes: tuple[str, ...]  # of these files
+    # Population of each person of the panel; empty if the loadings are of these people, in whom no
+    # score shows the ancestry that it has in others.
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Design:
     """Public choices of a run, which `finalize` needs beside the statistics."""
 
@@ -140,6 +156,7 @@ class Design:
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
     loadings: StatedLoadings | None = None  # of principal components that are covariates
+    populations: PanelPopulations | None = None  # of the LD panel's people
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
@@ -238,6 +255,13 @@ class Design:
         return tuple(stop - start for start, stop in pairwise(self.boundaries))
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of the people held out: populations that components tell apart."""
+        if not self.held_out or self.loadings is None or self.populations is None:
+            return ()
+        return tuple(each.name for each in self.populations.source.populations)
+
+    @property
     def public_n(self) -> int:
         """Number of people in the sums that may be published and planned with."""
         return self.n_samples - self.held_out if self.nominal_n is None else self.nominal_n
@@ -306,6 +330,8 @@ class Design:
         Genetic factors only choose the components, which count.
         """
         choices = {**_to_json(self), "genotype_store": None, "object_store": None}
+        if self.populations is not None:
+            choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
 

@@ -41,7 +41,7 @@ from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
 from primo_scale.publication.statement import ReferenceFrequencies
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.design import Budget, Design, PanelDesign
+from primo_scale.run.design import Budget, Design, PanelDesign, PanelPopulations
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
@@ -67,6 +67,7 @@ class PublicPanels:
     document: Path | None = None  # choices that an earlier run of the work directory made from `ld`
     settled: PanelDesign | None = None  # the choices, if this command has made them
     loadings: Loadings | None = None  # of principal components
+    populations: PanelPopulations | None = None  # of the people of `ld`
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
@@ -144,6 +145,7 @@ def _unplanned(
         genotype_store=str(store.path.resolve()),
         held_out=_held_out(store.n_samples, privacy.hold_out),
         loadings=None if panels.loadings is None else panels.loadings.source,
+        populations=panels.populations,
         dosages=store.packing is DOSAGES,
         genetic_factors=model.genetic_factors,
     )

@@ -40,6 +40,7 @@ from primo_scale.run import work_directory
 from primo_scale.run.design import Design, load_design
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.run.panel_populations import read_populations
 from primo_scale.run.payments import (
     announce_opening,
     paying_cohort_of,
@@ -149,11 +150,13 @@ def _public_choices(
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
     coding = outcome_coding(tables, request.privacy, loadings)
     check_publishable(store.variants, coding)
+    ld = _matched_panel(request.model, store)
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
-        ld=_matched_panel(request.model, store),
+        ld=ld,
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
+        populations=read_populations(request.model.panel_populations, ld, loadings, coding),
     )
     if panels.frequencies is not None and not request.privacy.non_private:
         _warn_of_own_frequencies(panels.frequencies, store)

@@ -34,6 +34,7 @@ from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
+from primo_scale.run.panel_populations import shares_between
 from primo_scale.run.principal_components import read_ancestry
 from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
@@ -48,6 +49,7 @@ class Solved:
     solution: Solution  # on the lattice
     response: ClipResponse  # effect of clipping that the weights undo
     weights: ScoringWeights
+    between_populations: tuple[float, ...] = ()  # share of each score's variance in the panel
     hold_out: HeldOut | None = None  # accuracy in people held out, if any were
 
 
@@ -58,8 +60,10 @@ def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
         solution, response, marginal = _solve(planned, private)
     digits = None if private.mechanism is None else PRIVATE_DIGITS
     variants = planned.store.variants
-    weights = _scoring_weights(planned.design, solution, response, marginal, variants, digits)
-    return Solved(planned.chosen, solution, response, weights)
+    design = planned.design
+    weights = _scoring_weights(design, solution, response, marginal, variants, digits)
+    between = shares_between(design, planned.panel, weights.per_allele)
+    return Solved(planned.chosen, solution, response, weights, between)
 
 
 def _solve(
@@ -147,6 +151,19 @@ def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> La
         codes = np.array([part.centre * part.scale for part in parts])
         fixed[0] = -(codes @ explained) / design.outcomes.constant
     return LatticeWeights(genotypes, fixed)
+
+
+def explained_by_covariates(design: Design, weights: ScoringWeights, work_dir: Path) -> Float64:
+    """Return what a unit of each covariate explains of the scores by the weights, shape (c, l).
+
+    It follows from the public loadings for the principal components, and is 0 for others.
+    """
+    found = np.zeros((len(design.outcomes.covariates), len(weights.phenotypes)))
+    if design.loadings is not None:
+        slopes = read_ancestry(work_dir / ANCESTRY) / design.genotypes.multiplier[:, None]
+        scale = np.array([c.scale for c in design.outcomes.covariates[-slopes.shape[1] :]])
+        found[-slopes.shape[1] :] = scale[:, None] * (slopes.T @ weights.per_allele)
+    return found
 
 
 def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:

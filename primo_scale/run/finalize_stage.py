@@ -17,13 +17,15 @@ from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
 from primo_scale.privacy.paid_statistics import draw_once, stored_charge
+from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
-from primo_scale.run.estimation import solve
+from primo_scale.run.estimation import explained_by_covariates, solve
+from primo_scale.run.panel_populations import open_panel
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -69,7 +71,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     budget = request.budget
     chosen = choose(design, budget, request.fit)
     chosen = replace(chosen, priors=check_release(request, design, store.variants))
-    planned = PlannedRelease(design, request, store, chosen)
+    panel = open_panel(design, store.variants)
+    planned = PlannedRelease(design, request, store, chosen, panel)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -107,7 +110,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
-    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)
+    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, max(1, len(design.groups)))
     return replace(mechanism, hold_out=hold_out)
 
 
@@ -148,10 +151,13 @@ def _release_privately(
             solved = solve(planned, paid.private)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
-                score = partial(_scored_people, raw, planned, solved.weights)
+                explained = explained_by_covariates(design, solved.weights, request.work_dir)
+                score = partial(_scored_people, raw, planned, solved.weights, explained)
                 noisy = measure_once(paid, noise, norms, score, payer)
-                stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
-                weights = calibrated(solved.weights, stated, design.outcomes)
+                stated = state_hold_out(
+                    noisy, noise, design.outcomes, request.calibrate, *design.groups
+                )
+                weights = calibrated(solved.weights, explained, stated, design.outcomes)
                 solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
@@ -159,14 +165,14 @@ def _release_privately(
 
 
 def _scored_people(
-    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights
+    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights, explained: Floats
 ) -> ScoredPeople:
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
     design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(planned.store, outcomes, design.outcomes, weights, scratch)
+    return score_held_out(planned.store, outcomes, design, weights, explained, scratch)
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import check_draws
+from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
@@ -75,6 +76,7 @@ class PlannedRelease:
     request: FinalizeRequest
     store: GenotypeStore  # of the people in the statistics
     chosen: ChosenMethod
+    panel: LdPanel | None = None  # where its people have populations
 
 
 def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:

@@ -247,6 +247,9 @@ class Model:
     ld_panel : tuple of Path or None
         Prefixes of PLINK 1 filesets of public people, for their linkage disequilibrium; one or
         several, as of `GenotypeFiles`.
+    panel_populations : Path or None
+        Table of IID and population of the people of `ld_panel`: the release says how much of a
+        score differs between these, and how accurate it is within them.
     ld_components : bool
         Whether components of `ld_panel` take the place of the variants in a private release.
     genetic_factors : int or None
@@ -260,6 +263,7 @@ class Model:
     ref_freq: Path | None = field(default=None, converter=optional(published_path))
     ld_blocks: str | None = field(default=None, converter=optional(_ld_blocks))
     ld_panel: tuple[Path, ...] | None = field(default=None, converter=optional(published_paths))
+    panel_populations: Path | None = field(default=None, converter=optional(published_path))
     ld_components: bool = True
     genetic_factors: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))
@@ -273,6 +277,12 @@ class Model:
                 where="--genetic-factors",
                 value=self.genetic_factors,
                 remedy="Leave it out, or give --ld-panel without --no-ld-components",
+            )
+        if self.panel_populations is not None and self.ld_panel is None:
+            raise UsageError(
+                "has the populations of people of --ld-panel, and this request has none",
+                where="--panel-populations",
+                remedy="Give --ld-panel, or leave it out",
             )
         if self.ld_panel is not None and self.ref_freq is None:
             raise UsageError(

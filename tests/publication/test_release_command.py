@@ -18,6 +18,7 @@ from primo_scale.publication.statement import (
     ReferenceFrequencies,
     StatedLdPanel,
     StatedLoadings,
+    StatedPopulation,
     StatedScore,
     StatedSlope,
     statement_document,
@@ -108,6 +109,9 @@ def test_every_option_of_the_command_is_stated_or_listed_here():
     ]  # fmt: skip
     panel = dataclasses.asdict(StatedLdPanel("a", "0" * 64, 9))
     documents[0]["public_inputs"]["ld_panel"] = panel
+    two = [dataclasses.asdict(StatedPopulation(name, 4, ())) | {"centroid": []} for name in "ab"]
+    populations = {"file": "a", "sha256": "0" * 64, "populations": two}
+    documents[0]["public_inputs"]["panel_populations"] = populations
     assert schema_problems(example_document() | documents[0]) == []
     shown = {word for each in documents for word in words_of(each) if word.startswith("--")}
     options = [(*parameter.opts, *parameter.secondary_opts) for parameter in main.params]

@@ -55,7 +55,8 @@ SLOW = {
         GENOTYPES, people=(120, 120),
     ),
     "hold-out, components": Case(
-        "--hold-out 0.3 --ref-freq p.afreq --ld-panel p --calibrate",
+        "--hold-out 0.3 --ref-freq p.afreq --ld-panel p --calibrate "
+        "--pc-loadings p.eigenvec.allele --panel-populations p.populations",
         people=(120, 120),
     ),
     "variants of the panel": Case("--ref-freq p.afreq --ld-panel p --no-ld-components --sumstats"),

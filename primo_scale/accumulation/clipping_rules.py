@@ -11,6 +11,8 @@ record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``.
                 unless y is clipped as well.
 phenotypes      x and the covariates c are public and not clipped (label privacy). y is clipped so
                 that ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
+contributions   Every phenotype has columns x_k of its own (docs/maths/rounds.md). Only y is scaled,
+                so that ``sum_k y_k^2 ||x_k||^2 <= N_x N_y``.
 ==============  ==============================================================================
 """
 
@@ -31,6 +33,7 @@ class LongRecords(StrEnum):
 
     RECORD = "record"
     PHENOTYPES = "phenotypes"
+    CONTRIBUTIONS = "contributions"
 
 
 @dataclass(frozen=True)
@@ -64,7 +67,7 @@ class ClippingRule:
         ``sum_b ||x_b||^2 m_b^2 / 2^62 <= N_x``, and each term is within beta_b.
         """
         people, n_blocks = norms.shape
-        if self.long_records is LongRecords.PHENOTYPES:
+        if self.long_records in (LongRecords.PHENOTYPES, LongRecords.CONTRIBUTIONS):
             record = np.full(people, UNCLIPPED, dtype=np.int64)
             return record[:, None], record
         if self.block_norms is None:
@@ -91,6 +94,17 @@ class ClippingRule:
         else:
             limit = self._phenotype_limits(norms.sum(axis=1))
         return clip_rows(rows, phenotypes, limit, phenotype_step)
+
+    def clip_contributions(self, phenotypes: Int16, norms: Int64) -> Int16:
+        """Return scaled phenotypes, shape (people, l), given the ``||x_k||^2`` of each of them.
+
+        The float64 sum of l positive terms has a relative error below l 2^-52, which is far below
+        2^-20, so that every length is an upper bound.
+        """
+        contributions = (phenotypes.astype(np.float64) ** 2 * norms).sum(axis=1)
+        lengths = np.floor(contributions * (1 + 2.0**-20)) + 1
+        record = row_multipliers(lengths, self.row_norm * self.phenotype_norm)
+        return scale_entries(phenotypes, record[:, None])
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
         """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""

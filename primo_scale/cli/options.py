@@ -179,6 +179,12 @@ _model_options = under(
         "LD components are chosen (docs/maths/genetic-factors.md).",
     ),
     click.option(
+        "--rounds",
+        type=click.IntRange(1, 2),
+        help="Measurements of X'Y; the second has directions chosen by the first (default: 2 over "
+        "LD components without --genetic-factors, else 1; docs/maths/rounds.md).",
+    ),
+    click.option(
         "--row-norm",
         type=Number(min=0, min_open=True, max=1e9),
         help="Public bound on the norm of a coded genotype row, in units of the coding "

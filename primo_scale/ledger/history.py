@@ -161,9 +161,10 @@ def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str
     if charge is None:
         return f"charge {body['charge']} was never reserved"
     if kind == "bound":
-        history.charges[charge.id] = replace(charge, bound_to=body["request"])
-        first = charge.state is ChargeState.RESERVED and charge.bound_to is None
-        return None if first else f"the key of charge {charge.id} serves two requests"
+        history.charges[charge.id] = replace(charge, bound_to=(*charge.bound_to, body["request"]))
+        number = body.get("number", 0)
+        in_order = charge.state is ChargeState.RESERVED and number == len(charge.bound_to)
+        return None if in_order else f"the key of charge {charge.id} serves two requests"
     if kind == "drawn":
         history.charges[charge.id] = replace(
             charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]

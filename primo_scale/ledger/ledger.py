@@ -94,18 +94,20 @@ class Ledger(LedgerReader):
                 return Receipt(paid, is_new=False)
             return self._charge(history, request, new_charge)
 
-    def bind(self, charge: Charge, request: ChargeRequest) -> None:
+    def bind(self, charge: Charge, request: ChargeRequest, number: int = 0) -> None:
         """Record which statistics the key of an adjustment will also draw noise for.
 
+        `number` is that of the round, 0 for the first, whose statistics are bound in order.
         The record is durable when this returns. With one noise on two statistics, their exact
         difference would show. An unknown charge, and one bound to another request, raise an
         InputError.
         """
         with self._transaction() as history:
             known = self._find(history, charge)
-            if known.bound_to is None and known.state is ChargeState.RESERVED:
-                self._log.append("bound", {"charge": charge.id, "request": request.digest})
-            elif known.bound_to != request.digest:
+            if len(known.bound_to) == number and known.state is ChargeState.RESERVED:
+                body = {"charge": charge.id, "request": request.digest}
+                self._log.append("bound", {**body, "number": number} if number else body)
+            elif known.bound_to[number : number + 1] != (request.digest,):
                 raise InputError(
                     "the noise of this charge is for other statistics or another method",
                     where=self.path,

@@ -29,6 +29,7 @@ class PaymentStep(StrEnum):
     ADJUSTMENT_STORED = "adjustment stored"
     BLOCK_WRITTEN = "block written"
     STATISTICS_STORED = "statistics stored"
+    SECOND_ROUND_STORED = "second round stored"
     HOLD_OUT_STORED = "hold-out stored"
     DRAW_RECORD_WRITTEN = "draw record written"
     DRAW_RECORD_COMMITTED = "draw record committed"

@@ -103,6 +103,24 @@ class RowLengths:
     bound: float  # on the squared norm of a row
 
 
+def response_of_contributions(
+    respond: Callable[[float], ClipResponse], degrees: float
+) -> ClipResponse:
+    """Return the response where phenotypes are clipped by their contributions to X'Y.
+
+    `respond` returns the response to a clip that is multiplied by a factor. The squared norm of
+    each phenotype's columns is chi-square, on so many degrees of freedom relative to its mean.
+    Source: docs/maths/rounds.md, "The clip".
+    """
+    lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
+    responses = [respond(float(factor)) for factor in 1 / np.sqrt(lengths)]
+    slopes, variances = (
+        lengths @ np.array([getattr(each, name) for each in responses]) / lengths.sum()
+        for name in ("slope", "variance")
+    )
+    return ClipResponse(slopes, np.zeros_like(slopes), variances)
+
+
 def response_of_scaled_records(
     respond: Callable[[float], ClipResponse], rows: RowLengths, privacy: PrivacyUnit
 ) -> ClipResponse:

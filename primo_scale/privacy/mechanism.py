@@ -16,6 +16,8 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
 COUNTS_SHARE = 0.01
+FIRST_ROUND_SHARE = 0.5
+"""Share of the statistics' mu^2 for the first of two rounds (docs/maths/rounds.md)."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,20 @@ class HoldOut:
 
 
 @dataclass(frozen=True)
+class SecondRound:
+    """Noise on a second measurement of X'Y, in directions of every phenotype's own.
+
+    A person's phenotypes y_k and directions x_k satisfy ``sum_k y_k^2 ||x_k||^2 <= N_x N_y``
+    (docs/maths/rounds.md, Theorem 1).
+    """
+
+    directions: int  # of all phenotypes together
+    row_norm: int  # N_x
+    phenotype_norm: int  # N_y
+    sigma: float  # standard deviation of the noise in every direction
+
+
+@dataclass(frozen=True)
 class Mechanism:
     """Calibrated noise of one release."""
 
@@ -115,3 +131,4 @@ class Mechanism:
     cost: Cost  # that the ledger charges
     scales: NoiseScales
     hold_out: HoldOut | None = None
+    second_round: SecondRound | None = None  # None before it is chosen, and without one

@@ -116,6 +116,10 @@ class NoiseStore:
         """Return the path of the noisy sums over the people that a charge's release held out."""
         return self.directory / f"{charge}.hold_out.json"
 
+    def second_round_path(self, charge: str) -> Path:
+        """Return the path of the noisy sums of the second round of a charge's release."""
+        return self.directory / f"{charge}.second_round.json"
+
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
 

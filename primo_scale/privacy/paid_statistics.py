@@ -38,6 +38,7 @@ def draw_once(
     reserved: str,
     *,
     on_block: Callable[[int, int], None],
+    is_last: bool = True,
 ) -> PaidStatistics:
     """Draw the noise of statistics once, store it, and record it as drawn.
 
@@ -45,9 +46,9 @@ def draw_once(
     draws the noise of one request, which the ledger records before, and no other. After an error or
     a kill at any point, the next call therefore continues with the same noise.
 
-    `on_block` receives the number of finished blocks and the total number. With a hold-out, the
-    charge is not yet recorded as drawn, and its key remains, until
-    `primo_scale.privacy.paid_hold_out.measure_once`.
+    `on_block` receives the number of finished blocks and the total number. If a second round or a
+    hold-out follows, this draw is not the last: the charge is not yet recorded as drawn, and its
+    key remains, until `record_statistics`.
 
     A ResourceError is raised if the disk has no space for the private statistics, and an InputError
     if the key is lost, or bound to another request, or if the stored noise is not the one that the
@@ -66,7 +67,7 @@ def draw_once(
     payer.ledger.bind(charge, _request(raw, mechanism, payer))
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
-        if mechanism.hold_out is None:
+        if is_last:
             record_statistics(payer, private, charge)
     return PaidStatistics(private, charge)
 
@@ -74,8 +75,13 @@ def draw_once(
 def record_statistics(
     payer: Payer, private: PrivateStatistics, charge: Charge, *, held_out: bytes = b""
 ) -> None:
-    """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one."""
+    """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one.
+
+    Those of a second round are in the noise store, if there was one.
+    """
+    second = payer.noise_store.second_round_path(charge.id)
     content = private.matrices.sha256().encode() + held_out
+    content += second.read_bytes() if second.is_file() else b""
     stored = payer.noise_store.statistics_path(charge.id)
     record_drawn(payer, charge, "private statistics", content, stored=stored)
 
@@ -85,7 +91,7 @@ def stored_charge(
 ) -> Charge | None:
     """Return the charge whose noise `draw_once` would use, or None if it would refuse."""
     charge = _reserved(reserved, payer)
-    is_free = charge.bound_to in (None, _request(raw, mechanism, payer).digest)
+    is_free = charge.bound_to[:1] in ((), (_request(raw, mechanism, payer).digest,))
     return charge if is_free else None
 
 

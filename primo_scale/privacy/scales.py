@@ -20,11 +20,13 @@ from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
     COUNTS_SHARE,
+    FIRST_ROUND_SHARE,
     Mechanism,
     NoiseScales,
     Promise,
     PublicBounds,
     Recipe,
+    SecondRound,
 )
 from primo_scale.privacy.planning import LARGEST_SPLIT
 
@@ -82,6 +84,19 @@ def gram_share(promise: Promise, recipe: Recipe) -> float:
     mu^2 adds up over releases (docs/maths/calibration.md, Theorem 2).
     """
     return 1 - counts_share(promise) - recipe.eigenvalue_share
+
+
+def second_round(
+    promise: Promise, directions: int, row_norm: int, phenotype_norm: int
+) -> SecondRound:
+    """Return the second round, which spends what the first leaves of the statistics' mu^2.
+
+    `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
+    """
+    share = promise.share * (1 - FIRST_ROUND_SHARE) / FIRST_ROUND_SHARE
+    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
+    change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
+    return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
 
 
 def counts_share(promise: Promise) -> float:

@@ -35,9 +35,10 @@ _SHARE_TOLERANCE = 1e-6
 
 @dataclass(frozen=True)
 class _Shift:
-    """Parts of the release's mu^2: the adjustment, and the statistics in three parts."""
+    """Parts of the release's mu^2: adjustment, statistics in three parts, and second round."""
 
     adjustment: float
+    second: float
     joint: float
     counts: float
     eigenvalue: float
@@ -48,7 +49,7 @@ class _Shift:
 
     @property
     def total(self) -> float:
-        return self.statistics + self.adjustment
+        return self.statistics + self.adjustment + self.second
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -64,6 +65,7 @@ def guarantee_findings(document: Document) -> list[Finding]:
         return structure
     shift = _Shift(
         adjustment=theorems.squared_ratio(claims, "adjustment"),
+        second=theorems.squared_ratio(claims, "second_round"),
         joint=theorems.joint_shift(claims),
         counts=theorems.squared_ratio(claims, "observed"),
         eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
@@ -104,6 +106,7 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
     names = [query["name"] for query in mechanism["queries"]]
     needed = [name for name in (*theorems.PARTS, "adjustment") if name not in public]
     needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
+    needed += ["second_round"] if mechanism.get("second_round") else []
     needed += theorems.HELD_OUT if document.get("hold_out") else []
     problems += [f"{name} is missing" for name in needed if name not in names]
     problems += [f"{name} does not belong here" for name in names if name not in needed]

@@ -42,6 +42,7 @@ class Claims:
     people: int | None  # people in the statistics, n less those held out; None if n is private
     held_out_norm: int  # bound on the squared norm of a row of ``held_out_gram``; 0 without one
     adjustment: int  # N of the rows (c, y_j) of a person in the adjustment
+    second: tuple[int, int]  # N_x and N_y of a second round; 0 without one
     subsample: int | None  # number of people in X'X; None for all
     split: float | None  # parameter t
     copies: int  # noisy copies of X'X
@@ -92,6 +93,7 @@ def claims_of(document: Document) -> Claims:
     bins = max((len(each["counts"]) for each in apart["phenotypes"]), default=1)
     scored = 3 * l * len(held_out_groups(document) or [""])
     people = cohort["n_samples"]
+    second = mechanism.get("second_round") or {}
     return Claims(
         privacy=document["guarantee"]["privacy"],
         replace=document["guarantee"]["adjacency"] == "replace-one",
@@ -102,6 +104,7 @@ def claims_of(document: Document) -> Claims:
         people=None if people is None else people - apart["people"],
         held_out_norm=apart["constant"] ** 2 + 2 * apart["unit"] ** 2,
         adjustment=mechanism["adjustment_norm"],
+        second=(second.get("row_norm_squared", 0), second.get("phenotypes_norm_squared", 0)),
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
@@ -114,6 +117,7 @@ def claims_of(document: Document) -> Claims:
             "observed": [l + (people is None)],
             "smallest_eigenvalue": [1],
             "adjustment": [l * (c + 1), l * (c + 1)],
+            "second_round": [second.get("directions", 0)],
             "held_out_counts": [l, bins],
             "held_out_gram": [scored, scored],
         },
@@ -150,6 +154,7 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
             "phenotype_cross": cross * math.sqrt(row) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
             "adjustment": gram * claims.adjustment,
+            "second_round": cross * math.sqrt(claims.second[0]) * math.sqrt(claims.second[1]),
             "observed": math.sqrt(claims.shapes["observed"][0]),
             "held_out_counts": math.sqrt(2 * claims.n_phenotypes),
             "held_out_gram": math.sqrt(2 * claims.n_phenotypes) * claims.held_out_norm,

@@ -55,6 +55,15 @@ class StatedQuery:
 
 
 @dataclass(frozen=True)
+class StatedSecondRound:
+    """Bounds of a second round: ``sum_k y_k^2 ||x_k||^2 <= N_x N_y`` of every person."""
+
+    directions: Positive  # of all phenotypes together
+    row_norm_squared: Positive  # N_x
+    phenotypes_norm_squared: Positive  # N_y
+
+
+@dataclass(frozen=True)
 class StatedMechanism:
     """Calibration of the noise (docs/maths)."""
 
@@ -93,3 +102,4 @@ class StatedMechanism:
     sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
     rng: Annotated[str, one_of([KEYSTREAM["rng"]])]
+    second_round: StatedSecondRound | None = None  # a second measurement, or None without one

@@ -34,6 +34,7 @@ STATISTICS = {
     "observed": "people with each phenotype, and all people if their number is private",
     "smallest_eigenvalue": "smallest eigenvalue of X'X",
     "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
+    "second_round": "y'z of each phenotype y and directions z of its own, chosen by X'X and X'Y",
     "held_out_counts": "people held out, by their score, for each phenotype",
     "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
 }

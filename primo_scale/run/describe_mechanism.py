@@ -16,11 +16,15 @@ from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import row_norm
-from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
+from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise, SecondRound
 from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement, wording
 from primo_scale.publication.recompute_mechanisms import PARTS, SYMMETRIC
-from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
+from primo_scale.publication.statement_mechanism import (
+    StatedMechanism,
+    StatedQuery,
+    StatedSecondRound,
+)
 from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
@@ -78,6 +82,11 @@ def state_mechanism(
         subsample=recipe.subsample,
         exact_parts=tuple(name for name in PARTS if name not in noisy),
         queries=tuple(noisy.values()),
+        second_round=(
+            None
+            if (own := mechanism.second_round) is None
+            else StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
+        ),
         **wording.KEYSTREAM,
     )
 
@@ -91,6 +100,7 @@ def _queries(
     """Return every statistic, exact or noisy; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
     apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
+    own = mechanism.second_round or SecondRound(1, 1, 1, 0.0)
     d, f, l = sum(bounds.block_sizes), n_fixed, bounds.n_phenotypes  # noqa: E741
     row, phenotype = bounds.row_norm, bounds.phenotype_norm
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
@@ -110,6 +120,7 @@ def _queries(
     counts_change = sensitivity.held_out_counts(l)
     held_out_change = sensitivity.held_out_gram(l, row_norm(apart.groups))
     scored = 3 * l * apart.groups
+    own_change = cross(own.row_norm, own.phenotype_norm)
     return [
         _query("gram", gram_sigmas, (d, d), gram_changes),
         whole("phenotype_cross", scales.phenotype_cross, (d, l), product),
@@ -117,6 +128,7 @@ def _queries(
         whole("observed", scales.observed, (counts,), sensitivity.observed_counts(counts)),
         whole("smallest_eigenvalue", scales.smallest_eigenvalue, (1,), eigenvalue_change),
         whole("adjustment", adjustment.sigma, (columns, columns), adjustment_change),
+        whole("second_round", own.sigma, (own.directions,), own_change),
         whole("held_out_counts", apart.scale_sigma, (l, N_COUNTS), counts_change),
         whole("held_out_gram", apart.gram_sigma, (scored, scored), held_out_change),
     ]

@@ -31,10 +31,17 @@ from primo_scale.privacy.clip_response import (
     RowLengths,
     clip_response,
     no_clipping,
+    response_of_contributions,
     response_of_scaled_records,
 )
 from primo_scale.privacy.liability_scale import share_of_codes
-from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import (
+    FIRST_ROUND_SHARE,
+    Mechanism,
+    Promise,
+    PublicBounds,
+    Recipe,
+)
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
@@ -161,6 +168,7 @@ class Design:
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
     adjustment: PaidAdjustment | None = None  # None before it was paid for
+    rounds: int = 1  # measurements of X'Y, of which the second has directions chosen by the first
 
     @property
     def paid_adjustment(self) -> PaidAdjustment:
@@ -197,6 +205,21 @@ class Design:
         degrees = degrees_of_rows(spectrum, self.layout.n_variants)
         rows = RowLengths(degrees, self.row_norm / self.column_variance)
         return response_of_scaled_records(respond, rows, self.privacy)
+
+    def second_response(self, observed_share: Floats, left: Floats, degrees: float) -> ClipResponse:
+        """Return how clipping changes a linear model of the residuals of the first round.
+
+        `left` is the share of each phenotype's variance in its residuals, shape (l,), and `degrees`
+        are those of the squared norms of the directions of a phenotype.
+        """
+        levels: list[Levels | None] = []
+        columns = zip(self.outcomes.phenotypes, self.outcomes.means.tolist(), left, strict=True)
+        for phenotype, mean, share in columns:
+            pair, root = _levels(phenotype, mean), math.sqrt(share)
+            levels.append(None if pair is None else (pair[0] / root, pair[1] / root))
+        return response_of_contributions(
+            lambda factor: clip_response(factor * self.clip, levels, observed_share), degrees
+        )
 
     @property
     def shares_of_liability(self) -> Floats:
@@ -310,8 +333,10 @@ class Design:
                 value=f"{budget.epsilon:g}, {budget.delta:g}",
                 limit=f"{paid.budget.epsilon:g}, {paid.budget.delta:g}",
             )
-        unit = self.privacy, self.adjacency
-        return Promise(budget.epsilon, budget.delta, *unit, share=1 - ADJUSTMENT_SHARE)
+        share = 1 - ADJUSTMENT_SHARE
+        if self.rounds == 2:
+            share *= FIRST_ROUND_SHARE
+        return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
 
     def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
         """Return the least noise that keeps the promise."""

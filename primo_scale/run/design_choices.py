@@ -22,6 +22,7 @@ from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
+from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.outcomes.bounds import (
     CovariateBounds,
     PhenotypeBounds,
@@ -148,7 +149,31 @@ def _unplanned(
         populations=panels.populations,
         dosages=store.packing is DOSAGES,
         genetic_factors=model.genetic_factors,
+        rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
     )
+
+
+def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
+    """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
+    estimator = ESTIMATORS["point-normal"]
+    possible = (
+        privacy.budget is not None
+        and privacy.subsample is None
+        and model.ld_panel is not None
+        and model.ld_components
+        and estimator.samples_effects_of(n_variants, n_phenotypes)
+    )
+    if model.rounds == 2 and not possible:
+        raise UsageError(
+            "a second round needs LD components, a budget, no subsample, and effects that can be "
+            "sampled",
+            where="--rounds",
+            value=f"{n_variants} variants, {n_phenotypes} phenotypes",
+            limit=f"{MOST_SAMPLED_EFFECTS} effects",
+            remedy="Leave it out, or give --ld-panel or fewer phenotypes",
+        )
+    default = 2 if possible and model.genetic_factors is None else 1
+    return model.rounds or default
 
 
 def _boundaries(model: Model, variants: VariantTable, panels: PublicPanels) -> tuple[int, ...]:

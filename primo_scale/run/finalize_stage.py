@@ -16,6 +16,7 @@ from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
+from primo_scale.privacy.paid_second_round import draw_second_round
 from primo_scale.privacy.paid_statistics import draw_once, stored_charge
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
@@ -24,7 +25,7 @@ from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
-from primo_scale.run.estimation import explained_by_covariates, solve
+from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
 from primo_scale.run.panel_populations import open_panel
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
@@ -45,6 +46,7 @@ from primo_scale.run.release_forecast import (
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.run.second_round import open_second_round, second_noise
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
@@ -130,14 +132,24 @@ def _release_privately(
     design, request, store = planned.design, planned.request, planned.store
     with payer_of(request, store, design.privacy, design.adjacency) as payer:
         ledger = payer.ledger
-        known = stored_charge(raw, mechanism, payer, adjustment.charge)
+        # The first of two rounds serves any hold-out, which the second is then bound to.
+        first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
+        known = stored_charge(raw, first, payer, adjustment.charge)
         if request.out.exists() and (known is None or known.id != charge_of(request.out)):
             raise exists_already(request.out)
         is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
         with deferred(), count_bar("draw noise", "pieces") as move:
-            paid = draw_once(raw, mechanism, payer, adjustment.charge, on_block=move)
+            is_last = design.rounds == 1 and mechanism.hold_out is None
+            paid = draw_once(raw, first, payer, adjustment.charge, on_block=move, is_last=is_last)
+            second = None
+            if design.rounds == 2:
+                directions, sums = open_second_round(design, request.work_dir, raw)
+                own = second_noise(design, mechanism, directions)
+                values = draw_second_round(sums, own, mechanism, paid, payer)
+                second = NoisySecondRound(directions, own, values)
+                mechanism = replace(mechanism, second_round=own)
         charge, balance = paid.charge, payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
@@ -148,7 +160,7 @@ def _release_privately(
             mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
         )
         with payer.noise_store.payment_explained(charge.id):
-            solved = solve(planned, paid.private)
+            solved = solve(planned, paid.private, second)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
                 explained = explained_by_covariates(design, solved.weights, request.work_dir)

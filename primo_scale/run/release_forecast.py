@@ -143,6 +143,13 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
             value=f"{method.name}, {estimator}",
             remedy="Leave it out, or give --no-ld-components where the statistics are made",
         )
+    if design.rounds == 2 and estimator is not ESTIMATORS[_COMPONENTS_ESTIMATOR]:
+        raise UsageError(
+            "statistics of two rounds are solved with point-normal weights",
+            where="--shrinkage",
+            value=estimator,
+            remedy="Leave it out, or give --rounds 1 where the statistics are made",
+        )
     return estimator
 
 

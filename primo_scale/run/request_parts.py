@@ -255,6 +255,9 @@ class Model:
     genetic_factors : int or None
         Number of genetic factors that the phenotypes are expected to share, for which components
         are chosen; None stands for phenotypes that share none.
+    rounds : int or None
+        Measurements of X'Y, 1 or 2; None stands for 2 where effects of LD components can be
+        sampled and no `genetic_factors` are given, and else for 1.
     row_norm : float or None
         Bound on the norm of a coded genotype row, in units of the coding; None stands for the rule
         of docs/maths/clipping-and-integers.md.
@@ -266,11 +269,14 @@ class Model:
     panel_populations: Path | None = field(default=None, converter=optional(published_path))
     ld_components: bool = True
     genetic_factors: int | None = None
+    rounds: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))
 
     def __attrs_post_init__(self) -> None:
         check_number("--row-norm", self.row_norm, least=0, above=True)
         check_number("--genetic-factors", self.genetic_factors, least=1)
+        if self.rounds not in (None, 1, 2):
+            raise UsageError("is not a number of rounds", where="--rounds", value=self.rounds)
         if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
             raise UsageError(
                 "chooses LD components, and this request has none",

@@ -33,12 +33,14 @@ CLAIMS = "object_store.claim"
 DESIGN, LOCK, PUBLISHED = "design.json", "lock", "published.json"
 HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
+DIRECTIONS, OWN_SUMS = "own_directions.zarr", "own_sums.zarr"
+SECOND_PARTIALS = "second_partials.zarr"
 PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
 """Names in the work directory."""
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
     DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", RUN_LOG, ANCESTRY,
-    PROGRESS_FILE, CLAIMS, PUBLISHED,
+    PROGRESS_FILE, CLAIMS, PUBLISHED, DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 

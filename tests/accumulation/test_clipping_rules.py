@@ -118,3 +118,45 @@ def test_a_record_within_its_bounds_has_the_neutral_multiplier() -> None:
     assert record.tolist() == [UNCLIPPED, UNCLIPPED]
     assert blocks[0].tolist() == [UNCLIPPED, UNCLIPPED]
     assert blocks[1, 0] < UNCLIPPED and blocks[1, 1] == UNCLIPPED
+
+
+contributors = st.lists(
+    st.tuples(
+        st.lists(st.integers(-32767, 32767), min_size=3, max_size=3),
+        st.lists(st.integers(0, 2**40), min_size=3, max_size=3),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@settings(max_examples=300)
+@given(people=contributors, row=st.integers(1, 2**40), phenotype=st.integers(1, 2**34))
+def test_no_contribution_of_a_person_exceeds_its_bound(people, row, phenotype):
+    """In integers of any size; whoever is within the bound keeps the phenotypes."""
+    rule = ClippingRule(LongRecords.CONTRIBUTIONS, row, None, phenotype)
+    y = np.array([each for each, _ in people], dtype=np.int16)
+    norms = np.array([each for _, each in people], dtype=np.int64)
+    clipped = rule.clip_contributions(y, norms)
+    for before, after, lengths in zip(y.tolist(), clipped.tolist(), norms.tolist(), strict=True):
+        whole = sum(a * a * n for a, n in zip(before, lengths, strict=True))
+        kept = sum(a * a * n for a, n in zip(after, lengths, strict=True))
+        assert kept <= row * phenotype
+        if whole * (1 + 2**-19) + 1 <= row * phenotype:
+            assert after == before
+        elif whole <= 2**50:
+            share = (row * phenotype / (whole + 1)) ** 0.5
+            assert all(abs(a) >= abs(b) * share - 2 for a, b in zip(after, before, strict=True))
+
+
+def test_every_pair_of_small_people_is_within_the_sensitivity_and_some_attain_it():
+    """Own columns of two phenotypes: docs/maths/rounds.md, Theorem 1."""
+    row, phenotype = 8, 90_000
+    rule = ClippingRule(LongRecords.CONTRIBUTIONS, row, None, phenotype)
+    values = (-500, -90, 0, 200, 500), (-3, -1, 0, 2, 3)
+    people = np.array(list(itertools.product(*values, *values)))  # y_1, x_1, y_2, x_2
+    y, x = people[:, ::2].astype(np.int16), people[:, 1::2]
+    seen = rule.clip_contributions(y, x**2) * x
+    moved = ((seen[:, None] - seen) ** 2).sum(axis=2)
+    assert 0.98 * 4 * row * phenotype < moved.max() <= 4 * row * phenotype
+    assert 0.98 * row * phenotype < (seen**2).sum(axis=1).max() <= row * phenotype

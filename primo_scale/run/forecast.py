@@ -66,6 +66,8 @@ class ForecastRow:
         The same share for a release of the same people without bounds and noise.
     effective_people : float
         Number of people whose release without noise explains as much.
+    sparse_r2 : float or None
+        Share for a trait of which 1% of the variants have effects; None with public scores.
     target_epsilon, target_people, target_phenotypes : float, int, int or None
         Smallest epsilon, fewest people and most phenotypes that reach the target, to about 1%, each
         with the other sizes of the row. None without a target, or if no value tried reaches it.
@@ -81,6 +83,7 @@ class ForecastRow:
     r2: float
     r2_without_noise: float
     effective_people: float
+    sparse_r2: float | None
     target_epsilon: float | None = None
     target_people: int | None = None
     target_phenotypes: int | None = None
@@ -215,6 +218,7 @@ def _row(
         r2=expected.r_squared,
         r2_without_noise=expected.without_noise,
         effective_people=expected.effective_sample_size,
+        sparse_r2=expected.sparse,
     )
 
 

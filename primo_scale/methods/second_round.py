@@ -187,6 +187,7 @@ def choose_directions(
     *,
     unit: float,
     noise: float,
+    ancestry: Float64 | None,
 ) -> tuple[list[OwnWindow], int, Float64, float]:
     """Choose the directions of the second round.
 
@@ -202,6 +203,8 @@ def choose_directions(
         Variance that the noise of the second round adds to one person's phenotype, in a direction
         with all of the energy, for phenotypes as they are before the first round's scores are
         subtracted.
+    ancestry
+        Root of what principal components explain of the codes, shape (d, k), or None.
 
     Returns
     -------
@@ -211,7 +214,7 @@ def choose_directions(
         the degrees of freedom of the squared norm of a phenotype's directions.
     """
     n, cuts = panel.n_samples, windows_of(panel.boundaries)
-    blocks = _first_rounds(adjustment, panel, None, cuts, windows)
+    blocks = _first_rounds(adjustment, panel, None, cuts, windows, ancestry)
     phenotypes = _phenotypes(adjustment, prior, n)
     with threadpool_limits(1, user_api="blas"):
         found = in_threads(lambda each: posterior_of(blocks, each, n), phenotypes, usable_cpus())
@@ -278,11 +281,16 @@ def solve_two_rounds(
     directions, d = second.directions, panel.boundaries[-1]
     numbers = range(len(directions.sizes))
     covariances = [directions.covariance_of(number) for number in numbers]
-    blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
+    ancestry = second.ancestry
+    blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances, ancestry)
     phenotypes = _phenotypes(adjustment, prior, panel.n_samples)
     starts = np.searchsorted(panel.boundaries, directions.boundaries[:-1], side="right") - 1
     windows = [np.flatnonzero(starts == number).tolist() for number in range(len(blocks))]
     explained = _along(adjustment)  # what ancestry explains of X'Y, by its root
+    subtracted = np.zeros((0 if ancestry is None else ancestry.shape[1], len(phenotypes)))
+    if ancestry is not None:  # scores were subtracted with the ancestry that they have
+        weights_of = [directions.scores_of(number).real.T for number in numbers]
+        subtracted = ancestry.T @ np.vstack(weights_of) * second.slopes
 
     def measured(number: int, phenotype: int) -> Measured:
         """Return the second measurement of a phenotype in a block."""
@@ -304,8 +312,9 @@ def solve_two_rounds(
         if scores is not None:
             known = known - scores.mean(rows)[:, phenotype]
         found += directions_of_block.T @ blocks[number].covariances(known)
-        if explained is not None and second.ancestry is not None:
-            found -= directions_of_block.T @ (second.ancestry[rows] @ explained[:, phenotype])
+        if explained is not None and ancestry is not None:
+            along = explained[:, phenotype] - subtracted[:, phenotype]
+            found -= directions_of_block.T @ (ancestry[rows] @ along)
         noise = (second.sigma * factor) ** 2
         return Measured(directions_of_block, found, noise, directions.residuals[phenotype])
 
@@ -338,6 +347,7 @@ def _first_rounds(
     scores: FittedScores | None,
     cuts: tuple[int, ...],
     covariances: Sequence[Float64],
+    ancestry: Float64 | None,
 ) -> list[FirstRound]:
     n, layout = panel.n_samples, adjustment.statistics.layout
 
@@ -351,6 +361,9 @@ def _first_rounds(
             inside, known = slice(lower - start, upper - start), back[lower - start : upper - start]
             rest[inside, inside] = n * covariances[cuts.index(lower)]
             rest[inside, inside] -= known @ block.blend.gram @ known.T
+            if ancestry is not None:  # as in X'X, from which it was subtracted
+                root = ancestry[lower:upper]
+                rest[inside, inside] -= root @ root.T
         return FirstRound(
             real=block.real,
             squared_norms=block.squared_norms,

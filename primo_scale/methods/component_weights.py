@@ -236,7 +236,7 @@ def _coordinates(
         sampling=np.clip(residual * (basis * seen).sum(axis=0), _TINY, 1),
         errors=effect * (block.gram_errors @ basis**2),
         values=basis.T @ block.target,
-        release_noise=block.noise.relative_to(release),
+        release_noise=block.noise.relative_to(release or 1.0),  # without noise it has no part
     )
     if not mapped:
         return coordinates, None

@@ -54,7 +54,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class PanelComponents:
-    """LD components that the statistics were summed over, and what their panel expects of them."""
+    """LD components or variants that were summed over, and what is expected of them."""
 
     # Function from the number of an LD block to its real map T, shape (m_b, d_b).
     map_of: Callable[[int], Float64]

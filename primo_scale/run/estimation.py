@@ -78,7 +78,7 @@ def _solve(
     unit = design.genotypes.unit
     components = _components(design, request.work_dir, n_samples)
     if components is None and chosen.estimator.fits_effects:
-        components = _variants(design)
+        components = _variants(design, n_samples)
     inputs = SolveInputs(
         bounds=_bounds(design, n_samples),
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
@@ -164,14 +164,14 @@ def _components(design: Design, work_dir: Path, n_samples: float) -> PanelCompon
     )
 
 
-def _variants(design: Design) -> PanelComponents:
+def _variants(design: Design, n_samples: float) -> PanelComponents:
     """Return the variants as components of themselves, for statistics without noise."""
     return PanelComponents(
         map_of=lambda block: np.eye(design.block_sizes[block]),
         variances=design.genotypes.variances,
         squared_norms=np.ones(design.n_variants),
-        n_known=design.public_n,
-        n_samples=design.public_n,
+        n_known=n_samples,
+        n_samples=n_samples,
         boundaries=design.boundaries,
     )
 

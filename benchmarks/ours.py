@@ -38,10 +38,10 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
 from primo_scale.run.design import Design
-from primo_scale.run.design_choices import PublicPanels, make_design, outcome_weight
+from primo_scale.run.design_choices import PublicPanels, make_design
 from primo_scale.run.request_parts import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
 from primo_scale.storage.chunks import write_array, write_block
@@ -69,13 +69,14 @@ class Options:
 def random_outcomes(
     path: Path, samples: int, phenotypes: int
 ) -> tuple[OutcomeCoding, OutcomeStore]:
-    """Write standard normal phenotypes on the lattice, as `align_outcomes` does from a file."""
+    """Write standard normal phenotypes on the lattice, as `write_residuals` does."""
     bounds = [
         PhenotypeBounds(f"Y{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
         for number in range(1, phenotypes + 1)
     ]
-    coding = code_outcomes(bounds, [], weight=outcome_weight(phenotypes, (), clipped=True))
-    group = create_group(path, KIND, {"request_digest": "", "coding_digest": coding.digest})
+    coding = code_outcomes(bounds, [], largest_unit=ADJUSTED_UNIT)
+    digests = {"request_digest": "", "coding_digest": coding.digest}
+    group = create_group(path, KIND, {**digests, "left_out": 1})  # the constant is in no sum
     layout = rows_layout(samples, coding.n_columns)
     array = create_array(group, "rows", layout)
     rng = np.random.default_rng()
@@ -96,8 +97,8 @@ def settled(store: GenotypeStore, chosen: Options, outcomes: OutcomeCoding) -> D
     model, matched = Model(chosen.ref_freq, chosen.ld_blocks), None
     if model.ref_freq is not None:
         matched = read_reference_frequencies(model.ref_freq, store.variants)
-    panels = PublicPanels(matched)
-    return make_design(store, model, Privacy(), panels=panels, outcomes=outcomes)
+    privacy, panels = Privacy(epsilon=5.0, delta=1e-6), PublicPanels(matched)
+    return make_design(store, model, privacy, panels=panels, outcomes=outcomes)
 
 
 def gram_sum(matrices: BlockMatrices) -> int:

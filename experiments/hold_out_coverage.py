@@ -201,7 +201,7 @@ def measure_again(
     release: ps.Release, document: dict[str, Any], population: Population, random: Any
 ) -> list[dict[str, Any]]:
     """Measure the released weights in a part of a new cohort, and return the statement."""
-    coding = code_outcomes(PHENOTYPES, [AGE], weight=0.1)
+    coding = code_outcomes(PHENOTYPES, [AGE])
     people = document["hold_out"]["people"]
     dosages, phenotypes, age = population.draw(people, random)
     names = [*HERITABILITY]
@@ -212,6 +212,7 @@ def measure_again(
         scores + weights[0] + 55 * weights[1] - means,
         phenotypes - means - (age - 55)[:, None] * weights[1],
         np.ones(phenotypes.shape, dtype=bool),
+        np.zeros(people, dtype=np.intp),
     )
     bounds, limits = residual_bounds(coding.phenotypes), residual_limits(coding.phenotypes)
     scored = ScoredPeople(bounds, limits, lambda: [batch])

@@ -161,7 +161,7 @@ def _scales(cohort: Cohort, bounds: RowBounds, promise: Promise) -> tuple[float,
     """Return the sigmas of X'X and X'Y from the product's calibration."""
     sizes, public = _public_sizes(cohort, bounds.row), public_bounds(cohort, bounds)
     split = split_for(
-        sizes, outcome_norm=public.outcome_norm, adjacency=promise.adjacency, block_norm=None
+        sizes, phenotype_norm=public.phenotype_norm, adjacency=promise.adjacency, block_norm=None
     )
     scales = calibrate(public, promise, Recipe(), split=split).scales
     gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
@@ -174,7 +174,6 @@ def public_bounds(cohort: Cohort, bounds: RowBounds) -> PublicBounds:
     return PublicBounds(
         row_norm=math.ceil((bounds.row * STEPS) ** 2),
         block_norms=None,
-        fixed_norm=1,
         phenotype_norm=math.ceil((bounds.phenotype * STEPS) ** 2),
         block_sizes=(n_variants,),
         n_samples=cohort.n,

@@ -13,11 +13,10 @@ from typing import Any
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
-# Steps of a release without adjustment and hold-out, in order.
-_FURTHER_STEPS = {PaymentStep.ADJUSTMENT_STORED, PaymentStep.HOLD_OUT_STORED}
-STEPS = tuple(step for step in PaymentStep if step not in _FURTHER_STEPS)
+# Steps of a release without hold-out, in order.
+STEPS = tuple(step for step in PaymentStep if step is not PaymentStep.HOLD_OUT_STORED)
 # Steps of paying for a release and adjusting its phenotypes, in order.
-ADJUSTMENT_STEPS = (*STEPS[:4], PaymentStep.ADJUSTMENT_STORED)
+ADJUSTMENT_STEPS = STEPS[:5]
 
 KILLED = 9
 _FORK = multiprocessing.get_context("fork")

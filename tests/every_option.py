@@ -53,6 +53,7 @@ def write_public(folder: Path) -> None:
         "p.sscore": ["#IID PC1_AVG PC2_AVG", "a -0.3 -0.2", "b 0.3 0.4"],
         "p.score": ["rsID effect_allele other_allele effect_weight"]
         + [f"rs{j} A G {(j % 5 - 2.1) / 40:.4f}" for j in range(D)],
+        "p.populations": [f"I{i} {'AB'[i % 3 == 0]}" for i in range(70)],
         "covar-bounds.tsv": ["name lower upper", "AGE 20 80", "SEX 0 1"],
     }
     for name, content in lines.items():

@@ -65,26 +65,23 @@ def independent_noise(variances):
 
 
 def with_noise(exact, scales: NoiseScales, rng, *, copies=1):
-    """Return statistics with rounded Gaussian noise, drawn part by part as in a release."""
+    """Return statistics with rounded Gaussian noise, drawn part by part as in a release.
+
+    Those of fixed columns remain exact.
+    """
     layout, f = exact.layout, exact.layout.n_fixed
 
     def noisy(values, noise):
         return values + np.rint(noise).astype(np.int64)
 
     outcomes = exact.outcomes.copy()
-    outcomes[:f, :f] = noisy(outcomes[:f, :f], symmetric_noise(f, scales.fixed_gram, rng))
-    fixed_phenotypes = rng.normal(0, scales.fixed_phenotype, (f, layout.n_phenotypes))
-    outcomes[:f, f:] = noisy(outcomes[:f, f:], fixed_phenotypes)
-    outcomes[f:, :f] = outcomes[:f, f:].T
     phenotypes = symmetric_noise(layout.n_phenotypes, scales.phenotype_gram, rng)
     outcomes[f:, f:] = noisy(outcomes[f:, f:], phenotypes)
     grams = tuple(
         tuple(noisy(gram[0], symmetric_noise(len(gram[0]), sigma, rng)) for _ in range(copies))
         for gram, sigma in zip(exact.grams, scales.gram, strict=True)
     )
-    column_sigmas = np.repeat(
-        [scales.fixed_cross, scales.phenotype_cross], [f, layout.n_phenotypes]
-    )
+    column_sigmas = np.repeat([0.0, scales.phenotype_cross], [f, layout.n_phenotypes])
     crosses = tuple(
         noisy(cross, rng.standard_normal(cross.shape) * column_sigmas) for cross in exact.crosses
     )
@@ -101,7 +98,7 @@ def inputs_for(statistics, n_samples, **changes):
     n_phenotypes = layout.n_phenotypes
     row_norm = max(1, int(max(np.abs(g[0]).max() for g in statistics.grams)))
     inputs = SolveInputs(
-        bounds=PublicBounds(row_norm, None, 1, 10**12, layout.sizes, n_samples, n_phenotypes),
+        bounds=PublicBounds(row_norm, None, 10**12, layout.sizes, n_samples, n_phenotypes),
         scales=no_noise(layout.n_blocks),
         recipe=Recipe(),
         delta=1e-6,

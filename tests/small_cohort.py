@@ -33,6 +33,14 @@ def refused(result, code, *words):
     assert [word for word in words if word not in error] == []
 
 
+def share_adjustment(paid, work):
+    """Give another work directory a paid adjustment, so that its sums are of equal residuals."""
+    if not work.exists():
+        work.mkdir(mode=0o700)
+        shutil.copy(paid / "adjustment.json", work)
+        shutil.copytree(paid / "private_statistics", work / "private_statistics")
+
+
 def write_cohort(folder, *, n_people=N, n_variants=D, names=("T",)):
     """Write random genotypes of 4k people, and phenotypes all the same; return the folder."""
     packed = np.random.default_rng(0).integers(0, 256, (n_variants, n_people // 4), dtype=np.uint8)
@@ -95,7 +103,8 @@ class Cohort:
         return list(map(str, [*words, "--ledger", self.ledger]))
 
     def accumulate(self, *options):
-        return command(accumulate.main, *self.accumulation, *options)
+        budget = () if "--non-private" in options else BUDGET
+        return command(accumulate.main, *self.accumulation, *budget, *options)
 
     def finalize(self, *options, budget=BUDGET):
         return command(

@@ -19,6 +19,7 @@ import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize
 from primo_scale.cli.ingest import main as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
+from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, SourceFiles, open_source
 from primo_scale.kernels import FASTEST_FIRST, KERNELS
 from primo_scale.methods.catalogue import METHODS
@@ -26,7 +27,14 @@ from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import FLOOR_SHARE
 from primo_scale.privacy import scales
 from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Recipe
-from primo_scale.privacy.scales import CALIBRATIONS, Calibration, calibrate, stacked
+from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.scales import (
+    CALIBRATIONS,
+    Calibration,
+    calibrate,
+    release_cost,
+    stacked,
+)
 from primo_scale.publication import document as json_schema
 from primo_scale.publication import recompute_mechanisms
 from primo_scale.publication.document import Document
@@ -44,6 +52,7 @@ from primo_scale.publication.verify import contents_problems
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run.describe_mechanism import state_mechanism
+from primo_scale.run.design import Budget, PaidAdjustment
 from primo_scale.run.release_forecast import ChosenMethod
 
 ROOT = Path(__file__).parents[1]
@@ -210,7 +219,8 @@ def test_a_format_has_an_option_and_a_row_in_the_documentation(name: str) -> Non
 
 # ---- Noise calibrations --------------------------------------------------------------------------
 
-BOUNDS = PublicBounds(100, None, 1000, 2000, (3, 4), 1000, 2)
+BOUNDS = PublicBounds(100, None, 2000, (3, 4), 1000, 2)
+PROMISE = Promise(1.0, 1e-6)
 
 
 def half_stacked(bounds: PublicBounds, promise: Promise, mu: float, split: float) -> NoiseScales:
@@ -240,9 +250,12 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     theirs = Theorem(lambda _: True, half_stacked_shift, "a toy", splits=False)
     monkeypatch.setattr(scales, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
-    mechanism = calibrate(BOUNDS, Promise(1.0, 1e-6), Recipe(), split=0.7)
+    mechanism = calibrate(BOUNDS, replace(PROMISE, share=0.98), Recipe(), split=0.7)
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
-    stated = asdict(state_mechanism(mechanism, chosen, n_fixed=1))
+    promise = replace(PROMISE, share=0.98)
+    sigma = adjustment_sigma(100, promise.adjacency, release_cost(promise, None))
+    paid = PaidAdjustment("1" * 16, Budget(1.0, 1e-6), sigma, 100, "", ())
+    stated = asdict(state_mechanism(mechanism, chosen, paid, n_fixed=1))
     claims = claims_of(
         {
             "cohort": {
@@ -257,3 +270,5 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     assert calibration_of(claims) == "half"
     found = joint_shift(claims) + squared_ratio(claims, "observed")
     assert math.isclose(found, mechanism.cost.mu_squared, rel_tol=1e-9)
+    found += squared_ratio(claims, "adjustment")
+    assert math.isclose(found, release_mu(1.0, 1e-6) ** 2, rel_tol=1e-9)

@@ -38,6 +38,6 @@ def zero_statistics(path, layout, **options):
     writer = write_matrices(
         path, layout, [np.zeros((size, size), np.int64) for size in layout.sizes],
         [np.zeros((size, q), np.int64) for size in layout.sizes], np.zeros((q, q), np.int64),
-        np.zeros(layout.n_phenotypes, np.int64), **options,
+        np.zeros(1 + layout.n_phenotypes, np.int64), **options,
     )  # fmt: skip
     return RawStatistics(writer.finish({}), 1000, "digest", {})

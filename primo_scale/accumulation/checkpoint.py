@@ -112,9 +112,10 @@ def _partial_arrays(
     kind = plan.gram_type(largest)
     for block, size in enumerate(layout.sizes):
         side = min(plan.tile, size)
-        arrays[f"gram/{block}"] = groups.ArrayLayout(
-            (row_groups, size, size), (1, side, side), kind
-        )
+        if plan.sums_gram:
+            arrays[f"gram/{block}"] = groups.ArrayLayout(
+                (row_groups, size, size), (1, side, side), kind
+            )
         arrays[f"cross/{block}"] = groups.ArrayLayout((row_groups, size, q), (1, side, q), np.int64)
     return arrays
 
@@ -126,6 +127,8 @@ def partial_bytes(work: Workload) -> int:
     total = plan.n_samples if work.subsampled else 0
     for block in range(plan.layout.n_blocks):
         tiles = plan.n_row_groups * work.upper_tiles(block)
+        if not plan.sums_gram:
+            continue
         total += array_bytes(arrays.pop(f"gram/{block}"), chunks=tiles)
     return total + sum(map(array_bytes, arrays.values()))
 

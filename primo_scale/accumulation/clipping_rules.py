@@ -1,7 +1,7 @@
 """Clipping of records that exceed their public norm bounds: one rule for each privacy unit.
 
-A record has three parts on the lattice: coded genotypes x (in LD blocks x_b), fixed columns c (the
-constant, the covariates) and phenotypes y. Each rule is a function of one record and of public
+A record has coded genotypes x (in LD blocks x_b) and phenotypes y, adjusted for the covariates, on
+the lattice. Each rule is a function of one record and of public
 numbers, so that it costs no privacy. Its results satisfy integer inequalities, which the privacy
 guarantee rests on (docs/maths/clipping-and-integers.md):
 
@@ -9,12 +9,11 @@ guarantee rests on (docs/maths/clipping-and-integers.md):
 record          ``||x_b||^2 <= beta_b``, ``||x||^2 <= N_x``, ``||y||^2 <= N_y``. If x is too long,
                 the whole record is scaled down. This is weighted least squares, and unbiased
                 unless y is clipped as well.
-predictors      The same bounds, but y is public and not scaled down with x (feature privacy).
-phenotypes      x and c are public and not clipped (label privacy). y is clipped so that
-                ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
+phenotypes      x and the covariates c are public and not clipped (label privacy). y is clipped so
+                that ``||y||^2 <= N_y`` and ``||x||^2 ||y||^2 <= N_x N_y``.
+contributions   Every phenotype has columns x_k of its own (docs/maths/rounds.md). Only y is scaled,
+                so that ``sum_k y_k^2 ||x_k||^2 <= N_x N_y``.
 ==============  ==============================================================================
-
-``||c||^2 <= N_c`` holds by the coding of c.
 """
 
 from __future__ import annotations
@@ -33,8 +32,8 @@ class LongRecords(StrEnum):
     """Part of a record that is clipped if the record is too long."""
 
     RECORD = "record"
-    PREDICTORS = "predictors"
     PHENOTYPES = "phenotypes"
+    CONTRIBUTIONS = "contributions"
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,6 @@ class ClippingRule:
     long_records: LongRecords
     row_norm: int  # N_x, of all genotypes of a record
     block_norms: tuple[int, ...] | None  # beta_b, of the genotypes of each LD block
-    fixed_norm: int  # N_c, of the fixed columns
     phenotype_norm: int  # N_y, of the phenotypes
 
     def needs_norms(self, largest: Int64) -> bool:
@@ -69,7 +67,7 @@ class ClippingRule:
         ``sum_b ||x_b||^2 m_b^2 / 2^62 <= N_x``, and each term is within beta_b.
         """
         people, n_blocks = norms.shape
-        if self.long_records is LongRecords.PHENOTYPES:
+        if self.long_records in (LongRecords.PHENOTYPES, LongRecords.CONTRIBUTIONS):
             record = np.full(people, UNCLIPPED, dtype=np.int64)
             return record[:, None], record
         if self.block_norms is None:
@@ -93,12 +91,20 @@ class ClippingRule:
         limit: int | Int64 = self.phenotype_norm
         if self.long_records is LongRecords.RECORD:
             rows = scale_entries(rows, record[:, None])
-        elif self.long_records is LongRecords.PREDICTORS:
-            rows = rows.copy()
-            rows[:, :n_fixed] = scale_entries(rows[:, :n_fixed], record[:, None])
         else:
             limit = self._phenotype_limits(norms.sum(axis=1))
         return clip_rows(rows, phenotypes, limit, phenotype_step)
+
+    def clip_contributions(self, phenotypes: Int16, norms: Int64) -> Int16:
+        """Return scaled phenotypes, shape (people, l), given the ``||x_k||^2`` of each of them.
+
+        The float64 sum of l positive terms has a relative error below l 2^-52, which is far below
+        2^-20, so that every length is an upper bound.
+        """
+        contributions = (phenotypes.astype(np.float64) ** 2 * norms).sum(axis=1)
+        lengths = np.floor(contributions * (1 + 2.0**-20)) + 1
+        record = row_multipliers(lengths, self.row_norm * self.phenotype_norm)
+        return scale_entries(phenotypes, record[:, None])
 
     def _phenotype_limits(self, lengths: Int64) -> Int64:
         """Return the bound on ``||y||^2`` for each ``||x||^2`` in `lengths`, shape (people,)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
@@ -12,12 +12,14 @@ import numpy.typing as npt
 
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import TileTask, length
+from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.linear_map import LinearMap, add_squared_outputs
-from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, spread_rows
+from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int16, Int64, spread_rows
+from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.ranges import runs_of
 from primo_scale.storage.read_ahead import read_ahead
 
@@ -90,6 +92,12 @@ class Columns:
 
     def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:
         """Return the columns of the people before clipping, shape (height, people)."""
+        for _ in self.by_tile(packed, n_people):
+            pass
+        return self._memory[:, :n_people]
+
+    def by_tile(self, packed: PackedBytes, n_people: int) -> Iterator[tuple[Int8, Int8]]:
+        """Yield the codes of the people in every tile, and its columns, before clipping."""
         first = self._variants[0].start
         for variants, part, mapping in zip(self._variants, self.parts, self._maps, strict=True):
             here = packed[variants.start - first : variants.stop - first]
@@ -97,7 +105,39 @@ class Columns:
             codes = self._packing.decode_into(target, here, self._table[variants])[:, :n_people]
             if mapping is not None:
                 mapping.apply_into(self._memory[part], codes, self._kernel)
-        return self._memory[:, :n_people]
+            yield codes, self._memory[part][:, :n_people]
+
+
+def contributions(partials: Partials) -> Callable[[slice], tuple[Int64, Int64]]:
+    """Return a function from people to ``||x_k||^2`` and scores of every phenotype, (people, l)."""
+    directions, plan = partials.components, partials.plan
+    if not isinstance(directions, OwnDirections):
+        raise TypeError("a second round has directions of every phenotype's own")
+    genotypes = partials.inputs.open_genotypes()
+    kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+    n_phenotypes, groups = directions.n_phenotypes, list(plan.shared_blocks())
+
+    def of_people(samples: slice) -> tuple[Int64, Int64]:
+        people = samples.stop - samples.start
+        norms, scores = np.zeros((2, n_phenotypes, people), dtype=np.int64)
+        for windows in groups:
+            tiles = [TileTask(0, window, 0, 0) for window in windows]
+            columns = Columns(partials, genotypes, tiles)
+            found = columns.by_tile(columns.read(samples), people)
+            for window, (codes, outputs) in zip(windows, found, strict=True):
+                directions.scores_of(window).add_into(scores, codes, kernel)
+                owners = directions.owners_of(window)
+                for start, stop in runs_of(owners):
+                    add_squared_outputs(norms[owners[start]], outputs[start:stop])
+        return norms.T, scores.T
+
+    return of_people
+
+
+def subtract_scores(phenotypes: Int16, scores: Int64) -> Int16:
+    """Return phenotypes less what the first round predicts of them; a missing one remains 0."""
+    residuals = np.clip(phenotypes - scores, -LARGEST_VALUE, LARGEST_VALUE)
+    return np.where(phenotypes == 0, 0, residuals).astype(np.int16)
 
 
 def row_norms(partials: Partials) -> Callable[[slice], Int64]:

@@ -23,11 +23,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import ClippingRule, may_clip, multiplier_columns
+from primo_scale.accumulation.clipping_rules import (
+    ClippingRule,
+    LongRecords,
+    may_clip,
+    multiplier_columns,
+)
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.genotypes.ld_components import LdComponents, open_components
+from primo_scale.genotypes.own_directions import OwnDirections, open_directions
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -74,7 +80,7 @@ class Inputs:
     subsample: int | None
     digests: dict[str, str]
     holds_out: bool = False
-    components: Location | None = None  # store of LD components, or None without them
+    components: Location | None = None  # of LD components or directions, or None without them
 
     def open_genotypes(self) -> GenotypeStore:
         """Open the genotype store, which must match its digest."""
@@ -90,11 +96,18 @@ class Inputs:
             raise _replaced("outcome", self.outcomes)
         return store
 
-    def open_components(self) -> LdComponents | None:
-        """Open the store of LD components, if there is one; it must match its digest."""
+    @property
+    def is_second_round(self) -> bool:
+        """Whether every phenotype has columns of its own."""
+        rule = self.clipping_rule
+        return rule is not None and rule.long_records is LongRecords.CONTRIBUTIONS
+
+    def open_components(self) -> LdComponents | OwnDirections | None:
+        """Open the store of LD components or directions, if any; it must match its digest."""
         if self.components is None:
             return None
-        components = open_components(self.components)
+        opened = open_directions if self.is_second_round else open_components
+        components = opened(self.components)
         if components.digest != self.digests["components"]:
             raise _replaced("component", self.components)
         return components
@@ -161,8 +174,8 @@ class Partials:
         )
 
     @cached_property
-    def components(self) -> LdComponents | None:
-        """LD components that take the place of the variants, or None."""
+    def components(self) -> LdComponents | OwnDirections | None:
+        """LD components or directions that take the place of the variants, or None."""
         return self.inputs.open_components()
 
     @cached_property
@@ -288,7 +301,7 @@ class Partials:
     def _results(self, task: Task) -> Iterator[_Chunk]:
         """Yield the chunks that a task commits."""
         if isinstance(task, TileTask):
-            yield from map(_gram_chunk, task.tiles)
+            yield from map(_gram_chunk, task.tiles if self.plan.sums_gram else ())
             yield from map(_cross_chunk, task.tiles if task.on_diagonal else ())
             return
         yield "outcome_gram", (task.stripe, 0, 0)

@@ -116,6 +116,7 @@ class Plan:
     tile: int = DEFAULT_TILE  # variants along a side of a tile
     together: int = 0  # variants of several blocks that share tasks, at most; 0: no block does
     phenotype_step: int = 1  # phenotypes are rounded to its multiples; 1 or `COARSE_STEP`
+    sums_gram: bool = True  # whether X'X is summed; a second round sums X'Y alone
 
     def __post_init__(self) -> None:
         parts = (self.row_group, self.stripe)
@@ -208,7 +209,9 @@ class Plan:
         return converted({**value, "layout": value}, cls)
 
 
-def default_plan(layout: BlockLayout, n_samples: int, phenotype_step: int = 1) -> Plan:
+def default_plan(
+    layout: BlockLayout, n_samples: int, phenotype_step: int = 1, *, sums_gram: bool = True
+) -> Plan:
     """Plan an accumulation from its public shapes alone, so that every retry has the same plan."""
     together = min(DEFAULT_TILE, layout.n_variants // _FEWEST_TASKS_OF_NARROW_BLOCKS)
     shared = list(_shared(layout, together))
@@ -222,7 +225,8 @@ def default_plan(layout: BlockLayout, n_samples: int, phenotype_step: int = 1) -
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // tile_tasks, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
     row_group = rows * -(-reads // groups)
-    return Plan(layout, n_samples, row_group, stripe, rows, DEFAULT_TILE, together, phenotype_step)
+    tile, step = DEFAULT_TILE, phenotype_step
+    return Plan(layout, n_samples, row_group, stripe, rows, tile, together, step, sums_gram)
 
 
 def _shared(layout: BlockLayout, most: int) -> Iterator[range]:

@@ -89,7 +89,9 @@ class Reduction:
         outcome_gram = _summed(self._partials.array("outcome_gram"), (slice(None), slice(None)))
         writer.write_outcome_gram(outcome_gram)
         inputs = self._partials.inputs
-        writer.write_observed(inputs.open_outcomes().observed)
+        outcomes = inputs.open_outcomes()
+        people = (~outcomes.held_out(slice(0, outcomes.n_samples))).sum()
+        writer.write_observed(np.append(people, outcomes.observed))
         sha256, summed = writer.sha256(), inputs.to_json()
         plan_digest = self._partials.attributes["plan_digest"]
         matrices = writer.finish({"plan_digest": plan_digest, "sha256": sha256, "inputs": summed})

@@ -23,7 +23,7 @@ class RawStatistics:
     So is their digest, in hexadecimal, since it can confirm a guess.
     """
 
-    matrices: BlockMatrices  # X'X by blocks, X'Z, Z'Z and the numbers of observed values
+    matrices: BlockMatrices  # X'X by blocks, X'Z, Z'Z and the counts of people
     n_samples: int
     sha256: str
     inputs: dict[str, Any]  # as `Inputs.to_json` returns them: digests, and clipping norms

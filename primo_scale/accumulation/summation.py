@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from typing import Protocol, Self, TypeVar
 
+from primo_scale.accumulation.own_sums import OwnReduction, RawOwnSums
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Order, Task
 from primo_scale.accumulation.reduction import Reduction
@@ -12,6 +14,8 @@ from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.accumulation.workload import Amount, Workload
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.locations import Location
+
+_Result_co = TypeVar("_Result_co", covariant=True)
 
 LOGGER = logging.getLogger("primo_scale")
 # Number of attempts with damaged partial sums; a disk that keeps damaging data is an error.
@@ -30,9 +34,38 @@ def accumulate(
     `thread_stream.run_on_threads` or `engine.run_tasks`, with the other arguments bound.
     `on_progress` is called with (done, total), which include tasks committed earlier.
     """
+    return _reduced(Reduction, run_tasks, partials, destination, on_progress)
+
+
+def accumulate_own(
+    run_tasks: RunTasks, partials: Partials, destination: Location, on_progress: Progress
+) -> RawOwnSums:
+    """Do what `accumulate` does for a second round."""
+    return _reduced(OwnReduction, run_tasks, partials, destination, on_progress)
+
+
+class _Reducer(Protocol[_Result_co]):
+    """What sums the results of tasks."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def add(self, task: Task) -> None: ...
+
+    def finish(self) -> _Result_co: ...
+
+
+def _reduced(
+    reducer: Callable[[Partials, Location], _Reducer[_Result_co]],
+    run_tasks: RunTasks,
+    partials: Partials,
+    destination: Location,
+    on_progress: Progress,
+) -> _Result_co:
     for _ in range(_ROUNDS):
         try:
-            with Reduction(partials, destination) as reduction:
+            with reducer(partials, destination) as reduction:
                 _run_remaining(run_tasks, partials, reduction, on_progress)
                 return reduction.finish()
         except DamagedChunk:
@@ -50,7 +83,7 @@ def accumulate(
 
 
 def _run_remaining(
-    run_tasks: RunTasks, partials: Partials, reduction: Reduction, on_progress: Progress
+    run_tasks: RunTasks, partials: Partials, reduction: _Reducer[object], on_progress: Progress
 ) -> None:
     plan, committed = partials.plan, partials.committed()
     rows = [task for task in plan.row_tasks() if task not in committed]

@@ -22,7 +22,14 @@ from typing import Self
 
 import numpy as np
 
-from primo_scale.accumulation.columns import Columns, PeopleOfRead, row_norms
+from primo_scale.accumulation.clipping_rules import ClippingRule
+from primo_scale.accumulation.columns import (
+    Columns,
+    PeopleOfRead,
+    contributions,
+    row_norms,
+    subtract_scores,
+)
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.errors import OnWorker, OtherVersion, PrimoError, anticipated
@@ -33,6 +40,8 @@ from primo_scale.kernels.products import (
     LARGEST_BYTE,
     GatheredSum,
     Int8,
+    Int16,
+    Int64,
     ProductSum,
     byte_planes,
     from_byte_planes,
@@ -74,20 +83,15 @@ def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> N
 def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> None:
     """Clip the records of one stripe, and sum their Z'Z."""
     plan, inputs, rule = partials.plan, partials.inputs, partials.clipping_rule
-    norms_of = row_norms(partials)
+    clipped = _clipping(partials, rule)
     outcomes = inputs.open_outcomes()
-    q, n_fixed = plan.layout.n_outcomes, plan.layout.n_fixed
+    q = plan.layout.n_outcomes
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     gram = ProductSum(kernel, (plan.n_planes, plan.n_planes), LARGEST_BYTE**2)
     reads = list(plan.reads(task))
     for samples, rows in zip(reads, read_ahead(outcomes.read_rows, reads), strict=True):
         check()
-        multipliers = np.full((len(rows), partials.multiplier_columns), UNCLIPPED, dtype=np.int64)
-        if rule is not None:
-            norms = norms_of(samples)
-            multipliers, record = rule.shrink(norms)
-            step = plan.phenotype_step
-            rows = rule.clip_outcomes(rows, n_fixed, record, norms, phenotype_step=step)
+        multipliers, rows = clipped(samples, rows)
         multipliers[outcomes.held_out(samples)] = 0  # their rows of outcomes are zero already
         planes = byte_planes(rows, plan.n_low_bytes)
         partials.commit_read(samples, multipliers, planes)
@@ -97,11 +101,41 @@ def _run_rows(partials: Partials, task: RowTask, check: Callable[[], None]) -> N
     partials.commit_rows(task, from_byte_planes(planes_by_outcomes.T, q))
 
 
+def _clipping(
+    partials: Partials, rule: ClippingRule | None
+) -> Callable[[slice, Int16], tuple[Int64, Int16]]:
+    """Return a function from people and their outcomes to multipliers and clipped outcomes."""
+    layout, columns = partials.plan.layout, partials.multiplier_columns
+    if rule is not None and partials.inputs.is_second_round:
+        seen = contributions(partials)
+
+        def of_residuals(samples: slice, rows: Int16) -> tuple[Int64, Int16]:
+            norms, scores = seen(samples)
+            residuals = subtract_scores(rows[:, -layout.n_phenotypes :], scores)
+            unclipped = np.full((len(rows), columns), UNCLIPPED, dtype=np.int64)
+            return unclipped, rule.clip_contributions(residuals, norms)
+
+        return of_residuals
+    norms_of = row_norms(partials)
+
+    def of_records(samples: slice, rows: Int16) -> tuple[Int64, Int16]:
+        if rule is None:
+            return np.full((len(rows), columns), UNCLIPPED, dtype=np.int64), rows
+        norms = norms_of(samples)
+        multipliers, record = rule.shrink(norms)
+        step = partials.plan.phenotype_step
+        rows = rule.clip_outcomes(rows, layout.n_fixed, record, norms, phenotype_step=step)
+        return multipliers, rows
+
+    return of_records
+
+
 def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], None]) -> None:
     """Sum the tiles of X'X of a task on the diagonal, and the matching rows of X'Z."""
     plan, tiles = partials.plan, task.tiles
     columns = Columns(partials, partials.inputs.open_genotypes(), tiles)
-    grams = [_gram_sum(partials, (length(part),) * 2) for part in columns.parts]
+    parts = columns.parts if plan.sums_gram else []
+    grams = [_gram_sum(partials, (length(part),) * 2) for part in parts]
     kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
     # A kernel may have to copy its left operand; the planes are often the smaller one.
     cross = ProductSum(kernel, (plan.n_planes, columns.height), partials.max_code * LARGEST_BYTE)
@@ -116,12 +150,13 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
         cross.add(outcomes, codes)
         if people.sampled is not None:
             codes = columns.decode(packed, people)
-        for gram, part in zip(grams, columns.parts, strict=True):
+        for gram, part in zip(grams, parts, strict=True):
             of_block = codes[part]
             gram.add(of_block, of_block)
     summed = cross.total().T
-    for tile, gram, part in zip(tiles, grams, columns.parts, strict=True):
+    for tile, part in zip(tiles, columns.parts, strict=True):
         partials.commit_cross(tile, from_byte_planes(summed[part], plan.layout.n_outcomes))
+    for tile, gram in zip(tiles, grams, strict=bool(grams)):
         partials.commit_tile(tile, mirrored(gram.total()))
 
 

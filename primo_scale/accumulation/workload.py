@@ -158,7 +158,8 @@ class Workload:
     def _on_diagonal(self, tile: TileTask, planes: int, rates: Rates) -> float:
         height = length(self.plan.inside(tile.block, tile.row_tile))
         decoding = height * rates.decoding + self._mapping(tile.block, rates)
-        return decoding + height**2 * rates.diagonal + height * planes * rates.outcomes
+        gram = height**2 * rates.diagonal if self.plan.sums_gram else 0
+        return decoding + gram + height * planes * rates.outcomes
 
     def _norms(self, rates: Rates) -> float:
         layout = self.plan.layout

@@ -17,7 +17,7 @@ from primo_scale.audit.distinguishing import Floats
 from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
-from primo_scale.privacy.mechanism import Mechanism, NoiseScales
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import NoisyMatrices
 from primo_scale.storage.tiles import panels, upper_tiles
 
@@ -65,8 +65,7 @@ class _NoNoise:
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
     """Return statistics in memory with the noise of a release, as `privatise` adds it."""
-    n_fixed, published = len(exact.outcome_gram) - len(exact.observed), []
-    noisy = NoisyMatrices(mechanism.scales, n_fixed, source)
+    noisy, published = NoisyMatrices(mechanism, source), []
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
         (tile,), (panel,) = upper_tiles(len(gram)), panels(*cross.shape)  # a block is one piece
         for copy in range(mechanism.recipe.gram_copies):
@@ -103,24 +102,18 @@ def stated_scales(mechanism: Mechanism) -> tuple[Floats, Flags]:
         counted = np.ones(part.shape, dtype=bool)
         once.append((np.triu(counted) if symmetric else counted).ravel())
 
-    columns = np.array([scales.fixed_cross] + [scales.phenotype_cross] * n_phenotypes)
     for size, sigma in zip(mechanism.bounds.block_sizes, scales.gram, strict=True):
         for _ in range(mechanism.recipe.gram_copies):
             add(_symmetric(size, sigma), symmetric=True)
-        add(np.tile(columns, (size, 1)), symmetric=False)
-    add(_outcome_scales(scales, n_phenotypes), symmetric=True)
-    add(np.full(n_phenotypes, scales.observed), symmetric=False)
+        add(np.full((size, n_phenotypes), scales.phenotype_cross), symmetric=False)
+    add(_symmetric(n_phenotypes, scales.phenotype_gram), symmetric=True)
+    counts = np.full(1 + n_phenotypes, scales.observed)
+    counts[0] *= mechanism.promise.n_is_private
+    add(counts, symmetric=False)
     if scales.smallest_eigenvalue:
         add(np.array([scales.smallest_eigenvalue]), symmetric=False)
     stated = np.concatenate(parts)
     return np.where(stated > 0, stated, 1.0), np.concatenate(once)
-
-
-def _outcome_scales(scales: NoiseScales, n_phenotypes: int) -> Floats:
-    whole = np.full((1 + n_phenotypes, 1 + n_phenotypes), scales.fixed_phenotype)
-    whole[:1, :1] = _symmetric(1, scales.fixed_gram)
-    whole[1:, 1:] = _symmetric(n_phenotypes, scales.phenotype_gram)
-    return whole
 
 
 def _symmetric(size: int, sigma: float) -> Floats:

@@ -1,9 +1,9 @@
 """Artificial neighbouring cohorts with the largest distance that the proofs allow, for the audit.
 
 For every promise, docs/maths proves the sensitivity of the statistics and names rows that attain
-it. This module constructs such rows in integers: two variants per LD block, one covariate and two
-phenotypes. One pair changes all statistics at once. Further pairs change one statistic alone, so
-that missing noise on a small statistic is not hidden by the others. No person's data are read.
+it. This module constructs such rows in integers: two variants per LD block and two phenotypes. One
+pair changes all statistics at once. Further pairs change one statistic alone, so that missing noise
+on a small statistic is not hidden by the others. No person's data are read.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, PublicBounds
 from primo_scale.privacy.private_statistics import smallest_eigenvalue
 
-# Bounds of the artificial rows. They are large, so that directions are exact to 1e-4, and the bound
-# of the covariate is below that of the phenotypes, so that X'C and X'Y are distinguishable.
-_ROW_NORM, _FIXED_NORM, _PHENOTYPE_NORM = 10**8, 10**6, 4 * 10**6
+# Bounds of the artificial rows, which are large, so that directions are exact to 1e-4.
+_ROW_NORM, _PHENOTYPE_NORM = 10**8, 4 * 10**6
 _BLOCK_SIZE = 2
 N_PHENOTYPES = 2
 # Split of the audited mechanisms, at which X'X and X'Z both contribute to the shift.
@@ -37,12 +36,11 @@ _DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
 class Person:
     """Record of one person within the bounds.
 
-    The genotypes x have shape (d,). The only fixed column is a covariate, shape (1,), because a
-    constant could not change. The two phenotypes are 0 if not observed, and `observed` is 1 or 0.
+    The genotypes x have shape (d,). The two phenotypes are 0 if not observed, and `observed` is 1
+    or 0.
     """
 
     genotypes: Integers
-    fixed: Integers
     phenotypes: Integers
     observed: Integers
 
@@ -65,8 +63,8 @@ class NeighbourPair:
 class CohortStatistics:
     """Exact statistics of an artificial cohort.
 
-    X_b'X_b and X_b'Z, shape (d_b, 3), of every block; Z'Z, shape (3, 3); numbers of people with
-    each phenotype, shape (2,); smallest eigenvalue of X'X, rounded down.
+    X_b'X_b and X_b'Y, shape (d_b, 2), of every block; Y'Y, shape (2, 2); numbers of people and of
+    those with each phenotype, shape (3,); smallest eigenvalue of X'X, rounded down.
     """
 
     gram: tuple[Integers, ...]
@@ -82,7 +80,6 @@ def audit_bounds(*, by_block: bool) -> PublicBounds:
     return PublicBounds(
         row_norm=_ROW_NORM,
         block_norms=(_BLOCK_NORM,) * n_blocks if by_block else None,
-        fixed_norm=_FIXED_NORM,
         phenotype_norm=_PHENOTYPE_NORM,
         block_sizes=(_BLOCK_SIZE,) * n_blocks,
         n_samples=N_SAMPLES,
@@ -102,11 +99,9 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     if promise.privacy is PrivacyUnit.LABEL:
         return _label_replaced(rows) if replaced else (_label_missing(rows),)
     if not replaced:
-        return _removed(rows) if promise.privacy is PrivacyUnit.FULL else _feature_removed(rows)
+        return _removed(rows, counted=promise.counts_are_private)
     farthest = _farthest_genotypes(mechanism, rows)
-    if promise.privacy is PrivacyUnit.FEATURE:
-        return _feature_replaced(rows, *farthest)
-    return _full_replaced(rows, *farthest)
+    return _replaced(rows, *farthest, counted=promise.counts_are_private)
 
 
 def statistics_of(
@@ -116,17 +111,16 @@ def statistics_of(
     rows = cohort_genotypes(others, person)
     boundaries = np.cumsum(block_sizes)[:-1]
     if person is None:
-        z = np.zeros(1 + N_PHENOTYPES, dtype=np.int64)
-        x, observed = np.zeros(rows.shape[1], dtype=np.int64), z[1:]
+        y = np.zeros(N_PHENOTYPES, dtype=np.int64)
+        x, observed = np.zeros(rows.shape[1], dtype=np.int64), y
     else:
-        z = np.concatenate([person.fixed, person.phenotypes])
-        x, observed = person.genotypes, person.observed
+        x, y, observed = person.genotypes, person.phenotypes, person.observed
     gram = grams(rows, block_sizes)
     return CohortStatistics(
         gram=gram,
-        cross=tuple(np.split(np.outer(x, z), boundaries)),
-        outcome_gram=np.outer(z, z),
-        observed=observed,
+        cross=tuple(np.split(np.outer(x, y), boundaries)),
+        outcome_gram=np.outer(y, y),
+        observed=np.append(len(rows), observed),
         smallest_eigenvalue=smallest_eigenvalue(gram),
     )
 
@@ -143,7 +137,7 @@ def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
 
 
 def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
-    """Return the two genotype rows with the largest joint shift for opposite outcomes.
+    """Return the two genotype rows with the largest joint shift for opposite phenotypes.
 
     Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
     one row is long in the first block and short in the second, and the other row is the reverse
@@ -165,9 +159,8 @@ class _Rows:
         for norm in bounds.block_norms or (bounds.row_norm,) * len(bounds.block_sizes):
             self._block_norms.append(min(norm, left))
             left -= self._block_norms[-1]
-        self.fixed = np.array([math.isqrt(bounds.fixed_norm)], dtype=np.int64)
         self._phenotype_norm = bounds.phenotype_norm
-        self.no_outcomes = self.fixed * 0, self.phenotypes(0.0) * 0
+        self.no_phenotypes = self.phenotypes(0.0) * 0
         self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
 
     def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
@@ -197,85 +190,56 @@ def _in_direction(angle: float, norm: int) -> Integers:
     return np.trunc(exact).astype(np.int64)
 
 
-def _person(x: Integers, outcomes: tuple[Integers, Integers], *, observed: bool = True) -> Person:
-    fixed, phenotypes = outcomes
-    return Person(x, fixed, phenotypes, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
+def _person(x: Integers, y: Integers, *, observed: bool = True) -> Person:
+    return Person(x, y, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
 
 
-def _full_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
-    c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
-    joint = NeighbourPair(
-        "everything", np.tile(v, (N_SAMPLES - 1, 1)), _person(u, (c, y)), _person(v, (-c, -y))
-    )
+def _replaced(rows: _Rows, u: Integers, v: Integers, *, counted: bool) -> tuple[NeighbourPair, ...]:
+    """Return pairs of replaced rows; it is private which phenotypes a person has if `counted`."""
+    y, others = rows.phenotypes(_DIAGONAL), np.tile(v, (N_SAMPLES - 1, 1))
+    joint = NeighbourPair("everything", others, _person(u, y), _person(v, -y))
     x = rows.genotypes(_DIAGONAL) * 0
-    absent = _person(x, rows.no_outcomes, observed=False)
-    missing = NeighbourPair("outcomes", rows.others, _person(x, (c, y)), absent)
+    absent = _person(x, rows.no_phenotypes, observed=not counted)
+    missing = NeighbourPair("phenotypes", rows.others, _person(x, y), absent)
     return joint, *_gram_alone(rows), missing
 
 
 def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    """Return pairs of orthogonal rows without outcomes, which change X'X alone."""
+    """Return pairs of orthogonal rows without phenotypes, which change X'X alone."""
     pairs = []
     for name, centre in (("X'X, diagonal", _DIAGONAL), ("X'X, off the diagonal", _OFF_DIAGONAL)):
         before, after = (
-            _person(x, rows.no_outcomes, observed=False) for x in rows.two_genotypes(0.0, centre)
+            _person(x, rows.no_phenotypes, observed=False) for x in rows.two_genotypes(0.0, centre)
         )
         others = np.tile(after.genotypes, (N_SAMPLES - 1, 1))
         pairs.append(NeighbourPair(name, others, before, after))
     return tuple(pairs)
 
 
-def _removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
+def _removed(rows: _Rows, *, counted: bool) -> tuple[NeighbourPair, ...]:
+    """Return pairs of a present and an absent person, who remains in counts unless `counted`."""
     # A row orthogonal to all others determines the smallest eigenvalue.
-    x, outcomes = rows.genotypes(math.pi / 2), (rows.fixed, rows.phenotypes(_DIAGONAL))
-    oblique = rows.genotypes(_DIAGONAL)
+    x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
     present = {
-        "everything": _person(x, outcomes),
-        "X'X": _person(oblique, rows.no_outcomes, observed=False),
-        "outcomes": _person(x * 0, outcomes),
+        "everything": _person(x, y),
+        "X'X": _person(rows.genotypes(_DIAGONAL), rows.no_phenotypes, observed=not counted),
+        "phenotypes": _person(x * 0, y),
     }
-    return tuple(NeighbourPair(name, rows.others, p, None) for name, p in present.items())
+    nobody = None if counted else _person(x * 0, rows.no_phenotypes)
+    return tuple(NeighbourPair(name, rows.others, p, nobody) for name, p in present.items())
 
 
 def _label_replaced(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    x, c = rows.genotypes(_DIAGONAL), rows.fixed
-    y, orthogonal = rows.phenotypes(0.0), rows.phenotypes(math.pi / 2)
-    before = _person(x, (c, y))
+    x, y = rows.genotypes(_DIAGONAL), rows.phenotypes(0.0)
+    before, turned = _person(x, y), _person(x, rows.phenotypes(math.pi / 2))
     return (
-        NeighbourPair("phenotypes, reversed", rows.others, before, _person(x, (c, -y))),
-        NeighbourPair("phenotypes, turned", rows.others, before, _person(x, (c, orthogonal))),
+        NeighbourPair("phenotypes, reversed", rows.others, before, _person(x, -y)),
+        NeighbourPair("phenotypes, turned", rows.others, before, turned),
         _label_missing(rows),
     )
 
 
 def _label_missing(rows: _Rows) -> NeighbourPair:
-    x, c, y = rows.genotypes(_DIAGONAL), rows.fixed, rows.phenotypes(_DIAGONAL)
-    after = _person(x, (c, y * 0), observed=False)
-    return NeighbourPair("phenotypes, missing", rows.others, _person(x, (c, y)), after)
-
-
-def _feature_replaced(rows: _Rows, u: Integers, v: Integers) -> tuple[NeighbourPair, ...]:
-    c, y = rows.fixed, rows.phenotypes(_DIAGONAL)
-    others = np.tile(v, (N_SAMPLES - 1, 1))
-    joint = NeighbourPair("everything", others, _person(u, (c, y)), _person(-v, (c, y)))
-    return joint, *_gram_alone(rows), _covariates_alone(rows, rows.genotypes(_DIAGONAL))
-
-
-def _feature_removed(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
-    oblique = rows.genotypes(_DIAGONAL)
-    removed = _person(x * 0, (rows.fixed * 0, y))
-    unobserved, nobody = (
-        _person(genotypes, rows.no_outcomes, observed=False) for genotypes in (oblique, x * 0)
-    )
-    return (
-        NeighbourPair("everything", rows.others, _person(x, (rows.fixed, y)), removed),
-        NeighbourPair("X'X", rows.others, unobserved, nobody),
-        _covariates_alone(rows, x * 0),
-    )
-
-
-def _covariates_alone(rows: _Rows, x: Integers) -> NeighbourPair:
-    y = rows.phenotypes(_DIAGONAL)
-    before, after = _person(x, (rows.fixed, y)), _person(x, (rows.fixed * 0, y))
-    return NeighbourPair("covariates", rows.others, before, after)
+    x, y = rows.genotypes(_DIAGONAL), rows.phenotypes(_DIAGONAL)
+    after = _person(x, y * 0, observed=False)
+    return NeighbourPair("phenotypes, missing", rows.others, _person(x, y), after)

@@ -35,9 +35,9 @@ from primo_scale.cli.options import (
 def main(dry_run: bool, **options: Any) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
 
-    The result is private. With --epsilon and --delta, phenotype rows are clipped where it is best
-    for a release with that budget; give finalize the same. With full or label privacy this pays
-    for the whole release, because phenotypes are first adjusted for covariates with noise.
+    The result is private. Unless --non-private is given, this pays for the whole release, because
+    phenotypes are first adjusted for covariates with noise; give finalize the same --epsilon and
+    --delta.
     """
     from primo_scale.cli.plan import dry_run_of
     from primo_scale.run.operations import accumulate

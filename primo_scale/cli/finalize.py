@@ -29,10 +29,7 @@ from primo_scale.cli.options import (
 @encryption_option
 @log_format_option
 def main(**options: Any) -> None:
-    """Add noise once, solve every phenotype, and publish the weights.
-
-    This pays for the release, unless accumulate has paid.
-    """
+    """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run.operations import finalize
     from primo_scale.run.request import FinalizeRequest
 

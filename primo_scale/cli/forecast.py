@@ -17,11 +17,11 @@ from primo_scale.cli.option_types import (
 )
 from primo_scale.cli.options import ld_components_option, ld_panel_option, request_from
 
-_COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>7} {:>10} {:>10}"
+_COLUMNS = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>10} {:>7} {:>10} {:>10}"
 _FOR_TARGET = " {:>11} {:>10} {:>14}"
 _HEADINGS = (
-    "people", "phenotypes", "epsilon", "variants", "columns", "R^2", "of best", "n without",
-    "best R^2", "epsilon for", "people for", "phenotypes for",
+    "people", "phenotypes", "epsilon", "variants", "columns", "R^2", "sparse R^2", "of best",
+    "n without", "best R^2", "epsilon for", "people for", "phenotypes for",
 )  # fmt: skip
 
 
@@ -90,9 +90,10 @@ def main(out: Path | None, **options: Any) -> None:
     is spread evenly over the variants. Few phenotypes, or a public choice of few variants, can be
     worth more than epsilon.
 
-    "columns" is the number of LD components, or of variants without them; "best R^2" that of a
-    release without noise, and "of best" the share of it; "n without" the number of people whose
-    release without noise explains as much. A "-" marks a --target that no value tried reaches.
+    "columns" is the number of LD components, or of variants without them; "sparse R^2" is that of a
+    trait of which 1% of the variants have effects; "best R^2" that of a release without noise, and
+    "of best" the share of it; "n without" the number of people whose release without noise explains
+    as much. A "-" marks a --target that no value tried reaches.
     """
     from primo_scale.run.forecast import forecast, write_forecast
     from primo_scale.run.forecast_request import ForecastRequest
@@ -105,7 +106,8 @@ def main(out: Path | None, **options: Any) -> None:
     click.echo(columns.format(*_HEADINGS))
     for row in rows:
         shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
-        numbers = f"{row.r2:.4f}", f"{row.r2 / row.r2_without_noise:.0%}"
+        sparse = "-" if row.sparse_r2 is None else f"{row.sparse_r2:.4f}"
+        numbers = f"{row.r2:.4f}", sparse, f"{row.r2 / row.r2_without_noise:.0%}"
         last = f"{row.effective_people:.0f}", f"{row.r2_without_noise:.4f}"
         epsilon = None if row.target_epsilon is None else f"{row.target_epsilon:.3g}"
         found = epsilon, row.target_people, row.target_phenotypes

@@ -166,12 +166,23 @@ _model_options = under(
     ld_panel_option(
         "whose linkage disequilibrium reduces the noise (docs/maths/ld-components.md)."
     ),
+    file_option(
+        "--panel-populations",
+        help="IID and population of the people of --ld-panel: how much of a score lies between "
+        "populations and, with --pc-loadings and --hold-out, its accuracy within them.",
+    ),
     ld_components_option,
     count_option(
         "--genetic-factors",
         metavar="K",
         help="Public guess of the number of genetic factors that the phenotypes share, for which "
         "LD components are chosen (docs/maths/genetic-factors.md).",
+    ),
+    click.option(
+        "--rounds",
+        type=click.IntRange(1, 2),
+        help="Measurements of X'Y; the second has directions chosen by the first (default: 2 over "
+        "LD components without --genetic-factors, else 1; docs/maths/rounds.md).",
     ),
     click.option(
         "--row-norm",

@@ -13,14 +13,11 @@ import pandas as pd
 
 from primo_scale.evaluation.accuracy import Estimate, Measures
 from primo_scale.genotypes.frequencies import MatchCounts
-from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
+from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
+from primo_scale.privacy.held_out_accuracy import NARROW, NORMAL_QUANTILE
 from primo_scale.version import __version__
 
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
-EVERYBODY = "all"
-"""Name of the group of all people."""
-WITHIN_GROUPS = "within groups"
-"""Name of the people of all groups, less the means of each person's group."""
 _COLUMNS = (
     *("weights", "phenotype", "group", "n", "r", "r_lower", "r_upper"),
     *("r2", "r2_lower", "r2_upper"),
@@ -30,7 +27,6 @@ _COLUMNS = (
     *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
 )
 _LEVELS = r"^(measures_)?(calibration_|discrimination_)?|_value$"
-_NARROW = 0.05  # width of an interval of R^2
 _MOST_ROWS, _MOST_PANELS = 60, 12
 _STYLE = {
     "font.size": 9,
@@ -56,7 +52,7 @@ class ScoreResult:
         """Whether it is of several groups, or its interval of R^2 says something."""
         r2 = (self.measures.partial or self.measures).r2
         together = self.group in (WITHIN_GROUPS, EVERYBODY)
-        return together or r2.lower > 0 or r2.upper - r2.lower < _NARROW
+        return together or r2.lower > 0 or r2.upper - r2.lower < NARROW
 
     def __str__(self) -> str:
         own, partial = self.measures, self.measures.partial
@@ -99,7 +95,7 @@ class Evaluation:
         if len(told) < len(self.results):
             lines.append(
                 f"{len(self.results) - len(told)} results of single groups are in the files alone: "
-                f"their intervals of R^2 contain 0 and are wider than {_NARROW:g}"
+                f"their intervals of R^2 contain 0 and are wider than {NARROW:g}"
             )
         return "\n".join(lines)
 

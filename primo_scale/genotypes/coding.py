@@ -86,11 +86,6 @@ class GenotypeCoding:
         frequency = np.where(self.centre > self.multiplier, 1 - rarer, rarer)
         return np.where(self.centre == self.multiplier, 0.5, frequency)
 
-    @property
-    def mean_codes(self) -> npt.NDArray[np.float64]:
-        """Expected codes ``2 p k - m`` by public frequency, not 0 as m is rounded, float64 (d,)."""
-        return np.asarray(self.multiplier * 2.0 * self.frequency - self.centre)
-
 
 def largest_code(code_table: npt.NDArray[np.int8]) -> int:
     """Return the largest magnitude in a code table of shape (d, 4)."""

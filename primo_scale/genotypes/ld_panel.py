@@ -76,6 +76,19 @@ class LdPanel:
         values[self.swapped[variants][here]] *= -1
         return here, values
 
+    def scores(self, weights: Float64) -> Float64:
+        """Return scores of the panel's people, less their means, by weights of one copy of A1.
+
+        The weights have the shape (d, l) and the scores (people, l). A variant that the panel does
+        not have counts for nobody.
+        """
+        found = np.zeros((self.n_people, weights.shape[1]))
+        for start in range(0, len(weights), _VARIANTS_AT_A_TIME):
+            part = slice(start, start + _VARIANTS_AT_A_TIME)
+            here, dosages = self.centred_dosages(part)
+            found += dosages.T.astype(np.float64) @ weights[part][here]
+        return found
+
     def a1_frequencies(self) -> Float64:
         """Return the frequency of A1 of every variant in the panel's people, shape (d,).
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.products import Int8, Int16, Int64
+from primo_scale.kernels.products import Float64, Int8, Int16, Int64
 
 u32 = np.uint32
 
@@ -38,11 +38,12 @@ def squared_norms(rows: npt.NDArray[np.signedinteger[Any]]) -> Int64:
     return np.asarray(np.einsum("ij,ij->i", rows, rows, dtype=np.int64, casting="safe"))
 
 
-def row_multipliers(norms: Int64, limit: int | Int64) -> Int64:
+def row_multipliers(norms: Int64 | Float64, limit: int | Int64) -> Int64:
     """Return the multipliers, in units of 2^-31, that reduce squared norms to at most `limit`.
 
     A multiplier is ``UNCLIPPED`` for a row within the limit, else ``isqrt(floor(2^62 limit /
-    norm))``, which is smaller. A single limit may be an integer of any size, not negative.
+    norm))``, which is smaller. A single limit may be an integer of any size, not negative. Norms
+    are integers, of type float64 where they may exceed 64 bits.
     """
     limits = np.broadcast_to(np.array(limit, dtype=object), norms.shape)
     if np.min(limits, initial=0) < 0:

@@ -8,6 +8,7 @@ so that the outputs do not depend on the kernel.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,6 +43,17 @@ class LinearMap:
         `codes` has the shape (k, people). A code and an entry of the matrix are at most 127, so
         that the sums fit int32 for k below 133,000. `kernel` is made for such codes.
         """
+        for part, sums in self._sums(codes, kernel):
+            _requantise(sums, self.multipliers, outputs[:, part])
+        return outputs[:, : codes.shape[1]]
+
+    def add_into(self, totals: Int64, codes: Int8, kernel: ProductKernel) -> None:
+        """Add the outputs of every person, which are not clipped, to `totals`, (m, people)."""
+        for part, sums in self._sums(codes, kernel):
+            _add_requantised(sums, self.multipliers, totals[:, part])
+
+    def _sums(self, codes: Int8, kernel: ProductKernel) -> Iterator[tuple[slice, Int32]]:
+        """Yield ``A x`` of people, shape (m, part)."""
         m, people = len(self.matrix), codes.shape[1]
         rows = spread_rows(min(people, PEOPLE_MAPPED), len(codes))
         for start in range(0, people, PEOPLE_MAPPED):
@@ -50,8 +62,7 @@ class LinearMap:
             _transpose(codes[:, part], here)
             total = kernel.zeros(m, len(here))
             kernel.add(total, self.matrix, here)
-            _requantise(kernel.read(total), self.multipliers, outputs[:, part])
-        return outputs[:, :people]
+            yield part, kernel.read(total)
 
 
 def add_squared_outputs(norms: Int64, outputs: Int8) -> None:
@@ -86,3 +97,11 @@ def _requantise(sums: Int32, multipliers: Int64, outputs: Int8) -> None:
         for j in range(sums.shape[1]):
             value = (np.int64(sums[i, j]) * multipliers[i] + half) >> FRACTION_BITS
             outputs[i, j] = np.int8(min(max(value, -LARGEST_OUTPUT), LARGEST_OUTPUT))
+
+
+@compiled
+def _add_requantised(sums: Int32, multipliers: Int64, totals: Int64) -> None:
+    half = np.int64(1) << (FRACTION_BITS - 1)
+    for i in range(sums.shape[0]):
+        for j in range(sums.shape[1]):
+            totals[i, j] += (np.int64(sums[i, j]) * multipliers[i] + half) >> FRACTION_BITS

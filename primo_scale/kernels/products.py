@@ -18,6 +18,7 @@ Int8 = npt.NDArray[np.int8]
 Int16 = npt.NDArray[np.int16]
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
+Float64 = npt.NDArray[np.float64]
 
 LARGEST_INT32 = 2**31 - 1
 LARGEST_BYTE = 128

@@ -58,11 +58,6 @@ class History:
         """Return the charges for the same request, oldest first."""
         return tuple(charge for charge in self.charges.values() if charge.request == request)
 
-    def uses_of_subsample(self, request: ChargeRequest) -> tuple[Charge, ...]:
-        """Return the charges for noise on the secret subsample of a request, if it has one."""
-        charges = self.charges.values() if request.subsample else ()
-        return tuple(c for c in charges if c.request.subsample == request.subsample)
-
     def count_interrupted(self, request: ChargeRequest) -> int:
         """Return the number of charges for the same request whose noise was never recorded."""
         return sum(c.state is ChargeState.RESERVED for c in self.charges_for(request))
@@ -99,7 +94,6 @@ def reservation_as_json(charge: Charge) -> dict[str, str | float]:
         "approximate_delta": charge.cost.delta,
         "people": charge.request.people_digest,
         "roster": charge.roster,
-        "subsample": charge.request.subsample,
     }
 
 
@@ -112,7 +106,6 @@ def _request_from(body: Mapping[str, Any]) -> ChargeRequest:
         body["delta"],
         cost,
         body["people"],
-        subsample=body.get("subsample", ""),
     )
 
 
@@ -168,9 +161,10 @@ def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str
     if charge is None:
         return f"charge {body['charge']} was never reserved"
     if kind == "bound":
-        history.charges[charge.id] = replace(charge, bound_to=body["request"])
-        first = charge.state is ChargeState.RESERVED and charge.bound_to is None
-        return None if first else f"the key of charge {charge.id} serves two requests"
+        history.charges[charge.id] = replace(charge, bound_to=(*charge.bound_to, body["request"]))
+        number = body.get("number", 0)
+        in_order = charge.state is ChargeState.RESERVED and number == len(charge.bound_to)
+        return None if in_order else f"the key of charge {charge.id} serves two requests"
     if kind == "drawn":
         history.charges[charge.id] = replace(
             charge, state=ChargeState.DRAWN, statistics_digest=body["digest"]

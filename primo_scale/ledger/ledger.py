@@ -20,7 +20,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import NO_COST, Cost, release_mu
+from primo_scale.gaussian.calibration import release_mu
 from primo_scale.ledger.history import History, reservation_as_json
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reader import LedgerReader
@@ -59,7 +59,6 @@ class Ledger(LedgerReader):
         request: ChargeRequest,
         *,
         stored_noise: Collection[str] = (),
-        further_cost: Cost = NO_COST,
         new_charge: Callable[[], str] = random_charge_id,
     ) -> Receipt:
         """Pay for a release, unless it was paid for before and its noise is stored.
@@ -73,9 +72,6 @@ class Ledger(LedgerReader):
         stored_noise
             Charges whose private statistics, or the key of whose noise, are in the work directory.
             The run that made them may have died before `mark_drawn`.
-        further_cost
-            Cost of the release's other charges, which are not requested yet. A budget that does not
-            cover them as well refuses the request before anything is spent.
         new_charge
             Function that returns the identifier of a new charge. It is called once the request is
             allowed and before the charge is durable, so that the key of the noise can be stored.
@@ -96,20 +92,22 @@ class Ledger(LedgerReader):
             paid = history.stored_charge(request, stored_noise)
             if paid is not None:
                 return Receipt(paid, is_new=False)
-            return self._charge(history, request, further_cost, new_charge)
+            return self._charge(history, request, new_charge)
 
-    def bind(self, charge: Charge, request: ChargeRequest) -> None:
+    def bind(self, charge: Charge, request: ChargeRequest, number: int = 0) -> None:
         """Record which statistics the key of an adjustment will also draw noise for.
 
+        `number` is that of the round, 0 for the first, whose statistics are bound in order.
         The record is durable when this returns. With one noise on two statistics, their exact
         difference would show. An unknown charge, and one bound to another request, raise an
         InputError.
         """
         with self._transaction() as history:
             known = self._find(history, charge)
-            if known.bound_to is None and known.state is ChargeState.RESERVED:
-                self._log.append("bound", {"charge": charge.id, "request": request.digest})
-            elif known.bound_to != request.digest:
+            if len(known.bound_to) == number and known.state is ChargeState.RESERVED:
+                body = {"charge": charge.id, "request": request.digest}
+                self._log.append("bound", {**body, "number": number} if number else body)
+            elif known.bound_to[number : number + 1] != (request.digest,):
                 raise InputError(
                     "the noise of this charge is for other statistics or another method",
                     where=self.path,
@@ -181,11 +179,10 @@ class Ledger(LedgerReader):
         self,
         history: History,
         request: ChargeRequest,
-        further_cost: Cost,
         new_charge: Callable[[], str],
     ) -> Receipt:
         """Append the charge of a request, after the budget that the request opens, if any."""
-        check_request(self.path, history, request, further_cost, self._log.attachment)
+        check_request(self.path, history, request, self._log.attachment)
         opens_budget = request.account not in history.budgets
         if opens_budget:
             self._append_budget(request.account, request.epsilon, request.delta)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Self
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.event_log import EventLog
 from primo_scale.ledger.history import History, replay
@@ -98,7 +97,7 @@ class LedgerReader:
             known = replace(charge.request, digest=request.digest, roster=request.roster)
             if known == request and charge.id in stored_noise:
                 return
-        check_request(self.path, history, request, NO_COST, self._log.attachment)
+        check_request(self.path, history, request, self._log.attachment)
 
     def stored_charge(self, request: ChargeRequest, stored_noise: Collection[str]) -> Charge | None:
         """Return the charge that `Ledger.reserve` would return at no cost, or None."""

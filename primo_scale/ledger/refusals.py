@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,20 +68,6 @@ def unknown_charge(path: Path, charge: str, file: Path) -> InputError:
         value=f"charge {charge} in {file}",
         remedy="Restore this ledger from a backup, or give the --ledger that paid; for a release "
         "of its own from another ledger use another --work-dir",
-    )
-
-
-def second_use(where: Path, charges: Iterable[str]) -> InputError:
-    """Return the refusal of a second release from a subsample, which served those of `charges`.
-
-    Amplification is proved for one fresh subsample per charge: two noisy X'X of the same subsample
-    reveal more than their charges account for (docs/maths/subsampling.md, Theorem 2).
-    """
-    return InputError(
-        "the subsample has served a release already",
-        where=where,
-        value=", ".join(sorted(charges)),
-        remedy="Draw a fresh subsample: run with another --work-dir",
     )
 
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.history import History
-from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget, second_use
+from primo_scale.ledger.refusals import name_refusal, other_delta, over_budget
 from primo_scale.ledger.rosters import Overlap, find_overlap
 from primo_scale.ledger.spending import AccountBudget, Balance, Charge, ChargeRequest, ChargeState
 
@@ -49,20 +48,15 @@ def check_request(
     path: Path,
     history: History,
     request: ChargeRequest,
-    further_cost: Cost,
     read_roster: Callable[[str], bytes],
 ) -> None:
     """Refuse a request that may not be charged, or that the budget does not cover.
 
-    `further_cost` is that of the release's other charges, which are not requested yet, and
     `read_roster` returns the roster with a given digest. Errors are those of `Ledger.reserve`.
     """
     problem = request.problem()
     if problem:
         raise ValueError(f"the request {problem}: {request.cost}")
-    uses = history.uses_of_subsample(request)
-    if uses:
-        raise second_use(path, [charge.id for charge in uses])
     account = request.account
     shared = find_overlap(history, request, read_roster) if request.roster else Overlap()
     refusal = name_refusal(path, history, request, shared)
@@ -74,7 +68,7 @@ def check_request(
         balance = Balance(account, AccountBudget(request.epsilon, request.delta), ())
     if balance.budget.delta != request.delta:
         raise other_delta(path, account, asked=request.delta, own=balance.budget.delta)
-    cost = request.cost + further_cost
+    cost = request.cost
     if not balance.affords(cost):
         lost = history.count_interrupted(request)
         raise over_budget(path, balance, request=request, cost=cost, lost_charges=lost)

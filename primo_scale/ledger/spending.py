@@ -133,9 +133,6 @@ class ChargeRequest:
     # Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
     # known, and in requests read from the ledger. Equality of requests ignores it.
     roster: bytes = field(default=b"", compare=False, repr=False)
-    # Keyed digest of exact statistics whose X'X is of a secret subsample; empty for others, and in
-    # charges of version 0.3. Equality of requests ignores it.
-    subsample: str = field(default="", compare=False)
 
     def problem(self) -> str | None:
         """Return why no budget could cover the request, or None.
@@ -178,9 +175,9 @@ class Charge:
     id: str  # random
     request: ChargeRequest  # request that was paid for, with its cost
     state: ChargeState = ChargeState.RESERVED  # reserved, drawn or published
-    # Digest of the only request for statistics that the key may draw noise for, if the charge first
-    # bought an adjustment of phenotypes; None before that is recorded, and for all other charges.
-    bound_to: str | None = None
+    # Digests of the only requests for statistics that the key may draw noise for, one for each
+    # round, if the charge first bought an adjustment of phenotypes; recorded before each draw.
+    bound_to: tuple[str, ...] = ()
     # UTC time of the payment, ISO 8601; empty until the charge is read from the ledger.
     reserved_at: str = ""
     # Keyed digest of the private statistics; None until the noise is recorded as drawn.

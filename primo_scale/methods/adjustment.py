@@ -6,7 +6,9 @@ shrunk, equal the weights of a regression on the residuals after C::
     S = X'X - X'C (C'C)^-1 C'X
     G = X'Y - X'C (C'C)^-1 C'Y
 
-On noisy statistics this is post-processing (docs/maths/estimation.md, "Covariates").
+C is in exact sums alone: of a release stamped NOT PRIVATE, and of public covariates. The phenotypes
+of private statistics were adjusted before, and their C'Y is 0; without C in the sums, G is X'Y, and
+what principal components explain is subtracted (docs/maths/adjustment.md, "Ancestry").
 """
 
 from __future__ import annotations
@@ -16,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from primo_scale.methods.likely_variances import likeliest_variances
-from primo_scale.methods.shrinkage import Float64, noise_norm
+from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.target_noise import TargetNoise
 from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -30,10 +31,7 @@ _ROWS = 1024
 class AdjustedBlock:
     """Statistics of one LD block, adjusted for the fixed columns."""
 
-    fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
-    # Stein's unbiased estimate of the mean squared error of each column of `fixed_cross`, in units
-    # of the variance of its noise; can be below 0. Shape (f,).
-    fixed_risk: Float64
+    fixed_cross: Float64  # X_b'C, shape (d_b, f)
     projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
     target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
     noise: TargetNoise  # in a row of G
@@ -55,13 +53,8 @@ class Adjustment:
     rescale: Float64
     # Factor on X'X that corrects for its subsample: n/s, or 1 without a subsample.
     gram_factor: float
-    # Inverse of C'C after its eigenvalues are raised to the norm of its noise, shape (f, f).
-    fixed_inverse: Float64
+    fixed_inverse: Float64  # inverse of C'C, shape (f, f)
     fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
-    # Expected product of X and the constant by public frequencies, shape (d,).
-    expected_constant: Float64
-    # Public variances of LD components, shape (d,); None for variants, coded to one variance.
-    variances: Float64 | None
     # What ancestry explains of X'Y beside the covariates, shape (d, l), and the root of what it
     # explains of X'X, shape (d, k); None if it is not known.
     ancestry: tuple[Float64, Float64] | None = None
@@ -80,27 +73,15 @@ class Adjustment:
 
     def block(self, block: int) -> AdjustedBlock:
         """Return the adjusted X'Y of one block."""
-        n_fixed, columns = self.statistics.layout.n_fixed, self.statistics.layout.variants(block)
-        cross, sigma = self.statistics.cross(block).astype(np.float64), self.scales.fixed_cross
-        # X'C enters twice, so its noise does not average out. Without the factors `kept`, a mostly
-        # noisy X'C would inflate the weights of the covariates by a multiple.
-        expected = np.zeros((len(cross), n_fixed))
-        expected[:, :1] = self.expected_constant[columns, None]
-        unexpected = cross[:, :n_fixed] - expected
-        factors = _james_stein_factors(unexpected, sigma)
-        kept = np.broadcast_to(np.maximum(factors, 0), unexpected.shape)
-        if self.variances is not None and sigma > 0:
-            kept = _shares_of_signal(unexpected, self.variances[columns], sigma)
-        fixed_cross = expected + unexpected * kept
+        n_fixed = self.statistics.layout.n_fixed
+        cross = self.statistics.cross(block).astype(np.float64)
+        fixed_cross = cross[:, :n_fixed]
         projection = fixed_cross @ self.fixed_inverse
         target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
         if self.ancestry is not None:
-            target -= self.ancestry[0][columns]
-        noise = TargetNoise(
-            own=(self.scales.phenotype_cross * self.rescale) ** 2,
-            shared=sigma * np.sqrt((kept**2).mean(axis=0))[:, None] * self.fixed_coefficients,
-        )
-        return AdjustedBlock(fixed_cross, factors, projection, target, noise)
+            target -= self.ancestry[0][self.statistics.layout.variants(block)]
+        noise = TargetNoise.of((self.scales.phenotype_cross * self.rescale) ** 2)
+        return AdjustedBlock(fixed_cross, projection, target, noise)
 
     def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
@@ -127,27 +108,22 @@ def adjust(
     rescale: Float64,
     *,
     gram_factor: float,
-    expected_constant: Float64 | None = None,
-    variances: Float64 | None = None,
     ancestry: Float64 | None = None,
 ) -> Adjustment:
     """Prepare the adjustment of every block; parameters as in `Adjustment`.
 
-    `expected_constant` is 0 if it is None. `ancestry`, shape (d, k), is a root of what principal
-    components explain of X'X. X'Y is made orthogonal to it, so that no ancestry is left that
-    components with errors did not account for.
+    `ancestry`, shape (d, k), is a root of what principal components explain of X'X. X'Y is made
+    orthogonal to it, so that no ancestry is left that components with errors did not account for.
     """
-    f, n_columns = statistics.layout.n_fixed, statistics.layout.n_variants
+    f = statistics.layout.n_fixed
     outcome_gram = statistics.outcome_gram()[:f].astype(np.float64)
     return Adjustment(
         statistics=statistics,
         scales=scales,
         rescale=rescale,
         gram_factor=gram_factor,
-        fixed_inverse=_floored_inverse(outcome_gram[:, :f], noise_norm(scales.fixed_gram, f)),
+        fixed_inverse=_inverse(outcome_gram[:, :f]),
         fixed_phenotypes=outcome_gram[:, f:] * rescale,
-        expected_constant=np.zeros(n_columns) if expected_constant is None else expected_constant,
-        variances=variances,
         ancestry=None if ancestry is None else (_along(ancestry, statistics, rescale), ancestry),
     )
 
@@ -173,36 +149,11 @@ def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) 
     return n_samples / np.clip(observed, least * n_samples, n_samples)
 
 
-def _james_stein_factors(columns: Float64, sigma: float) -> Float64:
-    """Return ``1 - (k-2) sigma^2 / ||column||^2`` for each column of length k, shape (c,).
-
-    The noise has the standard deviation `sigma`. A column of zeros has the factor 0.
-    """
-    squared = (columns**2).sum(axis=0)
-    noise = max(0, len(columns) - 2) * sigma**2
-    removed: Float64 = np.divide(noise, squared, out=np.ones_like(squared), where=squared > 0)
-    return 1 - removed
-
-
-def _shares_of_signal(columns: Float64, variances: Float64, sigma: float) -> Float64:
-    """Return the factors of the posterior mean of columns of X'C, shape (d, c).
-
-    The variance of a true entry is taken as proportional to that of its LD component, because
-    people differ most along components of large variance. The constant of proportionality
-    maximises the likelihood of the entries.
-    """
-    squares, noise = columns**2, np.full_like(columns, sigma**2)
-    start = np.maximum((squares - noise).sum(axis=0), noise[0]) / variances.sum()
-    signal = likeliest_variances(variances, squares, noise, start, weight=0) * variances[:, None]
-    return np.asarray(signal / (signal + noise))
-
-
-def _floored_inverse(matrix: Float64, floor: float) -> Float64:
-    """Return the inverse after raising eigenvalues to `floor`; a null direction stays null."""
+def _inverse(matrix: Float64) -> Float64:
+    """Return the inverse; a null direction stays null."""
     if not len(matrix):
         return matrix
     values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
-    raised = np.maximum(values, floor)
-    negligible = len(values) * np.finfo(np.float64).eps * np.abs(raised).max(initial=0.0)
-    factors = np.divide(1.0, raised, out=np.zeros_like(raised), where=raised > negligible)
+    negligible = len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
+    factors = np.divide(1.0, values, out=np.zeros_like(values), where=values > negligible)
     return np.asarray((vectors * factors) @ vectors.T)

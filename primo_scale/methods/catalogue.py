@@ -28,7 +28,7 @@ class Method:
     eigenvalue_share: float = 0.0  # of mu^2, to measure the smallest eigenvalue of X'X
     gram_per_phenotype: bool = False  # whether every phenotype has a noisy X'X of its own
     subsamples: bool = False  # whether X'X is summed over a secret subsample
-    projects_phenotypes: bool = False  # whether the public Y'Y projects X'Y before it is solved
+    projects_phenotypes: bool = False  # whether Y'Y projects X'Y before it is solved
 
     @property
     def takes_public_scores(self) -> bool:
@@ -79,7 +79,7 @@ _TABLE = (
         name="reuse-cov-proj-y",
         privacy=(PrivacyUnit.FEATURE,),
         estimator=ESTIMATORS["effect-variances"],
-        summary="X'Y projected onto what bounded genotype rows and the public phenotypes allow",
+        summary="X'Y projected onto what bounded genotype rows and Y'Y allow",
         projects_phenotypes=True,
     ),
     Method(
@@ -134,7 +134,7 @@ AS_GIVEN, BY_SUBSAMPLE = "as given", "--subsample"
 BY_COMPONENTS = "LD components are solved by no other method"
 _MOST_ACCURATE = "where {} are private, this was the most accurate method measured"
 _CROSSOVER = (
-    "{} phenotypes are {} the {} from which on a projection by the public phenotypes removes noise "
+    "{} phenotypes are {} the {} from which on a projection by Y'Y removes noise "
     "from X'Y: n mu / (2 sqrt d) times the square root of the share of N_x that an average row "
     "reaches"
 )

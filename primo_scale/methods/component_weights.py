@@ -78,7 +78,7 @@ class ComponentSolution:
 
 
 @dataclass(frozen=True, eq=False)
-class _Block:
+class ComponentBlock:
     """One LD block of m components and d_b codes, and the prior mean of its effects."""
 
     real: Float64  # map T, shape (m, d_b)
@@ -113,16 +113,11 @@ def solve_components(
 ) -> ComponentSolution:
     """Return the weights of the codes, around public scores if there are any."""
     layout = adjustment.statistics.layout
-    scores = None
-    if public is not None:
-        sums = _score_sums(adjustment, panel, public, float(prior.residual_variance.mean()))
-        scores = fit_scores(sums, public, prior, layout.n_variants)
-        prior = replace(prior, effect_variance=prior.effect_variance * scores.left)
-
-    block_of = partial(_block, adjustment, panel, scores)
+    scores, prior = fitted_scores(adjustment, prior, panel, public)
+    block_of = partial(component_block, adjustment, panel, scores)
     fitted = _Fitted(EffectCovariance(np.ones(layout.n_phenotypes), None), prior, {})
     if estimator.fits_effects:
-        covariance = _phenotype_covariance(adjustment, prior, panel.n_samples)
+        covariance = phenotype_covariance(adjustment, prior, panel.n_samples)
         fitted = _fitted(block_of, layout.sizes, prior, covariance, panel.boundaries, estimator)
     weights = np.empty((panel.boundaries[-1], layout.n_phenotypes))
     start = np.zeros((layout.n_fixed, layout.n_phenotypes))
@@ -139,7 +134,18 @@ def solve_components(
     return ComponentSolution(weights, explained, scores, fitted.prior, n_factors, n_sampled)
 
 
-def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Float64]:
+def fitted_scores(
+    adjustment: Adjustment, prior: EffectPrior, panel: PanelComponents, public: PublicScores | None
+) -> tuple[FittedScores | None, EffectPrior]:
+    """Return the slopes of public scores, if there are any, and the prior of what they leave."""
+    if public is None:
+        return None, prior
+    sums = _score_sums(adjustment, panel, public, float(prior.residual_variance.mean()))
+    scores = fit_scores(sums, public, prior, adjustment.statistics.layout.n_variants)
+    return scores, replace(prior, effect_variance=prior.effect_variance * scores.left)
+
+
+def _effects(block: ComponentBlock, fitted: _Fitted, rows: slice) -> tuple[Float64, Float64]:
     """Return the effects of the components, shape (m, l), and of the codes, shape (d_b, l)."""
     turned = fitted.effects
     sigma = np.sqrt(turned.noise_variances(block.noise))
@@ -150,13 +156,13 @@ def _effects(block: _Block, fitted: _Fitted, rows: slice) -> tuple[Float64, Floa
         numbers = list(fitted.sampled)
         sampled = np.stack([each[rows] for each in fitted.sampled.values()], axis=1)
         of_codes[:, numbers] = sampled
-        of_components[:, numbers] = _on_components(block.real, block.squared_norms, sampled)
+        of_components[:, numbers] = on_components(block.real, block.squared_norms, sampled)
     return turned.back(of_components), turned.back(of_codes)
 
 
-def _block(
+def component_block(
     adjustment: Adjustment, panel: PanelComponents, scores: FittedScores | None, block: int
-) -> _Block:
+) -> ComponentBlock:
     """Return an LD block, around the public scores if there are any."""
     layout = adjustment.statistics.layout
     squared_norms = panel.squared_norms[layout.variants(block)]
@@ -169,11 +175,11 @@ def _block(
     mean, outside = np.zeros_like(target), np.zeros((len(real.T), layout.n_phenotypes))
     if scores is not None:
         outside = scores.mean(rows)
-        mean = _on_components(real, squared_norms, outside)
+        mean = on_components(real, squared_norms, outside)
         target = target - blend.gram @ mean
-        of_scores = _on_components(real, squared_norms, scores.scores.effects[rows])
+        of_scores = on_components(real, squared_norms, scores.scores.effects[rows])
         noise = noise.with_errors(blend.mean_covariance(of_scores), scores.slopes)
-    return _Block(
+    return ComponentBlock(
         real=real,
         squared_norms=squared_norms,
         blend=blend,
@@ -188,7 +194,7 @@ def _block(
 
 
 def _fitted(
-    block_of: Callable[[int], _Block],
+    block_of: Callable[[int], ComponentBlock],
     sizes: tuple[int, ...],
     prior: EffectPrior,
     covariance: Float64,
@@ -214,7 +220,7 @@ def _fitted(
 
 
 def _coordinates(
-    block: _Block, prior: EffectPrior, *, mapped: bool
+    block: ComponentBlock, prior: EffectPrior, *, mapped: bool
 ) -> tuple[Coordinates, npt.NDArray[np.float32] | None]:
     """Return the coordinates ``Q'G`` of a block, and if `mapped` the codes' effects M' in them.
 
@@ -244,7 +250,7 @@ def _coordinates(
     return coordinates, matrix.astype(np.float32)
 
 
-def _phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
+def phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> Float64:
     """Return the covariance of the clipped phenotypes, relative to the prior's mean variance.
 
     The noise of the release is shrunk from the covariances, variances are within a factor 2 of the
@@ -262,7 +268,7 @@ def _phenotype_covariance(adjustment: Adjustment, prior: EffectPrior, n_samples:
     return np.asarray((vectors * np.maximum(values, _LEAST_EIGENVALUE)) @ vectors.T)
 
 
-def _on_components(real: Float64, squared_norms: Float64, effects: Float64) -> Float64:
+def on_components(real: Float64, squared_norms: Float64, effects: Float64) -> Float64:
     """Return the effects on components, shape (m_b, k), of effects on codes, shape (d_b, k)."""
     return np.asarray((real @ effects) / squared_norms[:, None])
 
@@ -279,9 +285,9 @@ def _score_sums(
 
     def sums(number: int) -> ScoreSums:
         """Return the sums of one LD block."""
-        block = _block(adjustment, panel, None, number)
+        block = component_block(adjustment, panel, None, number)
         rows = slice(panel.boundaries[number], panel.boundaries[number + 1])
-        effects = _on_components(block.real, block.squared_norms, public.effects[rows])
+        effects = on_components(block.real, block.squared_norms, public.effects[rows])
         blend, target = block.blend, block.target
         responses, sampled = blend.gram @ effects, residual * blend.expected
         counts = sampled / (sampled + block.noise.variances.mean())
@@ -305,7 +311,9 @@ def _score_sums(
     return map_blocks(sums, layout.sizes)
 
 
-def _posterior(block: _Block, target: Float64, prior: EffectPrior, sigma: Float64) -> Float64:
+def _posterior(
+    block: ComponentBlock, target: Float64, prior: EffectPrior, sigma: Float64
+) -> Float64:
     """Return the weights W of every phenotype or factor, shape (m, l).
 
     `sigma` is the standard deviation of the noise of the release in the target, shape (l,).

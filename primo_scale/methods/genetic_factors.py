@@ -93,15 +93,13 @@ def fit_effects(
     `phenotype_covariance` is P, relative to the variance assumed of the clipped phenotypes, and
     `prior` the prior variance of the effects on each phenotype, relative to its mean, shape (l,).
     """
+    own = own_effects(blocks, phenotype_covariance, prior)
+    if len(prior) == 1:
+        return own
     exposures = np.concatenate([block.exposures for block in blocks])
     errors = np.concatenate([block.errors for block in blocks])
     largest = LARGEST * prior * phenotype_covariance.diagonal()
     squares, noise = projected(blocks, phenotype_covariance, EffectCovariance(prior, None))
-    shown = likeliest_variances(exposures + errors, squares, noise, prior)
-    limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
-    own = EffectCovariance(limited, None, int((shown > largest).sum()))
-    if len(prior) == 1:
-        return own
     losses = _losses(exposures, squares, noise + np.outer(errors, own.scales), own.scales)
     strength = 1.0
     for _ in range(2):  # the second time with weights for factors as strong as those found
@@ -123,6 +121,18 @@ def fit_effects(
     basis = _eigenvectors(blocks, phenotype_covariance, strength, None)
     factors = EffectCovariance(scales, basis)
     return factors if factors.n_factors <= _MOST_FACTORS * len(prior) else own
+
+
+def own_effects(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
+) -> EffectCovariance:
+    """Estimate the variance of the effects on each phenotype; parameters as for `fit_effects`."""
+    visible = np.concatenate([block.exposures + block.errors for block in blocks])
+    largest = LARGEST * prior * phenotype_covariance.diagonal()
+    squares, noise = projected(blocks, phenotype_covariance, EffectCovariance(prior, None))
+    shown = likeliest_variances(visible, squares, noise, prior)
+    limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
+    return EffectCovariance(limited, None, int((shown > largest).sum()))
 
 
 def _in_other_folds(

@@ -33,6 +33,7 @@ from primo_scale.storage.tiles import in_threads
 _DISCARDED, _FIXED = 100, 5
 # Sweeps over which means are taken, and the draws of effects in them: as many as take a minute.
 _FEWEST_KEPT, _MOST_KEPT, _DRAWS = 200, 2_000, 300_000_000
+_SWEEPS_PER_STATE = 2
 _FIRST_SHARE = 0.1  # of variants with an effect
 _LEAST_SHARE = 1e-5
 _LEAST_GAIN = 1.0  # in standard errors
@@ -69,7 +70,7 @@ def sample_effects(
     `effect_variance` is the mean prior variance of the effects. `blocks` and `phenotype_covariance`
     are those of `fit_effects`, and `effects` is its result.
     """
-    maps = _maps(matrices)
+    maps = effect_maps(matrices)
     exposures = np.concatenate([block.exposures for block in blocks])
     sampling = np.concatenate([block.sampling for block in blocks])
     values = np.concatenate([effects.rotated(block.values) for block in blocks])
@@ -84,8 +85,7 @@ def sample_effects(
         )
     columns = np.flatnonzero(suited).tolist()
     noise += np.outer(errors, effects.scales)
-    most = _DRAWS // max(1, len(columns) * int(maps.variants[-1]))
-    kept = min(max(most, _FEWEST_KEPT), _MOST_KEPT)
+    kept = sweeps_kept(len(columns), int(maps.variants[-1]))
 
     def sampled(number: int) -> Float64 | None:
         column = Column(
@@ -97,6 +97,12 @@ def sample_effects(
     return {number: each for number, each in found if each is not None}
 
 
+def sweeps_kept(n_columns: int, n_variants: int) -> int:
+    """Return the number of sweeps over which means are taken: as many as take a minute."""
+    most = _DRAWS // max(1, n_columns * n_variants)
+    return min(max(most, _FEWEST_KEPT), _MOST_KEPT)
+
+
 def point_normal_effects(
     maps: EffectMaps, column: Column, effect_variance: float, kept: int
 ) -> Float64 | None:
@@ -105,14 +111,31 @@ def point_normal_effects(
     `effect_variance` is the mean variance of the effects, and `kept` the number of sweeps over
     which means are taken.
     """
-    effects, residual, spread = _sampled(maps, column, effect_variance, kept)
+    effects, residual, spread, _ = _sampled(maps, column, effect_variance, kept)
     factors = shrunk(column.exposures, column.noise, column.scale)
     normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
     gains = (normal - residual**2 - 2 * spread) / column.sampling
     return effects if gains.sum() > _LEAST_GAIN * np.linalg.norm(gains) else None
 
 
-def _maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
+def point_normal_means(
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int
+) -> Float64:
+    """Return the posterior means of the effects of all variants; parameters as before."""
+    return _sampled(maps, column, effect_variance, kept)[0]
+
+
+def posterior_states(
+    maps: EffectMaps, column: Column, effect_variance: float, n_states: int
+) -> tuple[Float64, npt.NDArray[np.float32]]:
+    """Return the posterior means of the effects, and draws of them, shape (n_states, d)."""
+    kept = _SWEEPS_PER_STATE * n_states
+    means, _, _, states = _sampled(maps, column, effect_variance, kept, n_states)
+    return means, states
+
+
+def effect_maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
+    """Return the transposed matrices M of all blocks, each of shape (d_b, m_b), as one array."""
     return EffectMaps(
         entries=np.concatenate([matrix.ravel() for matrix in matrices]),
         starts=np.cumsum([0, *(matrix.size for matrix in matrices[:-1])]),
@@ -122,9 +145,12 @@ def _maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
 
 
 def _sampled(
-    maps: EffectMaps, column: Column, effect_variance: float, kept: int
-) -> tuple[Float64, Float64, Float64]:
-    """Return the posterior means of the effects, and of ``h - M beta`` with its variance."""
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int, n_states: int = 0
+) -> tuple[Float64, Float64, Float64, npt.NDArray[np.float32]]:
+    """Return the posterior means of the effects, and of ``h - M beta`` with its variance.
+
+    The last result has so many states of the chain, evenly spaced.
+    """
     rng = np.random.Generator(np.random.SFC64(column.number))
     precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
     informations = information(maps, precisions)
@@ -132,6 +158,7 @@ def _sampled(
     share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
     variance = start
     total, squares = np.zeros((2, len(precisions)))
+    states = np.empty((n_states, n_variants), dtype=np.float32)
     draws = np.empty((2, n_variants))
     for number in range(_DISCARDED + kept):
         check()
@@ -149,5 +176,7 @@ def _sampled(
             residual = chain.residual * column.noise
             total += residual
             squares += residual**2
+            if n_states and (number - _DISCARDED) % (kept // n_states) == 0:
+                states[(number - _DISCARDED) // (kept // n_states)] = chain.effects
     mean = total / kept
-    return chain.means / kept, mean, np.maximum(squares / kept - mean**2, 0.0)
+    return chain.means / kept, mean, np.maximum(squares / kept - mean**2, 0.0), states

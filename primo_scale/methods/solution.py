@@ -43,6 +43,7 @@ from primo_scale.methods.public_scores import (
     variant_sums,
 )
 from primo_scale.methods.rules import eigenvalue_bound
+from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
 from primo_scale.methods.shrinkage import Float64, JamesStein, Ridge, Shrinkage, whitened_squares
 from primo_scale.methods.spectrum import Spectrum, spectra_of
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
@@ -76,8 +77,7 @@ class SolveInputs:
     penalty: float  # of the estimator ``ridge``, in squared lattice units
     components: PanelComponents | None = None  # that take the place of the variants, or None
     scores: PublicScores | None = None  # prior mean of the effects; None stands for 0
-    # Expected product of X and the constant by public frequencies, shape (d,); None stands for 0.
-    expected_constant: Float64 | None = None
+    second: SecondStatistics | None = None  # of a second round, or None without one
     # Root of what the principal components explain of X'X, shape (d, k), or None.
     ancestry: Float64 | None = None
 
@@ -113,8 +113,6 @@ def solve_statistics(
         inputs.scales,
         inputs.rescale,
         gram_factor=gram_factor,
-        expected_constant=inputs.expected_constant,
-        variances=None if inputs.components is None else inputs.components.variances,
         ancestry=inputs.ancestry,
     )
     sizes = statistics.layout.sizes
@@ -171,7 +169,11 @@ def _of_components(
     adjustment: Adjustment, inputs: SolveInputs, panel: PanelComponents, estimator: Estimator
 ) -> Solution:
     """Return the posterior mean from statistics of LD components."""
-    found = solve_components(adjustment, inputs.prior, panel, inputs.scores, estimator)
+    second = inputs.second
+    if second is None:
+        found = solve_components(adjustment, inputs.prior, panel, inputs.scores, estimator)
+    else:
+        found = solve_two_rounds(adjustment, inputs.prior, panel, inputs.scores, second)
     fixed = adjustment.fixed_inverse @ (adjustment.fixed_phenotypes - found.explained)
     rule_inputs = EstimatorInputs(
         found.prior, 0.0, inputs.unit, 0.0, found.n_factors, found.n_sampled

@@ -1,10 +1,9 @@
-"""Covariance across phenotypes of the noise in X'Y after the adjustment for fixed columns.
+"""Covariance across phenotypes of the noise in X'Y.
 
-The noise that a release adds to X'Y is independent between phenotypes. The adjustment and public
-scores also subtract noisy predictions from X'Y. An error in X'C moves all phenotypes that the
-covariates explain, each by its coefficient, and an error in X'X moves all that have the same public
-score. An estimator that neglects the covariance of these errors takes them for effects that the
-phenotypes share (docs/maths/genetic-factors.md).
+The noise that a release adds to X'Y is independent between phenotypes. Public scores also subtract
+noisy predictions from X'Y: an error in X'X moves all phenotypes that have the same score. An
+estimator that neglects the covariance of these errors takes them for effects that the phenotypes
+share (docs/maths/genetic-factors.md).
 """
 
 from __future__ import annotations
@@ -22,6 +21,11 @@ class TargetNoise:
 
     own: Float64  # variance of the noise that each phenotype has alone, shape (l,)
     shared: Float64  # effects of independent errors on every phenotype, shape (errors, l)
+
+    @classmethod
+    def of(cls, own: Float64) -> TargetNoise:
+        """Return independent noise."""
+        return cls(own, np.zeros((0, len(own))))
 
     @property
     def variances(self) -> Float64:

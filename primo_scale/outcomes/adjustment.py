@@ -44,14 +44,12 @@ class AdjustmentScale:
     standard deviations.
     """
 
-    fixed: int  # factor on the codes of the constant and the covariates
     shifts: tuple[int, ...]  # bits by which the codes of each phenotype are divided
     norm: int  # bound N on the root of ``sum_j |v_j|^4`` of a person
 
     @classmethod
     def of(cls, coding: OutcomeCoding) -> AdjustmentScale:
         """Return the scale for a public coding."""
-        fixed = max(1, round(coding.unit / coding.constant))
         n_fixed = 1 + len(coding.covariates)
         largest = coding.max_abs[n_fixed:].tolist()
         kinds = (phenotype.kind for phenotype in coding.phenotypes)
@@ -61,10 +59,9 @@ class AdjustmentScale:
             else max(1, bound.bit_length() - _ENTRY_BITS)
             for bound, kind in zip(largest, kinds, strict=True)
         )
-        constant = float(fixed * coding.constant) ** 2
-        of_fixed = constant * (1 + _MEAN_SQUARE * len(coding.covariates))
+        of_fixed = coding.constant**2 * (1 + _MEAN_SQUARE * len(coding.covariates))
         squares = [(of_fixed + (coding.unit / 2**shift) ** 2) ** 2 for shift in shifts]
-        return cls(fixed, shifts, math.ceil(_MARGIN * math.sqrt(sum(squares))))
+        return cls(shifts, math.ceil(_MARGIN * math.sqrt(sum(squares))))
 
     def rows(self, rows: Int16) -> tuple[Int64, Int64]:
         """Return the scaled rows c, shape (people, f), and y, shape (people, l), of coded rows.
@@ -73,7 +70,7 @@ class AdjustmentScale:
         whose code is not 0.
         """
         n_fixed = rows.shape[1] - len(self.shifts)
-        fixed = rows[:, :n_fixed].astype(np.int32) * np.int32(self.fixed)
+        fixed = rows[:, :n_fixed].astype(np.int32)
         phenotypes = rows[:, n_fixed:].astype(np.int32)
         phenotypes = np.sign(phenotypes) * (np.abs(phenotypes) >> np.array(self.shifts))
         squares = (fixed.astype(np.int64) ** 2).sum(axis=1)[:, None] + phenotypes.astype(int) ** 2

@@ -1,4 +1,4 @@
-"""Whether the covariates can account for population structure, decided by their public names."""
+"""Ancestry: whether the covariates can account for it, by their public names, and its groups."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from collections.abc import Iterable
 _COMPONENT = re.compile(
     r"((?<![A-Za-z])(?i:pca?)|(?<![A-Z])PCA?)[ ._-]?\d+(?![A-Za-z0-9])|(?<!\d)22009(?!\d)"
 )
+
+EVERYBODY = "all"
+"""Name of the group of all people."""
+WITHIN_GROUPS = "within groups"
+"""Name of the people of all groups, less the means of each person's group."""
 
 NO_COMPONENTS = (
     "No covariate is named as a principal component (such as PC1, PC_1 or PC01). Differences "

@@ -105,12 +105,6 @@ def names_with_bounds(path: Path) -> frozenset[str]:
     return frozenset(row.cells["name"] for row in _rows(path))
 
 
-def phenotypes_without_sd(path: Path, names: Sequence[str]) -> frozenset[str]:
-    """Return the phenotypes among `names` whose sd is not given."""
-    without = (row.cells["name"] for row in _rows(path) if "sd" not in row.cells)
-    return frozenset(names).intersection(without)
-
-
 def _look_up(
     path: Path, names: Sequence[str], parse: Callable[[_Row], _Bounds], *, option: str
 ) -> tuple[_Bounds, ...]:

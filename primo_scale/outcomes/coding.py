@@ -95,11 +95,6 @@ class OutcomeCoding:
         return np.minimum(largest, LARGEST_VALUE)
 
     @property
-    def constant_norm(self) -> int:
-        """Largest possible squared norm of a row's constant and covariates."""
-        return int((self.max_abs[: 1 + len(self.covariates)] ** 2).sum())
-
-    @property
     def phenotype_norm_cap(self) -> int:
         """Largest possible squared norm of a row's phenotypes before clipping."""
         return int((self.max_abs[1 + len(self.covariates) :] ** 2).sum())
@@ -133,12 +128,11 @@ class OutcomeCoding:
         """Effects in lattice units over `EFFECT_UNIT` per code, shape (1 + c, l)."""
         return np.array(self.effects, dtype=np.int64).T
 
-    def residuals(self, rows: Int16, before: OutcomeCoding, *, of_covariates: Bool) -> Int16:
+    def residuals(self, rows: Int16, before: OutcomeCoding) -> Int16:
         """Return rows, shape (people, q), with residuals in place of the phenotypes.
 
         `rows` are those of the coding `before`, with 0 for a missing phenotype, and so are the
-        results. The covariates' effects are subtracted from the people in the mask `of_covariates`,
-        and the constant's from everybody.
+        results.
         """
         n_fixed = 1 + len(self.covariates)
         codes = rows[:, n_fixed:].astype(np.float64)
@@ -148,7 +142,6 @@ class OutcomeCoding:
         lattice = (values - mean) / sd * self.unit
         fixed = rows[:, :n_fixed].astype(np.int64)
         fixed[:, 0] = self.constant
-        fixed[~of_covariates, 1:] = 0
         lattice -= (fixed @ self._effects) / EFFECT_UNIT  # of exact integers
         lattice = np.trunc(np.clip(lattice, -LARGEST_VALUE, LARGEST_VALUE))
         # An observed value remains different from a missing one.
@@ -228,14 +221,13 @@ def code_outcomes(
     phenotypes: Sequence[PhenotypeBounds],
     covariates: Sequence[CovariateBounds],
     *,
-    weight: float,
     largest_unit: int = LARGEST_UNIT,
 ) -> OutcomeCoding:
     """Choose the coding of the outcome columns from public bounds, in the order of the columns.
 
-    `weight` is the lattice value of the constant, and of every covariate at its farther bound, in
-    units of a phenotype's sd. The unit is at most `largest_unit`. Two columns of one name are
-    refused, and so is a phenotype with a bound farther than 31.9 sds from its mean.
+    The constant, and every covariate at its farther bound, are as large as a phenotype's sd, which
+    is at most `largest_unit`. Two columns of one name are refused, and so is a phenotype with a
+    bound farther than 31.9 sds from its mean.
     """
     uses = Counter([*(p.name for p in phenotypes), *(c.name for c in covariates)])
     name, count = max(uses.items(), key=itemgetter(1), default=("", 0))
@@ -245,10 +237,9 @@ def code_outcomes(
             remedy="Choose every phenotype and covariate once",
         )
     unit = min(largest_unit, _common_unit(phenotypes))
-    constant = min(LARGEST_VALUE, max(1, round(weight * unit)))
     return OutcomeCoding(
-        constant=constant,
-        covariates=tuple(_covariate_coding(bounds, constant) for bounds in covariates),
+        constant=unit,
+        covariates=tuple(_covariate_coding(bounds, unit) for bounds in covariates),
         phenotypes=tuple(phenotypes),
         unit=unit,
     )
@@ -264,7 +255,7 @@ def code_within_bounds(
     where missing, and whether each value is observed, both of this shape.
     """
     lower, upper = _columns(phenotypes, "lower", "upper")
-    observed = code_outcomes(phenotypes, (), weight=1.0).observed(values)
+    observed = code_outcomes(phenotypes, ()).observed(values)
     u = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
     units = np.clip(np.trunc(BOUNDED_UNIT * u), -BOUNDED_UNIT, BOUNDED_UNIT)
     return np.where(observed, units, 0).astype(np.int64), observed

@@ -23,9 +23,6 @@ from primo_scale.outcomes.coding import (
 _MOST_OUTSIDE = 0.05  # share of a column's values
 _MOST_OF_A_CODE = 0.002  # share of a column's values that one value out of bounds may have
 _MOST_MISSING = 0.05  # share of the genotyped people
-_FEW_OUTSIDE = 0.2  # share of a column's values up to which the others tell its mean and sd
-_LARGEST_RATIO = 5.0  # of the sd of the values to the public sd, or the reverse
-_FARTHEST_MEAN = 2.0  # distance of the mean of the values from the public mean, in public sds
 _MOST_KEPT = 1 << 16  # values out of bounds whose counts are kept
 
 LOGGER = logging.getLogger("primo_scale")
@@ -49,9 +46,6 @@ class OutcomeCounts:
         self.observed: Int64 = np.zeros(shape, dtype=np.int64)
         self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
         self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
-        # Number, sum and sum of squares of all finite values, and of those within the bounds. The
-        # values count in public sds from the public mean.
-        self._moments = np.zeros((2, 3, shape))
         self._outliers, self._covariate_outliers = _Outliers(), _Outliers()
 
     def add_phenotypes(self, values: Float64, counted: Bool) -> None:
@@ -63,15 +57,6 @@ class OutcomeCounts:
         outside = outside_bounds(values, coding.phenotypes) & counted
         self._outside += outside.sum(axis=0)
         self._outliers.add(values, outside)
-        with np.errstate(over="ignore", invalid="ignore"):
-            scaled = (values - [p.mean for p in coding.phenotypes]) / [
-                p.sd for p in coding.phenotypes
-            ]
-            for moments, mask in zip(
-                self._moments, (counted & np.isfinite(values), counted & ~outside), strict=True
-            ):
-                of_mask = np.where(mask, scaled, 0.0)
-                moments += [mask.sum(axis=0), of_mask.sum(axis=0), (of_mask**2).sum(axis=0)]
 
     def add_covariates(self, values: Float64) -> None:
         """Count values, float64 (people, c)."""
@@ -80,11 +65,8 @@ class OutcomeCounts:
         self._covariates += np.stack([present.sum(axis=0), outside.sum(axis=0)])
         self._covariate_outliers.add(values, outside)
 
-    def warn(self, level: int = logging.WARNING, *, sds_are_public: bool = True) -> None:
-        """Log what is probably a mistake in a table or its bounds.
-
-        Means and sds are compared with those of the coding if these are final (`sds_are_public`).
-        """
+    def warn(self, level: int = logging.WARNING) -> None:
+        """Log what is probably a mistake in a table or its bounds."""
         phenotypes = self.coding.phenotypes
         for phenotype, people, cases, no_codes in zip(
             phenotypes, self.observed, self._cases, self._no_codes, strict=True
@@ -107,30 +89,8 @@ class OutcomeCounts:
         counts = np.stack([self.observed, self._outside])
         _warn_of_columns(phenotypes, counts, self._outliers, level)
         _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers, level)
-        if sds_are_public:
-            self._warn_of_units(level)
         _warn_of_rare(phenotypes, self.observed, self.n_counted, level)
         _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
-
-    def _warn_of_units(self, level: int) -> None:
-        """Warn of phenotypes whose mean or sd is far from the public one."""
-        few = self._outside <= _FEW_OUTSIDE * self.observed
-        for k, phenotype in enumerate(self.coding.phenotypes):
-            people, total, squares = self._moments[int(few[k]), :, k].tolist()
-            if not people or (phenotype.kind == "binary" and self._cases[k] in (0, people)):
-                continue  # told of above
-            mean = total / people
-            sd = math.sqrt(max(squares / people - mean * mean, 0.0))  # nan if it overflows
-            if 1 / _LARGEST_RATIO <= sd <= _LARGEST_RATIO and abs(mean) <= _FARTHEST_MEAN:
-                continue
-            LOGGER.log(
-                level,
-                "%s: its values have mean %.4g and sd %.4g, the public ones are %.4g and %.4g; "
-                "check the unit of the table and of the bounds by public knowledge. A mean or sd "
-                "that is taken from the cohort is not covered by the guarantee",
-                phenotype.name, phenotype.mean + mean * phenotype.sd, sd * phenotype.sd,
-                phenotype.mean, phenotype.sd,
-            )  # fmt: skip
 
 
 class _Outliers:

@@ -235,15 +235,14 @@ def write_residuals(
     before: OutcomeCoding,
     coding: OutcomeCoding,
     *,
-    sums_fixed: bool,
+    n_fixed: int,
 ) -> OutcomeStore:
     """Write the store of adjusted phenotypes, or reuse the existing one.
 
-    With `sums_fixed`, the constant and the covariates remain columns of the sums. `unadjusted` has
-    the coding `before`. Phenotypes of people held out keep the effects of the covariates, which a
-    release measures with its own weights.
+    The constant and the covariates remain `n_fixed` columns of the sums, or none. `unadjusted` has
+    the coding `before`.
     """
-    parts = {"of": unadjusted.content_digest, "coding": coding.digest, "fixed": sums_fixed}
+    parts = {"of": unadjusted.content_digest, "coding": coding.digest, "fixed": n_fixed}
     request = sha256_of_json(parts)
     if groups.is_complete(path, KIND):
         finished = groups.attributes_of(groups.open_group(path, KIND))
@@ -254,9 +253,9 @@ def write_residuals(
 
     def rows_of(people: slice) -> Int16:
         rows = read_block(unadjusted._rows, (people, slice(None)))
-        return coding.residuals(rows, before, of_covariates=~held_out[people])
+        return coding.residuals(rows, before)
 
-    left_out = 0 if sums_fixed else 1 + len(coding.covariates)
+    left_out = 1 + len(coding.covariates) - n_fixed
     header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}
     apart = held_out if held_out.any() else None
     _write_store(

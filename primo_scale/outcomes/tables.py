@@ -27,9 +27,16 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.text_lines import cells_of, numbered_lines, open_lines, utf8_text
+from primo_scale.genotypes.text_lines import (
+    cells_of,
+    numbered_lines,
+    open_lines,
+    table_lines,
+    utf8_text,
+)
 from primo_scale.humanize import examples
 from primo_scale.kernels.decimal_text import read_decimals
+from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
 from primo_scale.storage.read_ahead import read_ahead
 
 CELLS_PER_GROUP = 1 << 19
@@ -199,6 +206,27 @@ class OutcomeTable:
                 value=cell.decode(errors="replace")[:40],
                 remedy="Use numbers, NA for a missing value, and a 0/1 column for each category",
             ) from error
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """Return the group of each person of a table of IID and group."""
+    group_of: dict[str, str] = {}
+    for line, cells in table_lines(path):
+        if len(cells) != 2:
+            raise InputError(
+                "is no row of IID and group",
+                where=f"{path}:{line}",
+                value=f"{len(cells)} columns",
+                expected=2,
+            )
+        person, group = (utf8_text(cell, path, line) for cell in cells)
+        if group in (EVERYBODY, WITHIN_GROUPS):
+            raise InputError(
+                "is no name of a group", where=f"{path}:{line}", value=group, remedy="Rename it"
+            )
+        if group_of.setdefault(person, group) != group:
+            raise InputError("one person in two groups", where=f"{path}:{line}", value=person)
+    return group_of
 
 
 def open_outcome_table(path: Path) -> OutcomeTable:

@@ -28,6 +28,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     Floats,
@@ -36,6 +37,7 @@ from primo_scale.privacy.planning import (
     clipped_phenotype,
     noise_variance,
 )
+from primo_scale.privacy.water_filling import fill
 
 LEAST_USEFUL_R2 = 0.01
 """Forecast R^2 below which a release counts as noise: a thirtieth of the assumed heritability."""
@@ -59,6 +61,9 @@ class Forecast:
     effective_sample_size: float
     r_squared: float  # share of the trait's variance that the scores explain
     without_noise: float  # the same share for a release of this cohort without bounds and noise
+    # Share for a trait of which `SPARSE_SHARE` of the variants have effects; None where weights
+    # build on a public score.
+    sparse: float | None = None
 
     @property
     def stated_size(self) -> float:
@@ -113,6 +118,12 @@ class Trait:
 
 
 _TRAIT = Trait()
+SPARSE_SHARE = 0.01
+"""Share of the variants that have effects on a sparse trait."""
+# Number of directions that a sparse trait's effects are seen in, relative to the effective number
+# of those that explain an even one, for one round and two. They fit the releases of planner.md.
+_SEEN = {1: 1.35, 2: 1.6}
+_DRAWN = 1 << 15  # effects by which a sparse trait is forecast, from public random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,6 +201,86 @@ def expected_r2(
     the bound b of `primo_scale.privacy.planning.phenotype_norm`, and `cross_sigma` the standard
     deviation of the noise on X'Y, in lattice units, for all columns or of shape (m,).
     """
+    weights, unknown, odds = _by_direction(sizes, eigenvalues, clip, cross_sigma, components, trait)
+    return trait.explained(weights, unknown, odds)
+
+
+def seen_directions(
+    sizes: PublicSizes,
+    eigenvalues: Floats,
+    *,
+    clip: float,
+    cross_sigma: float | Floats,
+    components: Components | None = None,
+) -> float:
+    """Return the effective number of directions that explain an even trait, with LD among variants.
+
+    It is ``(sum w)^2 / sum w^2`` for what each explains; parameters as in `expected_r2`.
+    """
+    weights, unknown, odds = _by_direction(
+        sizes, eigenvalues, clip, cross_sigma, components, _TRAIT
+    )
+    explained = weights * unknown * odds / (1 + _TRAIT.heritability * unknown * odds)
+    copies = 1.0 if components is not None else sizes.n_variants / len(eigenvalues)
+    return float(explained.sum() ** 2 / (explained**2).sum() * copies)
+
+
+def sparse_r2(
+    even: Forecast, seen: float, n_variants: int, rounds: int, heritability: float
+) -> float:
+    """Return the R^2 expected of a trait of which `SPARSE_SHARE` of the variants have effects.
+
+    `even` is the forecast of a trait whose variants all have effects, and `seen` the result of
+    `seen_directions`. A direction of ``seen`` has an effect with the probability p that gives the
+    variants' number of effects, and is measured with the noise that explains `even`. The posterior
+    mean is that of effects of zero and normal ones; two rounds divide the noise, and the second has
+    the energies of water-filling by what the first left.
+    Source: docs/maths/planner.md, "Sparse traits".
+    """
+    number = _SEEN[rounds] * seen
+    likely = min(1.0, SPARSE_SHARE * n_variants / number)
+    sampling = heritability / min(even.without_noise, 0.999 * heritability) - 1
+    total = heritability / min(max(even.r_squared, 1e-6), 0.999 * heritability) - 1
+    noise = max(total - sampling, 1e-9)
+    random = np.random.Generator(np.random.SFC64(0))
+    effects = random.standard_normal(_DRAWN) * (random.random(_DRAWN) < likely) / likely**0.5
+    measured = effects + random.standard_normal(_DRAWN) * sampling**0.5
+    errors = random.standard_normal((2, _DRAWN)) * noise**0.5
+    found = _denoised(measured + errors[0], np.full(_DRAWN, total), likely)[0]
+    if rounds == 2:
+        first = noise / FIRST_ROUND_SHARE
+        spread = np.full(_DRAWN, sampling + first)
+        left = _denoised(measured + errors[0] * (first / noise) ** 0.5, spread, likely)[1]
+        second = noise / (1 - FIRST_ROUND_SHARE)
+        shares = left / _DRAWN
+        energies = fill(shares, shares, sampling / _DRAWN, second / _DRAWN**2) * _DRAWN
+        known = 1 / first + energies / second
+        error = errors[0] * (first / noise) ** 0.5 / first
+        error += errors[1] * (second / noise) ** 0.5 * energies**0.5 / second
+        found = _denoised(measured + error / known, sampling + 1 / known, likely)[0]
+    return float(heritability * (found @ effects) ** 2 / ((found @ found) * (effects @ effects)))
+
+
+def _denoised(values: Floats, noise: Floats, likely: float) -> tuple[Floats, Floats]:
+    """Return posterior means and variances of effects, of which a share `likely` is not zero."""
+    variance = 1 / likely
+    kept = variance / (variance + noise)
+    prior = math.log(likely / (1 - likely)) if likely < 1 else math.inf
+    logit = prior + 0.5 * (np.log1p(-kept) + values**2 / noise * kept)
+    share = 1 / (1 + np.exp(-np.clip(logit, -50, 50)))
+    mean = share * kept * values
+    return mean, share * (kept * noise + (kept * values) ** 2) - mean**2
+
+
+def _by_direction(
+    sizes: PublicSizes,
+    eigenvalues: Floats,
+    clip: float,
+    cross_sigma: float | Floats,
+    components: Components | None,
+    trait: Trait,
+) -> tuple[Floats, Floats, Floats]:
+    """Return the weights of directions, what a public score leaves of them, and their odds."""
     slope, residual = clipped_phenotype(clip, sizes.n_phenotypes)
     cross_sigma = cross_sigma / _kept_of_rows(sizes, eigenvalues, components)
     if components is None:
@@ -203,8 +294,7 @@ def expected_r2(
         in_column = sizes.n_samples * sizes.phenotype_scale**2 * components.variances
         noise = cross_sigma**2 / in_column
     unknown = trait.unknown(shares, eigenvalues, n_variants)
-    odds = sizes.n_samples * slope**2 * shares / (residual + noise)
-    return trait.explained(weights, unknown, odds)
+    return weights, unknown, sizes.n_samples * slope**2 * shares / (residual + noise)
 
 
 def degrees_of_rows(eigenvalues: Floats, n_columns: int) -> float:

@@ -103,6 +103,24 @@ class RowLengths:
     bound: float  # on the squared norm of a row
 
 
+def response_of_contributions(
+    respond: Callable[[float], ClipResponse], degrees: float
+) -> ClipResponse:
+    """Return the response where phenotypes are clipped by their contributions to X'Y.
+
+    `respond` returns the response to a clip that is multiplied by a factor. The squared norm of
+    each phenotype's columns is chi-square, on so many degrees of freedom relative to its mean.
+    Source: docs/maths/rounds.md, "The clip".
+    """
+    lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
+    responses = [respond(float(factor)) for factor in 1 / np.sqrt(lengths)]
+    slopes, variances = (
+        lengths @ np.array([getattr(each, name) for each in responses]) / lengths.sum()
+        for name in ("slope", "variance")
+    )
+    return ClipResponse(slopes, np.zeros_like(slopes), variances)
+
+
 def response_of_scaled_records(
     respond: Callable[[float], ClipResponse], rows: RowLengths, privacy: PrivacyUnit
 ) -> ClipResponse:
@@ -116,22 +134,18 @@ def response_of_scaled_records(
     kept = np.minimum(1.0, rows.bound / lengths)  # of the products of two genotypes
     root = np.sqrt(kept)
     one = np.ones_like(kept)
-    # Factors on the clip, on X'Y and the square of an unclipped phenotype, and on X'X.
-    clips, cross, squared, gram = {
-        PrivacyUnit.FULL: (1 / root, kept, kept, kept),
-        PrivacyUnit.FEATURE: (one, root, one, kept),
-        PrivacyUnit.LABEL: (root, one, one, one),
-    }[privacy]
+    # Factors on the clip, on X'Y, X'X and the square of an unclipped phenotype.
+    clips, kept = (root, one) if privacy is PrivacyUnit.LABEL else (1 / root, kept)
     factors, where = np.unique(clips, return_inverse=True)
     responses = [respond(float(factor)) for factor in factors]
     slopes, offsets, variances = (
         np.array([getattr(each, name) for each in responses])[where]
         for name in ("slope", "offset", "variance")
     )
-    seen = gram * lengths
+    seen = kept * lengths
     return ClipResponse(
-        slope=(cross * lengths) @ slopes / float(seen.sum()),
-        offset=cross @ offsets / float(gram.sum()),
-        variance=(squared * seen) @ variances / float(seen.sum()),
+        slope=seen @ slopes / float(seen.sum()),
+        offset=kept @ offsets / float(kept.sum()),
+        variance=(kept * seen) @ variances / float(seen.sum()),
         gram_share=float(seen.sum() / lengths.sum()),
     )

@@ -6,26 +6,34 @@ Everything here is computed from noisy statistics and public numbers. The interv
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
+from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
 from primo_scale.privacy.liability_scale import area_under_curve, liability_r2, residual_spread
 from primo_scale.privacy.planning import Floats
 
 N_EDGES = 32
 """Number of public numbers between which people are counted by their score."""
+N_SUMS = 6
+"""Number of sums of each group."""
 N_COUNTS = N_EDGES + 2
 """Number of counts of people: those between the edges, and last those with too large a residual."""
 _LARGEST_EDGE = 4.0  # in units of the bound on residuals
 _QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
 # A range of scores that cuts more than this share of people is too small.
 _CUT, _SIGNIFICANCE = 0.005, 3.0
+GROUP_NUMBERS = ("r2", "r2_lower", "r2_upper", "slope", "slope_lower", "slope_upper")
+"""Numbers of an accuracy that are stated of groups."""
+NARROW = 0.05
+"""Width of an interval of R^2 below which that of a single group is told."""
 NORMAL_QUANTILE = 1.959963984540054
 """97.5% quantile of the normal distribution."""
 MOST_BEYOND = 0.01
@@ -34,6 +42,8 @@ _ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
 _LEAST_PEOPLE = 30
+# Least number of people of a group that counts, in standard deviations of the noise on the number.
+_LEAST_GROUP = 5.0
 # Ends of the interval of a slope that is precise enough to correct weights, one over the other.
 _PRECISE = 2.0
 USUAL_SLOPES = 0.5, 2.0
@@ -144,11 +154,14 @@ def accuracy_of(
     measured: Mapping[str, Any],
     hold_out: Mapping[str, Any],
     sigma: tuple[float, float],
-) -> tuple[float, float, HeldOutAccuracy]:
-    """Return the centre and the half width of the range of scores, and the accuracy.
+    groups: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the range of scores and the accuracies, as release.json states them.
 
     The arguments are entries of release.json: of the phenotype in public_inputs and in hold_out,
-    and hold_out itself. `sigma` has the standard deviations of the noise on counts and on sums.
+    and hold_out itself. `sigma` has the standard deviations of the noise on counts and on sums. The
+    accuracies are that over all people and, if there are `groups`, which have sums of their own,
+    those within the groups together and within each.
     """
     counts_sigma, sums_sigma = sigma
     bound, counts = measured["residual_bound"], measured["counts"]
@@ -162,7 +175,37 @@ def accuracy_of(
         ratio=bound / half_width,
         prevalence=public_prevalence(phenotype),
     )
-    return centre, half_width, held_out_accuracy(measured["sums"], sums_sigma, scale)
+    sums = np.reshape(measured["sums"], (-1, N_SUMS))
+    overall = held_out_accuracy(sums.sum(axis=0).tolist(), sums_sigma * math.sqrt(len(sums)), scale)
+    least = max(_LEAST_PEOPLE * scale.constant**2, _LEAST_GROUP * sums_sigma)
+    large = [each if each[0] >= least else [] for each in sums.tolist()]
+    parts = [(WITHIN_GROUPS, [*itertools.chain(*large)]), *zip(groups, large, strict=False)]
+    of_groups = []
+    for name, part in parts if groups else ():
+        accuracy = held_out_accuracy(part, sums_sigma, scale)
+        of_groups.append({"name": name} | {each: getattr(accuracy, each) for each in GROUP_NUMBERS})
+    score_range = {"score_centre": centre, "score_bound": half_width}
+    return {**score_range, **asdict(overall), "groups": of_groups}
+
+
+def decisive(measured: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the accuracy that decides about a phenotype: within groups, where there are groups."""
+    groups: list[Mapping[str, Any]] = measured.get("groups") or [measured]
+    return groups[0]
+
+
+def told_of(measured: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return what release.json tells of a phenotype: names of groups and their accuracies.
+
+    It is first that within all groups, then that over all people, and then those of single groups
+    whose interval of R^2 excludes 0 or is narrow. Without groups, it is that over all people,
+    without a name.
+    """
+    groups = measured.get("groups") or []
+    if not groups:
+        return [("", measured)]
+    told = [g for g in groups[1:] if g["r2_lower"] > 0 or g["r2_upper"] < NARROW]
+    return [(WITHIN_GROUPS, groups[0]), (EVERYBODY, measured), *((g["name"], g) for g in told)]
 
 
 def public_prevalence(phenotype: Mapping[str, Any]) -> float | None:
@@ -184,10 +227,10 @@ class _Moments:
     uu: float
     ur: float
     rr: float
-    mean_u: float
-    mean_r: float
+    mean_u: Floats  # of each group, which was subtracted
+    mean_r: Floats
     sigma: float  # noise on sums of squares; that on products is smaller by sqrt(2)
-    constant: int  # kappa
+    constant: float  # kappa
 
     def noise_variance(self, a: float, b: float, c: float) -> float:
         """Return the variance of ``a uu + b ur + c rr`` by noise, to first order."""
@@ -196,26 +239,25 @@ class _Moments:
         by_n = a * self.mean_u**2 + b * self.mean_u * self.mean_r + c * self.mean_r**2
         squares, products = a * a + c * c, b * b / 2
         sums = (by_sum_u**2 + by_sum_r**2) / (2 * self.constant**2)
-        return self.sigma**2 * (squares + products + sums + by_n**2 / self.constant**4)
+        variances = squares + products + sums + by_n**2 / self.constant**4
+        return self.sigma**2 * float(variances.sum())
 
 
 def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> HeldOutAccuracy:
     """Return the accuracy from one phenotype's noisy sums, in the order of `NoisyHoldOut`.
 
-    `sigma` is the standard deviation of the noise on the first three sums; that on the others is
+    `sums` are those of one group or of several, whose means are subtracted in each. `sigma` is the
+    standard deviation of the noise on the first three sums of a group; that on the others is
     smaller by sqrt(2).
     """
-    constant, ratio = scale.constant, scale.ratio
-    sum_kk, sum_uu, sum_rr, sum_ku, sum_kr, sum_ur = sums[:6]
+    ratio = scale.ratio
     nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY
-    n = min(sum_kk / constant**2, scale.people)
-    if n < _LEAST_PEOPLE or not scale.fits:
+    moments = _moments(sums, sigma, scale)
+    if moments is None or not scale.fits:
         return nothing
-    mean_u, mean_r = sum_ku / constant / n, sum_kr / constant / n
-    uu, ur, rr = sum_uu - n * mean_u**2, sum_ur - n * mean_u * mean_r, sum_rr - n * mean_r**2
-    if min(uu, rr) < _LEAST_SIGNIFICANCE * sigma or min(uu, rr) <= 0:
+    n, uu, ur, rr = moments.n, moments.uu, moments.ur, moments.rr
+    if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(moments.mean_u))):
         return nothing
-    moments = _Moments(n, uu, ur, rr, mean_u, mean_r, sigma, constant)
     lower, upper = _correlation_interval(moments)
     ends = sorted((lower**2, upper**2))
     slopes = _slope_interval(moments, scale)
@@ -233,6 +275,18 @@ def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) ->
     return _with_liability(
         accuracy, (correlation, lower, upper), rr / n * scale.unit**2, scale.prevalence
     )
+
+
+def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments | None:
+    """Return the moments within groups together, or None of too few people."""
+    kappa = scale.constant or math.inf  # a forged one may be 0
+    kk, uu, rr, ku, kr, ur = np.reshape(sums, (-1, N_SUMS)).T.astype(np.float64)
+    n = np.minimum(kk / kappa**2, scale.people)
+    if min(n, default=0) < _LEAST_PEOPLE:
+        return None
+    u, r = ku / kappa / n, kr / kappa / n
+    uu, ur, rr = (part.sum() for part in (uu - n * u * u, ur - n * u * r, rr - n * r * r))
+    return _Moments(min(float(n.sum()), scale.people), uu, ur, rr, u, r, sigma, kappa)
 
 
 def _with_liability(

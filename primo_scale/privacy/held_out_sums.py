@@ -1,10 +1,10 @@
 """Sums over people who are held out, which measure released weights (docs/maths/hold-out.md).
 
 For each phenotype, a person has a score u, from the weights of the variants, and a residual r: the
-phenotype without its public mean and without what the weights of the covariates explain. Both are
-clipped to a range and coded as integers of magnitude up to `UNIT`. Two noisy statistics are
-released: the numbers of people by their score, which choose the range of the scores, or with a
-residual too large for its range, and the Gram matrix of (kappa, u, r).
+phenotype, both without what the covariates explain of them. Both are clipped to a range and coded
+as integers of magnitude up to `UNIT`. Two noisy statistics are released: the numbers of people by
+their score, which choose the range of the scores, or with a residual too large for its range, and
+the Gram matrix of (kappa, u, r) of each group of people.
 """
 
 from __future__ import annotations
@@ -34,13 +34,24 @@ from primo_scale.privacy.scales import rounded_up
 
 UNIT = 1 << 16
 """Code of a score or residual at its bound."""
-CONSTANT = 1 << 14
-"""Code kappa of a person with the phenotype, of whom a person without it has 0."""
-ROW_NORM = CONSTANT**2 + 2 * UNIT**2
-"""Bound on the squared norm of a row (kappa, u, r)."""
+_CONSTANT, _GROUP_CONSTANT = 1 << 14, 1 << 15
 SCALE_SHARE = 0.1
 """Share of mu^2 for the counts of people by their score."""
 _RESIDUAL_SDS = 3.0
+
+
+def code_of_people(groups: int) -> int:
+    """Return the code kappa of a person with the phenotype; a person without it has 0.
+
+    Means are subtracted in each of several groups, which needs the numbers of people in these more
+    precisely.
+    """
+    return _CONSTANT if groups == 1 else _GROUP_CONSTANT
+
+
+def row_norm(groups: int) -> int:
+    """Return the bound N on the squared norm of a row (kappa, u, r)."""
+    return code_of_people(groups) ** 2 + 2 * UNIT**2
 
 
 def residual_bounds(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
@@ -61,20 +72,23 @@ def residual_limits(phenotypes: tuple[PhenotypeBounds, ...]) -> Floats:
     return np.array([np.inf if p.kind == "binary" else _RESIDUAL_SDS * p.sd for p in phenotypes])
 
 
-def hold_out_noise(n_phenotypes: int, people: int, mu_squared: float, fit: str) -> HoldOut:
+def hold_out_noise(
+    n_phenotypes: int, people: int, mu_squared: float, fit: str, groups: int = 1
+) -> HoldOut:
     """Return the noise with which both statistics together have a shift of `mu_squared`.
 
     Source: docs/maths/hold-out.md, Theorem 2. A UsageError is raised if it cannot be drawn.
     """
     counts_mu, gram_mu = (math.sqrt(s * mu_squared) for s in (SCALE_SHARE, 1 - SCALE_SHARE))
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
-    gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, ROW_NORM) / gram_mu)
+    gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, row_norm(groups)) / gram_mu)
     check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")
-    return HoldOut(people, scale, gram, fit)
+    return HoldOut(people, scale, gram, fit, groups)
 
 
-ScoredBatch = tuple[Floats, Floats, npt.NDArray[np.bool_]]
-"""Scores, residuals, and whether the phenotype is observed; each of shape (people, l)."""
+ScoredBatch = tuple[Floats, Floats, npt.NDArray[np.bool_], npt.NDArray[np.intp]]
+"""Scores, residuals, and whether the phenotype is observed, each of shape (people, l), and the
+group of each person, shape (people,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,6 +98,7 @@ class ScoredPeople:
     residual: Floats  # bounds R, shape (l,)
     limit: Floats  # from which a residual counts as too large, shape (l,)
     batches: Callable[[], Iterable[ScoredBatch]]  # all people, again at each call
+    groups: int = 1  # number of groups
 
     def counts(self) -> Integers:
         """Return the number of people between the edges of scores, shape (l, `N_COUNTS`).
@@ -92,7 +107,7 @@ class ScoredPeople:
         """
         edges = score_edges(self.residual)
         counts = np.zeros((len(self.residual), N_COUNTS), dtype=np.int64)
-        for scores, residuals, observed in self.batches():
+        for scores, residuals, observed, _ in self.batches():
             bins = (scores > edges[:, None]).sum(axis=0)
             bins[np.abs(residuals) > self.limit] = N_COUNTS - 1
             for bin_ in range(N_COUNTS):
@@ -100,19 +115,19 @@ class ScoredPeople:
         return counts
 
     def sums(self, centre: Floats, half_width: Floats) -> tuple[Integers, Integers]:
-        """Return the sums of kappa^2, u^2, r^2, and of kappa u, kappa r, u r, each (l, 3).
+        """Return the sums of kappa^2, u^2, r^2, and of kappa u, kappa r, u r, each (l, groups, 3).
 
         The range of the scores of each phenotype has the shape (l,).
         """
-        squares, products = np.zeros((2, len(self.residual), 3), dtype=np.int64)
-        for scores, residuals, observed in self.batches():
-            constant = np.where(observed, CONSTANT, 0)
+        squares, products = np.zeros((2, self.groups, len(self.residual), 3), dtype=np.int64)
+        for scores, residuals, observed, group in self.batches():
+            constant = np.where(observed, code_of_people(self.groups), 0)
             u = np.where(observed, _codes((scores - centre) / half_width), 0)
             r = np.where(observed, _codes(residuals / self.residual), 0)
-            squares += np.stack([(a * a).sum(axis=0) for a in (constant, u, r)], axis=1)
             pairs = ((constant, u), (constant, r), (u, r))
-            products += np.stack([(a * b).sum(axis=0) for a, b in pairs], axis=1)
-        return squares, products
+            np.add.at(squares, group, np.stack([a * a for a in (constant, u, r)], axis=2))
+            np.add.at(products, group, np.stack([a * b for a, b in pairs], axis=2))
+        return squares.swapaxes(0, 1), products.swapaxes(0, 1)
 
 
 @dataclass(frozen=True)
@@ -123,7 +138,7 @@ class NoisyHoldOut:
     """
 
     counts: tuple[tuple[int, ...], ...]  # people by their score, and with too large a residual
-    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, in this order.
+    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, in this order, for each group.
     sums: tuple[tuple[int, ...], ...]
 
 
@@ -144,7 +159,7 @@ def noisy_hold_out(people: ScoredPeople, noise: HoldOut, source: FineNoise) -> N
         part = f"{label}, {name}"
         drawn = lattice_noise(sums.size, sigma, bits=bits, source=source, label=part)
         parts.append(sums + drawn.reshape(sums.shape))
-    sums = np.hstack(parts)
+    sums = np.concatenate(parts, axis=2).reshape(len(squares), -1)
     return NoisyHoldOut(tuple(map(tuple, counts.tolist())), tuple(map(tuple, sums.tolist())))
 
 

@@ -1,9 +1,10 @@
 """The mechanism of one release, as data: its guarantee, its public bounds and its noise scales.
 
-A person's row has three integer parts: coded genotypes x, fixed columns c (the constant and the
-covariates) and phenotypes y. Seven statistics are summed over people: X'X (its diagonal LD blocks),
-X'C, X'Y, C'C, C'Y, Y'Y and the number of people with each phenotype. A mechanism states the noise
-on each of them. `primo_scale.privacy.scales` computes the smallest noise.
+A person's row has two integer parts: coded genotypes x and phenotypes y, which were adjusted for
+the covariates before (`primo_scale.privacy.phenotype_adjustment`). Four statistics are summed over
+people: X'X (its diagonal LD blocks), X'Y, Y'Y and the number of people with each phenotype. A
+mechanism states the noise on each of them. `primo_scale.privacy.scales` computes the smallest
+noise.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
 COUNTS_SHARE = 0.01
+FIRST_ROUND_SHARE = 0.5
+"""Share of the statistics' mu^2 for the first of two rounds (docs/maths/rounds.md)."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +28,9 @@ class Promise:
     delta: float  # of all charges of the release together
     privacy: PrivacyUnit = PrivacyUnit.FULL
     # With label or feature privacy, ``add-remove`` means that one person's phenotypes, or genotypes
-    # and covariates, are replaced by zeros.
+    # and covariates, are replaced by nothing: the person counts in no sum that they enter.
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    # Share of mu^2 that remains for this mechanism: below 1 if phenotypes were adjusted before.
+    # Share of mu^2 that the adjustment of the phenotypes leaves for this mechanism.
     share: float = 1.0
 
     @property
@@ -51,16 +54,10 @@ class PublicBounds:
     # Bounds beta_b, one per LD block, if rows are also clipped to ``||x_b||^2 <= beta_b``; else
     # None.
     block_norms: tuple[int, ...] | None
-    fixed_norm: int  # N_c, bound on ``||c||^2``; 0 if c is not in the sums
     phenotype_norm: int  # N_y, bound on ``||y||^2``
     block_sizes: tuple[int, ...]  # variants in each LD block
     n_samples: int  # number of people n, or the public nominal number if n is private
     n_phenotypes: int  # l
-
-    @property
-    def outcome_norm(self) -> int:
-        """N_z = N_c + N_y, bound on the squared norm of ``z = (c, y)``."""
-        return self.fixed_norm + self.phenotype_norm
 
 
 @dataclass(frozen=True)
@@ -78,21 +75,19 @@ class Recipe:
 class NoiseScales:
     """Standard deviations of the noise in lattice units, rounded up; 0 for a public statistic."""
 
-    # Noise on the diagonal of ``X_b'X_b``, one value per block. Noise off the diagonal of X'X, C'C
+    # Noise on the diagonal of ``X_b'X_b``, one value per block. Noise off the diagonal of X'X
     # and Y'Y is smaller by a factor sqrt(2).
     gram: tuple[float, ...]
-    fixed_cross: float  # noise on X'C
     phenotype_cross: float  # noise on X'Y
-    fixed_gram: float  # noise on the diagonal of C'C
-    fixed_phenotype: float  # noise on C'Y
     phenotype_gram: float  # noise on the diagonal of Y'Y
-    observed: float  # noise on the number of people with each phenotype
+    # Noise on the number of people with each phenotype, and on that of all people if it is private.
+    observed: float
     smallest_eigenvalue: float = 0.0  # noise on that of X'X; 0 if it is not measured
 
 
 def no_noise(n_blocks: int) -> NoiseScales:
     """Return the scales of exact statistics, whose release is NOT PRIVATE."""
-    return NoiseScales((0.0,) * n_blocks, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
+    return NoiseScales((0.0,) * n_blocks, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -106,6 +101,21 @@ class HoldOut:
     scale_sigma: float  # noise on counts of people by their score
     gram_sigma: float  # noise on the diagonal of the Gram matrices of scores and residuals
     fit: str  # way from statistics to weights: other weights would be measured at a further cost
+    groups: int = 1  # number of groups of people, each with Gram matrices of its own
+
+
+@dataclass(frozen=True)
+class SecondRound:
+    """Noise on a second measurement of X'Y, in directions of every phenotype's own.
+
+    A person's phenotypes y_k and directions x_k satisfy ``sum_k y_k^2 ||x_k||^2 <= N_x N_y``
+    (docs/maths/rounds.md, Theorem 1).
+    """
+
+    directions: int  # of all phenotypes together
+    row_norm: int  # N_x
+    phenotype_norm: int  # N_y
+    sigma: float  # standard deviation of the noise in every direction
 
 
 @dataclass(frozen=True)
@@ -121,3 +131,4 @@ class Mechanism:
     cost: Cost  # that the ledger charges
     scales: NoiseScales
     hold_out: HoldOut | None = None
+    second_round: SecondRound | None = None  # None before it is chosen, and without one

@@ -14,9 +14,8 @@ order:
 ``CHARGE.hold_out.json``
     Noisy sums over the people held out, if there are any; the key is removed after them.
 
-Two files beside the directory also name a charge. ``adjustment.json`` holds the noisy Gram matrices
-by which phenotypes are adjusted, and ``statistics.charge`` names the charge of the only release
-that a subsample may serve.
+``adjustment.json`` beside the directory also names a charge. It holds the noisy Gram matrices by
+which phenotypes are adjusted.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ from pathlib import Path
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
-from primo_scale.ledger.refusals import second_use
 from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.ledger.spending import Charge
 from primo_scale.machine import refuse_full_disk
@@ -62,11 +60,6 @@ class NoiseStore:
         """Path of the noisy Gram matrices by which phenotypes are adjusted."""
         return self.directory.with_name("adjustment.json")
 
-    @property
-    def subsample_use_path(self) -> Path:
-        """Path of the file that names the charge of the release that a subsample served."""
-        return self.directory.with_name("statistics.charge")
-
     def charges(self) -> frozenset[str]:
         """Return the charges whose noise, or whose noise key, is stored.
 
@@ -89,8 +82,6 @@ class NoiseStore:
         A damaged adjustment raises an InputError.
         """
         found = self._files("zarr", "npy", "key")
-        if self.subsample_use_path.is_file():
-            found[self.subsample_use_path.read_text(errors="replace")] = self.subsample_use_path
         adjustment = self.read_adjustment()
         if adjustment is None:
             return found
@@ -124,6 +115,10 @@ class NoiseStore:
     def hold_out_path(self, charge: str) -> Path:
         """Return the path of the noisy sums over the people that a charge's release held out."""
         return self.directory / f"{charge}.hold_out.json"
+
+    def second_round_path(self, charge: str) -> Path:
+        """Return the path of the noisy sums of the second round of a charge's release."""
+        return self.directory / f"{charge}.second_round.json"
 
     def create_key(self, unpaid: Collection[str]) -> str:
         """Create a durable key and return the identifier of its new charge.
@@ -189,7 +184,7 @@ class NoiseStore:
             return (
                 f"Budget was spent, on charge {charge}, whose noise is stored at "
                 f"{stored}: while that is intact, the same command spends nothing more; without "
-                "it the same command pays again"
+                "it the release has to be paid again"
             )
 
         with remedy_extended(spending, where=self.directory):
@@ -212,27 +207,6 @@ class NoiseStore:
             what="the private statistics",
             remedy="Free space, then run the same command again",
         )
-
-    def refuse_second_use(self, paid: Charge | None) -> None:
-        """Refuse a second release from a subsample; allow the release that it serves to continue.
-
-        `paid` is the charge of a stored noise that serves the request, or None. The ledger refuses
-        a second charge for a subsample also where no file remains (`refusals.second_use`).
-        """
-        files = self.used_charges().items()
-        served = {charge for charge, path in files if path != self.adjustment_path}
-        if paid is not None:
-            served.discard(paid.id)
-        if served:
-            raise second_use(self.directory.parent, served)
-
-    def record_subsample_use(self, charge: str) -> None:
-        """Record durably the charge that the subsample serves, before its noise is drawn.
-
-        The record is on a local disk even if the statistics are in an object store, because it must
-        be durable.
-        """
-        write_atomically(self.subsample_use_path, charge.encode())
 
     def _files(self, *ends: str) -> dict[str, Path]:
         """Return the files with any of these ends by their charge; a later end takes precedence."""

@@ -17,7 +17,8 @@ from primo_scale.gaussian.lattice_noise import (
     add_symmetric_noise,
     off_diagonal_sigma,
 )
-from primo_scale.privacy.mechanism import NoiseScales
+from primo_scale.gaussian.sensitivity import PrivacyUnit
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.storage.tiles import Panel, Tile
 
 
@@ -25,13 +26,12 @@ from primo_scale.storage.tiles import Panel, Tile
 class NoisyMatrices:
     """Noise of one release, which each method adds to an exact statistic."""
 
-    scales: NoiseScales
-    n_fixed: int  # number of the outcome columns C, which come before Y
+    mechanism: Mechanism
     source: FineNoise
 
     def gram_tile(self, values: Integers, tile: Tile, *, block: int, copy: int) -> Integers:
         """Add noise to a stored tile of a copy of X_b'X_b, smaller off the diagonal than on it."""
-        sigma = self.scales.gram[block]
+        sigma = self.mechanism.scales.gram[block]
         if sigma == 0:
             return values
         label = f"X'X, block {block}, copy {copy}, tile {tile.row}, {tile.column}"
@@ -40,34 +40,42 @@ class NoisyMatrices:
         return self._noisy(values, off_diagonal_sigma(sigma), label)
 
     def cross_panel(self, values: Integers, panel: Panel, *, block: int) -> Integers:
-        """Add noise to a panel of ``X_b'(C, Y)``."""
-        fixed, phenotypes = values[:, : self.n_fixed], values[:, self.n_fixed :]
-        label = f"X'Z, block {block}, panel {panel.number}"
-        noisy_fixed = self._noisy(fixed, self.scales.fixed_cross, f"{label}, fixed")
-        return np.hstack([noisy_fixed, self._noisy(phenotypes, self.scales.phenotype_cross, label)])
+        """Add noise to X'Y in a panel of ``X_b'(C, Y)``; X'C is public under label privacy."""
+        fixed, phenotypes = np.split(values, [self._n_fixed(values)], axis=1)
+        label = f"X'Y, block {block}, panel {panel.number}"
+        noisy = self._noisy(phenotypes, self.mechanism.scales.phenotype_cross, label)
+        return np.hstack([fixed, noisy])
 
     def outcome_gram(self, gram: Integers) -> Integers:
-        """Add noise to Z'Z, shape (q, q), for z = (c, y), whose parts have their own scales."""
-        fixed, phenotypes = slice(0, self.n_fixed), slice(self.n_fixed, len(gram))
-        scales, noisy = self.scales, gram.copy()
-        noisy[fixed, fixed] = self._symmetric(gram[fixed, fixed], scales.fixed_gram, "C'C")
-        noisy[fixed, phenotypes] = self._noisy(
-            gram[fixed, phenotypes], scales.fixed_phenotype, "C'Y"
-        )
-        noisy[phenotypes, fixed] = noisy[fixed, phenotypes].T
-        noisy[phenotypes, phenotypes] = self._symmetric(
-            gram[phenotypes, phenotypes], scales.phenotype_gram, "Y'Y"
+        """Return Z'Z, shape (q, q), for z = (c, y): noisy Y'Y, and zeros in the place of C'Y.
+
+        C'C is public under label privacy. C'Y is not measured, because phenotypes were adjusted.
+        """
+        n_fixed = self._n_fixed(gram)
+        noisy = np.zeros_like(gram)
+        noisy[:n_fixed, :n_fixed] = gram[:n_fixed, :n_fixed]
+        noisy[n_fixed:, n_fixed:] = self._symmetric(
+            gram[n_fixed:, n_fixed:], self.mechanism.scales.phenotype_gram, "Y'Y"
         )
         return noisy
 
     def counts(self, observed: Integers) -> Integers:
-        """Add noise to the numbers of people with each phenotype, shape (l,)."""
-        return self._noisy(observed, self.scales.observed, "observed")
+        """Add noise to the number of people, if it is private, and to those with each phenotype."""
+        public, private = np.split(observed, [not self.mechanism.promise.n_is_private])
+        noisy = self._noisy(private, self.mechanism.scales.observed, "observed")
+        return np.concatenate([public, noisy])
 
     def smallest_eigenvalue(self, value: int) -> int:
         """Add noise to the smallest eigenvalue of X'X, which is rounded down to an integer."""
-        exact, scale = np.array([value], dtype=np.int64), self.scales.smallest_eigenvalue
+        exact, scale = np.array([value], dtype=np.int64), self.mechanism.scales.smallest_eigenvalue
         return int(self._noisy(exact, scale, "smallest eigenvalue")[0])
+
+    def _n_fixed(self, columns: Integers) -> int:
+        """Return the number of the outcome columns C, which come before Y."""
+        n_fixed = int(columns.shape[1]) - self.mechanism.bounds.n_phenotypes
+        if n_fixed and self.mechanism.promise.privacy is not PrivacyUnit.LABEL:
+            raise ValueError("covariates are in no sum where they are private")
+        return n_fixed
 
     def _noisy(self, values: Integers, sigma: float, label: str) -> Integers:
         if sigma == 0:

@@ -48,7 +48,7 @@ def measure_once(
     The weights are recognised by the length of each phenotype's. An InputError is raised if the
     noisy sums of a charge that was drawn are missing, or are of other weights.
     """
-    charge, noise_store = paid.receipt.charge, payer.noise_store
+    charge, noise_store = paid.charge, payer.noise_store
     path = noise_store.hold_out_path(charge.id)
     with noise_store.payment_explained(charge.id):
         if path.is_file():

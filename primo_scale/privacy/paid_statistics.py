@@ -1,19 +1,18 @@
-"""Payment for private statistics and the drawing of their noise, in the only safe order."""
+"""Drawing of the noise of statistics that are paid for, in the only safe order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.payment import Payer, record_drawn, settle
+from primo_scale.privacy.payment import Payer, record_drawn
 from primo_scale.privacy.private_statistics import (
     Draw,
     PrivateStatistics,
@@ -26,80 +25,74 @@ from primo_scale.storage.block_matrices import stored_bytes
 
 @dataclass(frozen=True)
 class PaidStatistics:
-    """Private statistics, and the receipt of their payment; its charge is drawn or published."""
+    """Private statistics, and the charge that paid for them, which is drawn or published."""
 
     private: PrivateStatistics
-    receipt: Receipt
+    charge: Charge
 
 
-def pay_and_draw(
+def draw_once(
     raw: RawStatistics,
     mechanism: Mechanism,
     payer: Payer,
+    reserved: str,
     *,
-    reserved: str | None = None,
     on_block: Callable[[int, int], None],
+    is_last: bool = True,
 ) -> PaidStatistics:
-    """Store a key, reserve a charge, draw its noise once, store it, and record it as drawn.
-
-    The key is durable before the charge is. After an error or a kill at any point, the next call
-    therefore continues with the same noise and the same charge. If the key or the private
-    statistics are lost from the work directory, the request pays again.
+    """Draw the noise of statistics once, store it, and record it as drawn.
 
     `reserved` is the charge that paid for the release when its phenotypes were adjusted: its key
-    draws the noise of one request, which the ledger records before, and no other.
+    draws the noise of one request, which the ledger records before, and no other. After an error or
+    a kill at any point, the next call therefore continues with the same noise.
 
-    `on_block` receives the number of finished blocks and the total number. With a hold-out, the
-    charge is not yet recorded as drawn, and its key remains, until
-    `primo_scale.privacy.paid_hold_out.measure_once`.
+    `on_block` receives the number of finished blocks and the total number. If a second round or a
+    hold-out follows, this draw is not the last: the charge is not yet recorded as drawn, and its
+    key remains, until `record_statistics`.
 
-    If the budget does not cover the release, a BudgetRefused is raised and no noise was drawn. A
-    ResourceError is raised if the disk has no space for the private statistics, and an InputError
-    if the stored noise is not the one that the ledger recorded.
+    A ResourceError is raised if the disk has no space for the private statistics, and an InputError
+    if the key is lost, or bound to another request, or if the stored noise is not the one that the
+    ledger recorded.
     """
-    noise_store, request = payer.noise_store, _request(raw, mechanism, payer)
-    paid = payer.stored_charge(request) if reserved is None else _reserved(reserved, payer)
-    if mechanism.recipe.subsample is not None:
-        noise_store.refuse_second_use(paid)
+    noise_store, charge = payer.noise_store, _reserved(reserved, payer)
     size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
-    noise_store.refuse_full_disk(paid, size)
-    if reserved is None or paid is None:
-        receipt = settle(payer, request)
-    else:
-        receipt = Receipt(paid, is_new=False)
-        if not (is_drawn(noise_store.statistics_path(paid.id)) or noise_store.has_key(paid.id)):
-            raise InputError(
-                "the noise that this release was paid with is lost, and its key too",
-                where=noise_store.statistics_path(paid.id),
-                remedy="Restore it from a backup, or use another --work-dir, which pays again",
-            )
-        payer.ledger.bind(paid, request)
-    charge = receipt.charge
+    noise_store.refuse_full_disk(charge, size)
+    stored = noise_store.statistics_path(charge.id)
+    if not (is_drawn(stored) or noise_store.has_key(charge.id)):
+        raise InputError(
+            "the noise that this release was paid with is lost, and its key too",
+            where=stored,
+            remedy="Restore it from a backup, or use another --work-dir, which pays again",
+        )
+    payer.ledger.bind(charge, _request(raw, mechanism, payer))
     with noise_store.payment_explained(charge.id):
         private = _drawn(raw, mechanism, noise_store, charge, on_block)
-        if mechanism.hold_out is None:
+        if is_last:
             record_statistics(payer, private, charge)
-    return PaidStatistics(private, receipt)
+    return PaidStatistics(private, charge)
 
 
 def record_statistics(
     payer: Payer, private: PrivateStatistics, charge: Charge, *, held_out: bytes = b""
 ) -> None:
-    """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one."""
+    """Record the statistics of a charge as drawn, with the bytes of its hold-out if it has one.
+
+    Those of a second round are in the noise store, if there was one.
+    """
+    second = payer.noise_store.second_round_path(charge.id)
     content = private.matrices.sha256().encode() + held_out
+    content += second.read_bytes() if second.is_file() else b""
     stored = payer.noise_store.statistics_path(charge.id)
     record_drawn(payer, charge, "private statistics", content, stored=stored)
 
 
 def stored_charge(
-    raw: RawStatistics, mechanism: Mechanism, payer: Payer, *, reserved: str | None = None
+    raw: RawStatistics, mechanism: Mechanism, payer: Payer, reserved: str
 ) -> Charge | None:
-    """Return the charge whose noise `pay_and_draw` would use at no cost, or None."""
-    request = _request(raw, mechanism, payer)
-    if reserved is None:
-        return payer.stored_charge(request)
+    """Return the charge whose noise `draw_once` would use, or None if it would refuse."""
     charge = _reserved(reserved, payer)
-    return charge if charge.bound_to in (None, request.digest) else None
+    is_free = charge.bound_to[:1] in ((), (_request(raw, mechanism, payer).digest,))
+    return charge if is_free else None
 
 
 def _reserved(reserved: str, payer: Payer) -> Charge:
@@ -122,10 +115,7 @@ def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRe
     else:  # the sums do not depend on the people held out, but their measurement does
         parameters["inputs"] = raw.inputs
     parameters["boundaries"] = list(raw.matrices.layout.boundaries)
-    request = payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
-    if mechanism.recipe.subsample is None:
-        return request
-    return replace(request, subsample=payer.ledger.keyed_digest("subsample", raw.sha256.encode()))
+    return payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
 
 
 def _drawn(
@@ -139,8 +129,6 @@ def _drawn(
     store = noise_store.statistics_path(charge.id)
     if is_drawn(store):
         return reopen_private(store, raw, mechanism)
-    if mechanism.recipe.subsample is not None:
-        noise_store.record_subsample_use(charge.id)
     source = KeystreamNoise(noise_store.open_key(charge.id))
     announce_step(PaymentStep.DRAW_STARTED)
     return privatise(raw, Draw(mechanism, source, store, on_block))

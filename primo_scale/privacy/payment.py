@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import InputError
-from primo_scale.gaussian.calibration import NO_COST, Cost
+from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reservation import Receipt
@@ -57,7 +57,7 @@ def open_payer(
         yield Payer(opened, find_cohort(opened), noise_store)
 
 
-def settle(payer: Payer, request: ChargeRequest, *, further_cost: Cost = NO_COST) -> Receipt:
+def settle(payer: Payer, request: ChargeRequest) -> Receipt:
     """Pay for a request, unless it was paid for and its noise, or the key of its noise, is stored.
 
     The state of the ledger and of the noise store decides, whatever ended an earlier run:
@@ -73,8 +73,7 @@ def settle(payer: Payer, request: ChargeRequest, *, further_cost: Cost = NO_COST
     used key or noise   none                       is not reached: `Payer` refuses the ledger
     ==================  =========================  ============================================
 
-    `further_cost` is the cost of the release's other charges. Errors are those of `Ledger.reserve`
-    and `NoiseStore.create_key`.
+    Errors are those of `Ledger.reserve` and `NoiseStore.create_key`.
     """
     ledger, noise_store = payer.ledger, payer.noise_store
     unpaid = ledger.unknown_charges(noise_store.unused_charges())
@@ -87,7 +86,6 @@ def settle(payer: Payer, request: ChargeRequest, *, further_cost: Cost = NO_COST
     return ledger.reserve(
         request,
         stored_noise=noise_store.charges(),
-        further_cost=further_cost,
         new_charge=new_charge,
     )
 

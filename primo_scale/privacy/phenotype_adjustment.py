@@ -17,9 +17,10 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_symmetric_noise, check_sigma
+from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import ChargeRequest
@@ -39,30 +40,30 @@ _DIGITS = 6  # significant, of results whose last digits depend on the processor
 Float64 = npt.NDArray[np.float64]
 
 
-def adjustment_sigma(norm: int, promise: Promise) -> float:
+def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
     """Return the standard deviation of the noise on the diagonals, rounded up.
 
-    Source: docs/maths/adjustment.md, Theorem 1.
+    `cost` is that of the release. Source: docs/maths/adjustment.md, Theorem 1.
     """
-    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(ADJUSTMENT_SHARE)
-    sigma = rounded_up(sensitivity.adjustment(norm, promise.adjacency) / mu)
+    mu = math.sqrt(cost.mu_squared * ADJUSTMENT_SHARE)
+    sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
     check_sigma(sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together")
     return sigma
 
 
 def pay_for_adjustment(
-    raw: RawAdjustment, norm: int, promise: Promise, payer: Payer
+    raw: RawAdjustment, norm: int, promise: Promise, cost: Cost, payer: Payer
 ) -> tuple[NoisyAdjustment, Receipt]:
     """Store a key, reserve the charge of the release, draw the noise once, and store the result.
 
-    The key remains for the statistics of the release. While the key or the result is stored, the
-    same request returns the same result at no further cost. A BudgetRefused is raised if the budget
-    does not cover the release, and no noise was drawn. If the stored result belongs to another
-    request, an InputError is raised, nothing is paid and it remains.
+    `cost` is that of the release, for whose statistics the key remains. While the key or the result
+    is stored, the same request returns the same result at no further cost. A BudgetRefused is
+    raised if the budget does not cover the release, and no noise was drawn. If the stored result
+    belongs to another request, an InputError is raised, nothing is paid and it remains.
     """
     noise_store = payer.noise_store
-    sigma = adjustment_sigma(norm, promise)
-    request = _request(raw, sigma, promise, payer)
+    sigma = adjustment_sigma(norm, promise.adjacency, cost)
+    request = _request(raw, sigma, promise, cost, payer)
     found = noise_store.read_adjustment()
     if found is not None and (
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
@@ -95,7 +96,7 @@ def adjusted(
         if bounds.kind == "quantitative":
             sd = min(max(bounds.sd * 2**shift * math.sqrt(variance), _LEAST_SD * widest), widest)
             sd = float(f"{sd:.{_DIGITS}g}")
-        per_code = 2**shift * scale.fixed * bounds.sd / sd * EFFECT_UNIT
+        per_code = 2**shift * bounds.sd / sd * EFFECT_UNIT
         effects.append(tuple(round(float(each) * per_code) for each in coefficients))
         phenotypes.append(replace(bounds, sd=sd))
     return replace(coding, phenotypes=tuple(phenotypes), effects=tuple(effects))
@@ -151,7 +152,9 @@ def _draw(
     return found
 
 
-def _request(raw: RawAdjustment, sigma: float, promise: Promise, payer: Payer) -> ChargeRequest:
+def _request(
+    raw: RawAdjustment, sigma: float, promise: Promise, cost: Cost, payer: Payer
+) -> ChargeRequest:
     exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "adjustment",
@@ -159,5 +162,4 @@ def _request(raw: RawAdjustment, sigma: float, promise: Promise, payer: Payer) -
         "privacy": str(promise.privacy),
         "adjacency": str(promise.adjacency),
     }
-    cost = Cost(release_mu(promise.epsilon, promise.delta) ** 2)
     return payer.request(exact, parameters, promise, cost)

@@ -108,21 +108,20 @@ def phenotype_norm(sizes: PublicSizes, *, clip: float, largest_norm: float = mat
 
 
 def split_for(
-    sizes: PublicSizes, *, outcome_norm: int, adjacency: Adjacency, block_norm: int | None
+    sizes: PublicSizes, *, phenotype_norm: int, adjacency: Adjacency, block_norm: int | None
 ) -> float:
-    """Return the split t between X'X and X'Z under the prior heritability, in [0.7, 2].
+    """Return the split t between X'X and X'Y under the prior heritability, in [0.7, 2].
 
     Noise on X'X of one LD block affects only the weights of that block, hence ``largest_block``.
-    `outcome_norm` is the bound N_z on the squared norm of ``z = (c, y)``, and `block_norm` the
-    largest bound beta_b if rows are also clipped in every block, where t is at least 1.2, else
-    None.
+    `phenotype_norm` is the bound N_y on the squared norm of y, and `block_norm` the largest bound
+    beta_b if rows are also clipped in every block, where t is at least 1.2, else None.
     Source: docs/maths/gram.md, Theorem 3; docs/maths/blocks.md, Theorem 3; docs/maths/planner.md,
     "The split and its floor".
     """
     weights_norm = (
         PRIOR_HERITABILITY * sizes.n_phenotypes * sizes.phenotype_scale**2 / sizes.variant_variance
     ) * (sizes.largest_block / sizes.n_variants)
-    cross_weight = float(sizes.n_phenotypes * outcome_norm)
+    cross_weight = float(sizes.n_phenotypes * phenotype_norm)
     if block_norm is None or adjacency is Adjacency.ADD_REMOVE:
         norm = sizes.row_norm if block_norm is None else block_norm
         first_order = optimal_split(norm * weights_norm / 2, cross_weight, adjacency)

@@ -26,7 +26,7 @@ KIND = "private statistics"
 class PrivateStatistics:
     """Statistics that may be post-processed and published."""
 
-    # X'X by blocks, X'Z, Z'Z and the counts of observed phenotypes, each with its noise.
+    # X'X by blocks, X'Z, Z'Z and the counts of people, each with its noise.
     matrices: BlockMatrices
     # Mechanism whose noise was added. None means exact statistics, whose release is NOT PRIVATE.
     mechanism: Mechanism | None
@@ -55,7 +55,7 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
     if draw is None:
         return PrivateStatistics(raw.matrices, None)
     exact, layout, scales = raw.matrices, raw.matrices.layout, draw.mechanism.scales
-    noisy = NoisyMatrices(scales, layout.n_fixed, draw.source)
+    noisy = NoisyMatrices(draw.mechanism, draw.source)
     copies = draw.mechanism.recipe.gram_copies
     writer = BlockMatricesWriter(draw.destination, KIND, layout, gram_copies=copies)
 

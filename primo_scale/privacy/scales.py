@@ -16,25 +16,22 @@ from functools import lru_cache
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA, off_diagonal_sigma
+from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
     COUNTS_SHARE,
+    FIRST_ROUND_SHARE,
     Mechanism,
     NoiseScales,
     Promise,
     PublicBounds,
     Recipe,
+    SecondRound,
 )
 from primo_scale.privacy.planning import LARGEST_SPLIT
 
-# Share of mu^2 for a Gram matrix of outcomes that is not free. It serves covariates and R^2 only,
-# whose sums over all people are large compared with any noise.
+# Share of mu^2 for a Y'Y that is not free: its sums are large compared with any noise.
 OUTCOME_SHARE = 0.02
-# Share of the cross products' mu^2 for C'Y with label privacy. Covariates are few and their sums
-# are large. On the coarse lattice of genotypes without frequencies N_c far exceeds N_x, which must
-# not increase the noise on X'Y.
-FIXED_SHARE = 0.05
 # A Gaussian exceeds 32 standard deviations with probability 1e-223.
 _TAIL_SIGMAS = 32
 _INT64_LIMIT = 2**63
@@ -52,7 +49,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
     Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
     label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
-    and X'Z share the shift. A UsageError is raised if a parameter is out of range, a bound is not
+    and X'Y share the shift. A UsageError is raised if a parameter is out of range, a bound is not
     positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
     not fit in 64-bit integers.
     """
@@ -65,13 +62,20 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     mechanism = calibrated(case.scales, bounds, promise, recipe, split)
     if not case.splits:
         mechanism = replace(mechanism, split=None)
-    if not bounds.fixed_norm:  # the constant and the covariates are not in the sums
-        none = replace(mechanism.scales, fixed_cross=0.0, fixed_gram=0.0, fixed_phenotype=0.0)
-        mechanism = replace(mechanism, scales=none)
-    if promise.privacy is PrivacyUnit.FEATURE:  # phenotypes are public
-        mechanism = replace(mechanism, scales=replace(mechanism.scales, phenotype_gram=0.0))
     _check_integer_range(mechanism)
     return mechanism
+
+
+def release_cost(promise: Promise, subsample: int | None) -> Cost:
+    """Return the cost of a release: of the adjustment of its phenotypes, and of its statistics.
+
+    Half of (epsilon, delta) pays for X'X of a subsample, and the other half for everything else.
+    Source: docs/maths/subsampling.md, Theorem 2.
+    """
+    if subsample is None:
+        return Cost(release_mu(promise.epsilon, promise.delta) ** 2)
+    epsilon, delta = promise.epsilon / 2, promise.delta / 2
+    return Cost(release_mu(epsilon, delta) ** 2, epsilon, delta)
 
 
 def gram_share(promise: Promise, recipe: Recipe) -> float:
@@ -80,6 +84,19 @@ def gram_share(promise: Promise, recipe: Recipe) -> float:
     mu^2 adds up over releases (docs/maths/calibration.md, Theorem 2).
     """
     return 1 - counts_share(promise) - recipe.eigenvalue_share
+
+
+def second_round(
+    promise: Promise, directions: int, row_norm: int, phenotype_norm: int
+) -> SecondRound:
+    """Return the second round, which spends what the first leaves of the statistics' mu^2.
+
+    `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
+    """
+    share = promise.share * (1 - FIRST_ROUND_SHARE) / FIRST_ROUND_SHARE
+    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
+    change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
+    return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
 
 
 def counts_share(promise: Promise) -> float:
@@ -100,30 +117,34 @@ def _of_everybody(
     scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
 ) -> Mechanism:
     """Return the mechanism of statistics of all people, from the scales of Gram matrices."""
-    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
+    cost = release_cost(promise, recipe.subsample)
+    cost = replace(cost, mu_squared=cost.mu_squared * promise.share)
+    mu = math.sqrt(cost.mu_squared)
     rest_mu = mu * math.sqrt(gram_share(promise, recipe))
     scales = scales_of(bounds, promise, rest_mu, split)
     scales = replace(
         scales,
         gram=_for_copies(scales.gram, recipe.gram_copies),
         observed=_scale_at_share(
-            sensitivity.observed_counts(bounds.n_phenotypes), mu, counts_share(promise)
+            sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private),
+            mu,
+            counts_share(promise),
         ),
         smallest_eigenvalue=_scale_at_share(
             eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
         ),
     )
-    return Mechanism(promise, bounds, recipe, split, Cost(mu**2), scales)
+    return Mechanism(promise, bounds, recipe, split, cost, scales)
 
 
 def stacked(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
-    """Return the scales for replace-one, from one Gram matrix of rows (x, k z).
+    """Return the scales for replace-one, from one Gram matrix of rows (x, k y).
 
-    ``k^2 = t N_x / (2 N_z)``. Blocks whose bounds add up to at most N_x need less noise each.
+    ``k^2 = t N_x / (2 N_y)``. Blocks whose bounds add up to at most N_x need less noise each.
     Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 1.
     """
     dense = sensitivity.stacked(bounds.row_norm, split) / rest_mu
-    stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.outcome_norm))
+    stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.phenotype_norm))
     if bounds.block_norms is None:
         gram = (dense,) * len(bounds.block_sizes)
     else:
@@ -139,7 +160,7 @@ def _by_block(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
 
     Source: docs/maths/blocks.md, Theorem 2.
     """
-    row, outcome, norms = bounds.row_norm, bounds.outcome_norm, bounds.block_norms or ()
+    row, outcome, norms = bounds.row_norm, bounds.phenotype_norm, bounds.block_norms or ()
     return _jointly(
         tuple(factor / rest_mu for factor in _block_gram_factors(norms, row, split)),
         sensitivity.cross_factor_by_block(row, outcome, split=split) / rest_mu,
@@ -170,15 +191,15 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
         gram = tuple(factor / gram_mu for factor in factors)
     return _jointly(
         gram,
-        sensitivity.cross(bounds.row_norm, bounds.outcome_norm, add) / cross_mu,
-        sensitivity.gram(bounds.outcome_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
+        sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,
+        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
     )
 
 
 def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
-    """Return the scales for label privacy: noise on X'Y, C'Y and Y'Y only.
+    """Return the scales for label privacy: noise on X'Y and Y'Y only.
 
-    Y'Y is free beside (X, C)'Y under replace-one, and needs a share of mu^2 under add-remove.
+    Y'Y is free beside X'Y under replace-one, and needs a share of mu^2 under add-remove.
     Source: docs/maths/label.md.
     """
     if promise.adjacency is Adjacency.REPLACE_ONE:
@@ -188,25 +209,14 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
         cross_mu = rest_mu * math.sqrt(1 - OUTCOME_SHARE)
         phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
         phenotypes /= rest_mu * math.sqrt(OUTCOME_SHARE)
-    genotypes, fixed = (
-        sensitivity.cross(norm, bounds.phenotype_norm, promise.adjacency)
-        for norm in (bounds.row_norm, bounds.fixed_norm)
-    )
-    return NoiseScales(
-        gram=(0.0,) * len(bounds.block_sizes),
-        fixed_cross=0.0,
-        phenotype_cross=rounded_up(genotypes / (cross_mu * math.sqrt(1 - FIXED_SHARE))),
-        fixed_gram=0.0,
-        fixed_phenotype=rounded_up(fixed / (cross_mu * math.sqrt(FIXED_SHARE))),
-        phenotype_gram=rounded_up(phenotypes),
-        observed=0.0,
-    )
+    cross = sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, promise.adjacency) / cross_mu
+    return _jointly((0.0,) * len(bounds.block_sizes), cross, phenotypes)
 
 
 def _beside_subsample(
     bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
 ) -> NoiseScales:
-    """Return the scales of X'Z and Z'Z beside a subsampled X'X: those of `stacked` at t = 2."""
+    """Return the scales of X'Y and Y'Y beside a subsampled X'X: those of `stacked` at t = 2."""
     return stacked(replace(bounds, block_norms=None), promise, rest_mu, split=2.0)
 
 
@@ -219,33 +229,23 @@ def _subsampled(
     subsample is ``(log(1 + (s/n)(e^eps_1 - 1)), (s/n) delta_1)``-private on the cohort.
     Source: docs/maths/subsampling.md, Theorems 1 and 2.
     """
+    rest = _of_everybody(scales_of, bounds, promise, recipe, split)
     n, s = bounds.n_samples, recipe.subsample or 0
-    epsilon, delta = promise.epsilon / 2, promise.delta / 2
+    epsilon, delta = rest.cost.epsilon, rest.cost.delta
     amplified = math.log1p(math.expm1(epsilon) * n / s)
     if delta * n / s >= 1:
         raise UsageError("the subsample is too small for delta", where="--subsample", value=s)
     gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
     gram = rounded_up(sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu)
-    half = replace(promise, epsilon=epsilon, delta=delta)
-    rest = _of_everybody(scales_of, bounds, half, recipe, split)
-    return replace(
-        rest,
-        promise=promise,
-        cost=replace(rest.cost, epsilon=epsilon, delta=delta),
-        scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)),
-    )
+    return replace(rest, scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)))
 
 
 def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
-    """Return scales in which X'Z and Z'Z have the same noise for the columns c and y."""
-    cross, outcome_gram = rounded_up(cross), rounded_up(outcome_gram)
+    """Return the scales of X'X, X'Y and Y'Y, rounded up; 0 remains."""
     return NoiseScales(
-        gram=tuple(rounded_up(sigma) for sigma in gram),
-        fixed_cross=cross,
-        phenotype_cross=cross,
-        fixed_gram=outcome_gram,
-        fixed_phenotype=off_diagonal_sigma(outcome_gram),
-        phenotype_gram=outcome_gram,
+        tuple(rounded_up(sigma) if sigma else 0.0 for sigma in gram),
+        rounded_up(cross),
+        rounded_up(outcome_gram),
         observed=0.0,
     )
 
@@ -278,7 +278,7 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
 def _check_bounds(bounds: PublicBounds) -> None:
     for name, value in vars(bounds).items():
         least = min(value) if isinstance(value, tuple) else value
-        if least is not None and least < (name != "fixed_norm"):
+        if least is not None and least < 1:
             raise UsageError(
                 f"{name.replace('_', ' ')} must be positive",
                 value=least,
@@ -315,8 +315,6 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
         )
     if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
         raise UsageError("a subsample allows only one noisy X'X", where="--subsample")
-    if promise.share != 1:
-        raise ValueError("no theorem covers a subsample beside an adjustment")
     if not 1 <= recipe.subsample < bounds.n_samples:
         raise UsageError(
             "the subsample must be smaller than the cohort",
@@ -340,7 +338,7 @@ def _check_integer_range(mechanism: Mechanism) -> None:
             limit=LARGEST_FINE_SIGMA,
             remedy="Lower the scale of the lattice, or raise epsilon or --gamma",
         )
-    largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.outcome_norm)
+    largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)
     if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
         raise LatticeTooSmall(
             "sums plus noise would not fit 64-bit integers",
@@ -369,7 +367,7 @@ class Calibration:
 
     applies: Callable[[PublicBounds, Promise, Recipe], bool]
     scales: Scales
-    # Whether X'X, with the norms of its blocks, and X'Z share the shift according to the split.
+    # Whether X'X, with the norms of its blocks, and X'Y share the shift according to the split.
     splits: bool = True
 
 

@@ -45,16 +45,14 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
 
 
 def _check_charges(document: Document, balances: list[Balance], digest: str) -> Finding:
-    """Check that the ledger has every charge, at its cost, published with this release.json."""
+    """Check that the ledger has the charge, at its cost, published with this release.json."""
     known = {charge.id: charge for balance in balances for charge in balance.charges}
-    problems = []
-    for stated in document["ledger"]["charges"]:
-        if stated["id"] not in known:
-            problems.append(f"charge {stated['id']} is not in the ledger")
-        else:
-            problems += _charge_problems(document, stated["cost"], known[stated["id"]], digest)
-    count = len(document["ledger"]["charges"])
-    return finding_of("charges", problems, f"{count} published with this release.json")
+    (stated,) = document["ledger"]["charges"]
+    if stated["id"] in known:
+        problems = _charge_problems(document, stated["cost"], known[stated["id"]], digest)
+    else:
+        problems = [f"charge {stated['id']} is not in the ledger"]
+    return finding_of("charge", problems, "published with this release.json")
 
 
 def _charge_problems(
@@ -86,22 +84,21 @@ def _check_balance(document: Document, balances: list[Balance]) -> Finding:
     """Check that the stated balance is one that the account has had.
 
     Charges are never removed from an account. The stated spending before this release includes at
-    least the charges that precede the release's last charge, because the statement is made after
-    it, and at most all charges that the account has now, except the release's own.
+    least the charges that precede the release's own, because the statement is made after it, and at
+    most all other charges that the account has now.
     """
     entry = document["ledger"]
-    identifiers = [charge["id"] for charge in entry["charges"]]
-    own = [b for b in balances if any(charge.id in identifiers for charge in b.charges)]
+    (stated,) = entry["charges"]
+    own = [b for b in balances if any(charge.id == stated["id"] for charge in b.charges)]
     if len(own) != 1:
-        return Finding(False, "account", f"the charges are in {len(own)} accounts")
+        return Finding(False, "account", f"the charge is in {len(own)} accounts")
     (balance,) = own
-    others = total_cost(c.cost for c in balance.charges if c.id not in identifiers)
+    others = total_cost(c.cost for c in balance.charges if c.id != stated["id"])
     before, problems = Cost(**entry["before"]["cost"]), []
     if not _is_within(before, others):
         problems.append(f"{before} is stated as spent before; the other charges cost {others}")
-    *earlier, last = [charge for charge in balance.charges if charge.id in identifiers]
-    least = balance.spent_before(last.id)
-    if not _is_within(least, total_cost([before, *(charge.cost for charge in earlier)])):
+    least = balance.spent_before(stated["id"])
+    if not _is_within(least, before):
         problems.append(f"{before} is stated as spent before; the earlier charges cost {least}")
     if balance.budget.delta != entry["delta"]:
         problems.append(f"the account's delta is {balance.budget.delta}, not {entry['delta']}")

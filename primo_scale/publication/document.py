@@ -32,7 +32,7 @@ class DocumentKind:
         return Path(__file__).with_name(self.name.replace(".json", ".schema.json"))
 
 
-RELEASE = DocumentKind(RELEASE_FILE, 3)
+RELEASE = DocumentKind(RELEASE_FILE, 4)
 PARTY = DocumentKind(PARTY_FILE, 1)
 
 # The digest is written into files that `files` lists, so it cannot cover these members.

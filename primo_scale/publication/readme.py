@@ -20,6 +20,7 @@ from primo_scale.publication.wording import (
     FEW_VARIANTS,
     NO_COMPLETE_CASES,
     accuracies_in_words,
+    ancestry_notes,
     few_variants_in_words,
     held_out_cautions,
 )
@@ -40,7 +41,7 @@ units of the phenotype. Of several filesets, such as one for each chromosome, ad
 predicted phenotype is NAME_SUM plus the intercept plus each covariate times its weight
 ({covariates_file}). Variants are matched by ID, and a variant that GENOTYPES lacks adds nothing to
 the score. A missing genotype counts as the public centre of its variant ({centre_file}).
-{components}{missing}{few}
+{components}{missing}{few}{ancestry}
 Chromosomes: {chromosomes}.
 {x}Genome build of the positions: {build}
 {scores}
@@ -52,9 +53,9 @@ Chromosomes: {chromosomes}.
 """
 _ACCURACY = """\
 Accuracy in {people} people of the cohort who were held out of the weights, with 95% intervals that
-count sampling and noise (r and R^2 of score and phenotype, adjusted for covariates; slope of the
-phenotype on the score; phenotypes are clipped at three public standard deviations, and scores at
-about three of their own):
+count sampling and noise (r and R^2 of score and phenotype, both less what the covariates explain of
+them; slope of the phenotype on the score; phenotypes are clipped at three public standard
+deviations, and scores at about three of their own):
 {lines}
 
 """
@@ -97,6 +98,7 @@ def render_readme(document: Document) -> str:
         components="" if loadings is None else _COMPONENTS.format(**loadings),
         missing="" if document["private"] else _paragraph(NO_COMPLETE_CASES),
         few=_paragraph(few_variants_in_words(n_variants)) if n_variants <= FEW_VARIANTS else "",
+        ancestry="".join(_paragraph(f"WARNING: {each}.") for each in ancestry_notes(document)),
         scores=_scores_section(document),
         weights_files="\n".join(lines),
         covariates_file=COVARIATES_FILE,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from primo_scale.humanize import spent_in_words
-from primo_scale.privacy.held_out_accuracy import N_COUNTS, accuracy_of
+from primo_scale.privacy.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
 from primo_scale.publication import recompute_mechanisms as theorems
 from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
@@ -31,19 +31,14 @@ from primo_scale.publication.recompute_profile import (
 from primo_scale.publication.wording import STATISTICS
 
 _SHARE_TOLERANCE = 1e-6
-_LARGEST_ENTRY = 2.0**31  # of a column; sums of larger squares are not exact
 
 
 @dataclass(frozen=True)
 class _Shift:
-    """Parts of the release's mu^2: what came first, and the statistics in three parts.
+    """Parts of the release's mu^2: adjustment, statistics in three parts, and second round."""
 
-    Phenotypes are adjusted first, under the charge of the statistics; in version 0.4 their moments
-    were bought first, with a charge of their own.
-    """
-
-    moments: float
     adjustment: float
+    second: float
     joint: float
     counts: float
     eigenvalue: float
@@ -54,7 +49,7 @@ class _Shift:
 
     @property
     def total(self) -> float:
-        return self.statistics + self.adjustment + self.moments
+        return self.statistics + self.adjustment + self.second
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -69,19 +64,17 @@ def guarantee_findings(document: Document) -> list[Finding]:
     if not all(finding.ok for finding in structure):
         return structure
     shift = _Shift(
-        moments=theorems.squared_ratio(claims, "phenotype_moments"),
         adjustment=theorems.squared_ratio(claims, "adjustment"),
+        second=theorems.squared_ratio(claims, "second_round"),
         joint=theorems.joint_shift(claims),
         counts=theorems.squared_ratio(claims, "observed"),
         eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
     )
     lattice = Lattice(_draws(document), min(_steps(document)))
-    charged = [shift.moments] if shift.moments else []
-    problems = ledger_problems(document, [*charged, shift.statistics + shift.adjustment])
+    problems = ledger_problems(document, shift.total)
     return [
         *structure,
         finding_of("method", method_problems(document), f"{method}, as documented"),
-        _check_fixed_columns(document, claims),
         _check_sensitivities(document, claims),
         _check_lattice(document),
         finding_of(
@@ -111,13 +104,9 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
             f"without noise are {stated}; only {', '.join(public) or 'none'} are public"
         )
     names = [query["name"] for query in mechanism["queries"]]
-    left_out = () if claims.fixed else theorems.OF_FIXED
-    needed = [name for name in theorems.PARTS if name not in (*public, *left_out)]
+    needed = [name for name in (*theorems.PARTS, "adjustment") if name not in public]
     needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
-    if mechanism.get("adjustment_norm") is not None:
-        needed.append("adjustment")
-    elif mechanism["share"] < 1:
-        needed.append("phenotype_moments")
+    needed += ["second_round"] if mechanism.get("second_round") else []
     needed += theorems.HELD_OUT if document.get("hold_out") else []
     problems += [f"{name} is missing" for name in needed if name not in names]
     problems += [f"{name} does not belong here" for name in names if name not in needed]
@@ -161,10 +150,6 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
         problems.append(f"{len(columns)} LD blocks have components, not all of them")
     elif any(m > d for m, d in zip(columns, cohort["block_sizes"], strict=True)):
         problems.append("an LD block has more components than variants")
-    if not claims.fixed and not (claims.privacy == "full" and claims.replace and claims.adjustment):
-        problems.append("N_c is 0, which only adjusted phenotypes under full privacy allow")
-    if claims.adjustment and (claims.privacy == "feature" or claims.subsample is not None):
-        problems.append("phenotypes are adjusted neither under feature privacy nor in a subsample")
     if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
         problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
     splits = theorems.THEOREMS[calibration].splits
@@ -177,7 +162,7 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
     if calibration == "subsampled":
         problems += _subsample_problems(document, claims)
     return finding_of(
-        "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_z = {claims.outcome}"
+        "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_y = {claims.phenotype}"
     )
 
 
@@ -190,23 +175,6 @@ def _subsample_problems(document: Document, claims: Claims) -> list[str]:
     if document["mechanism"]["eigenvalue_share"] > 0:
         problems.append("no theorem covers the smallest eigenvalue of a subsample")
     return problems
-
-
-def _check_fixed_columns(document: Document, claims: Claims) -> Finding:
-    """Check that N_c covers all values within the bounds of constant and covariates."""
-    if not claims.fixed:
-        return finding_of("columns", [], "constant and covariates are in no sum")
-    public = document["public_inputs"]
-    longest = [float(public["constant"])]
-    for column in public["covariates"]:
-        ends = (column["lower"] - column["centre"], column["upper"] - column["centre"])
-        farthest = max(abs(end) * column["scale"] for end in ends)
-        longest.append(math.floor(farthest) if farthest < _LARGEST_ENTRY else math.inf)
-    needed = math.fsum(value * value for value in longest)
-    problems = []
-    if not needed <= claims.fixed:
-        problems.append(f"constant and covariates reach {needed:.12g}, N_c is {claims.fixed}")
-    return finding_of("columns", problems, f"constant and covariates stay within {claims.fixed}")
 
 
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:
@@ -270,9 +238,8 @@ def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Findin
     """
     found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
     problems = []
-    others = shift.statistics + shift.adjustment  # the people held out are in neither
-    if not close(found, others):
-        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {others:.15g}")
+    if not close(found, shift.total):
+        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.total:.15g}")
     if not claims.replace or claims.subsample is not None:
         problems.append("no theorem covers people held out of such a release")
     if claims.people is None or claims.people < 1:
@@ -381,20 +348,20 @@ def hold_out_problems(document: Document) -> Iterator[str]:
     noise = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     sigma = noise["held_out_counts"], noise["held_out_gram"]
     names = [phenotype["name"] for phenotype in public["phenotypes"]]
-    found = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
-    if found != names:
-        yield f"measures {len(found)} phenotypes, not those of public_inputs in their order"
+    measured = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
+    if measured != names:
+        yield f"measures {len(measured)} phenotypes, not those of public_inputs in their order"
         return
+    groups = theorems.held_out_groups(document)
     for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
         name = stated["name"]
-        if len(stated["counts"]) != N_COUNTS:
-            yield f"{name}: {len(stated['counts'])} counts, not {N_COUNTS}"
+        sizes = len(stated["counts"]), len(stated["sums"])
+        if sizes != (N_COUNTS, N_SUMS * (len(groups) or 1)):
+            yield f"{name}: {sizes[0]} counts and {sizes[1]} sums, of {len(groups) or 1} groups"
             continue
-        centre, bound, accuracy = accuracy_of(phenotype, stated, hold_out, sigma)
-        if not is_about([stated["score_centre"], stated["score_bound"]], [centre, bound]):
-            yield f"{name}: the range of scores is not the one that the counts choose"
-        for number, value in asdict(accuracy).items():
-            if not is_about(stated[number], value):
-                yield f"{name}: {number} is {stated[number]}, recomputed {value}"
-        if stated["calibration"] not in (1.0, stated["slope"]):
+        found = accuracy_of(phenotype, stated, hold_out, sigma, groups)
+        for member, value in found.items():
+            if not is_about(own := stated.get(member, []), value):  # groups are new in version 0.5
+                yield f"{name}: {member} is {own}, recomputed {value}"
+        if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"

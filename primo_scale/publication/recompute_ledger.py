@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from primo_scale.publication.document import Document
 from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, close, epsilon_of
@@ -11,33 +10,29 @@ from primo_scale.publication.recompute_profile import EPSILON_TOLERANCE, close, 
 _COST = ("mu_squared", "epsilon", "delta")
 
 
-def ledger_problems(document: Document, charged: Sequence[float]) -> list[str]:
-    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charges."""
+def ledger_problems(document: Document, charged: float) -> list[str]:
+    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charge."""
     ledger, guarantee = document["ledger"], document["guarantee"]
-    costs = [charge["cost"] for charge in ledger["charges"]]
+    (charge,) = ledger["charges"]
+    cost = charge["cost"]
     problems = []
     for name, other in (("unit", "privacy"), ("adjacency", "adjacency"), ("delta", "delta")):
         if ledger[name] != guarantee[other]:
             problems.append(f"the account's {name} is {ledger[name]}, not {guarantee[other]}")
-    identifiers = [charge["id"] for charge in ledger["charges"]]
-    if len(costs) != len(charged) or len(set(identifiers)) != len(identifiers):
-        problems.append(f"{len(costs)} charges, not {len(charged)}")
-    for cost, expected in zip(costs, charged, strict=False):
-        if not close(cost["mu_squared"], expected):
-            problems.append(f"a charge has mu^2 {cost['mu_squared']:.12g}, not {expected:.12g}")
-    problems += _sums(ledger, costs, guarantee["cost"])
+    if not close(cost["mu_squared"], charged):
+        problems.append(f"the charge has mu^2 {cost['mu_squared']:.12g}, not {charged:.12g}")
+    problems += _sums(ledger, cost, guarantee["cost"])
     problems += _epsilons(ledger)
     return problems
 
 
-def _sums(ledger: Document, costs: Sequence[Document], whole: Document) -> list[str]:
+def _sums(ledger: Document, cost: Document, whole: Document) -> list[str]:
     before, after = ledger["before"]["cost"], ledger["after"]["cost"]
     problems = []
     for name in _COST:
-        parts = math.fsum(cost[name] for cost in costs)
-        if not close(parts, whole[name]):
-            problems.append(f"the charges' {name} add up to {parts:.12g}, not {whole[name]:.12g}")
-        if not close(before[name] + parts, after[name]):
+        if not close(cost[name], whole[name]):
+            problems.append(f"the charge's {name} is {cost[name]:.12g}, not {whole[name]:.12g}")
+        if not close(before[name] + cost[name], after[name]):
             problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
     return problems
 

@@ -1,9 +1,9 @@
 """Recomputation of mu^2 from the numbers in release.json, with one theorem per calibration.
 
 The module shares no code with the calibration of the noise. The theorems and the notation are those
-of docs/maths: rows x with ``||x||^2 <= N_x``, and ``<= beta_b`` in block b; constant and covariates
-c with N_c; phenotypes y with N_y; z = (c, y), ``N_z = N_c + N_y``. Every result is mu^2, the
-squared length of the joint shift that one person can cause, in units of the noise.
+of docs/maths: rows x with ``||x||^2 <= N_x``, and ``<= beta_b`` in block b, and phenotypes y with
+N_y. Every result is mu^2, the squared length of the joint shift that one person can cause, in units
+of the noise.
 """
 
 from __future__ import annotations
@@ -14,30 +14,18 @@ from dataclasses import dataclass
 
 from primo_scale.publication.document import Document
 
-PARTS = (
-    "gram",
-    "fixed_cross",
-    "phenotype_cross",
-    "fixed_gram",
-    "fixed_phenotype",
-    "phenotype_gram",
-    "observed",
-)
+PARTS = ("gram", "phenotype_cross", "phenotype_gram", "observed")
 """Statistics of every release, with noise unless the guarantee assumes that they are public."""
-OF_FIXED = ("fixed_cross", "fixed_gram", "fixed_phenotype")
-"""Those of the constant and the covariates, which a release with N_c = 0 does not have."""
-_EIGENVALUE, _MOMENTS = "smallest_eigenvalue", "phenotype_moments"
+_EIGENVALUE = "smallest_eigenvalue"
 HELD_OUT = ("held_out_counts", "held_out_gram")
-"""Statistics of the people held out, who count in no other one but the moments of version 0.4."""
-SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "adjustment", "held_out_gram")
+"""Statistics of the people held out, who count in no other one."""
+SYMMETRIC = ("gram", "phenotype_gram", "adjustment", "held_out_gram")
 PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
-    "label": ("gram", "fixed_cross", "fixed_gram"),
-    "feature": ("phenotype_gram", "observed"),
+    "label": ("gram",),
+    "feature": ("observed",),
 }
 """Statistics that each guarantee assumes to be public, which alone may have no noise."""
-# Range of the lattice units of phenotypes in sums of their moments, which are powers of two.
-_MOMENT_UNITS = (2.0**10, 2.0**40)
 _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
 
 
@@ -48,13 +36,13 @@ class Claims:
     privacy: str  # privacy unit: ``full``, ``label`` or ``feature``
     replace: bool  # whether neighbours differ by a replacement, not by addition or removal
     row: int  # N_x
-    fixed: int  # N_c
     phenotype: int  # N_y
     blocks: tuple[int, ...] | None  # beta_b of every block
     largest_block: int  # number of variants
     people: int | None  # people in the statistics, n less those held out; None if n is private
     held_out_norm: int  # bound on the squared norm of a row of ``held_out_gram``; 0 without one
-    adjustment: int  # N of the rows (c, y_j) of a person in the adjustment; 0 without one
+    adjustment: int  # N of the rows (c, y_j) of a person in the adjustment
+    second: tuple[int, int]  # N_x and N_y of a second round; 0 without one
     subsample: int | None  # number of people in X'X; None for all
     split: float | None  # parameter t
     copies: int  # noisy copies of X'X
@@ -65,29 +53,33 @@ class Claims:
     shapes: Mapping[str, list[int]]  # required shape of each statistic
 
     @property
-    def outcome(self) -> int:
-        """N_z."""
-        return self.fixed + self.phenotype
-
-    @property
     def n_phenotypes(self) -> int:
         """Number l of phenotypes."""
-        return self.shapes["observed"][0]
+        return self.shapes["phenotype_gram"][0]
 
     @property
     def block_bounds(self) -> tuple[int, ...]:
         """Bound on ``||x_b||^2`` of each part of X'X: ``min(beta_b, N_x)``, or N_x alone."""
         return tuple(min(norm, self.row) for norm in self.blocks or (self.row,))
 
-    def least(self, *names: str) -> float:
-        """Return the smallest sigma of some queries, or infinity if none of them was measured."""
-        return min((s for name in names for s in self.sigma.get(name, ())), default=math.inf)
+    def least(self, name: str) -> float:
+        """Return the smallest sigma of a query, or infinity if it was not measured."""
+        return min(self.sigma.get(name, ()), default=math.inf)
 
 
 def column_counts(document: Document) -> tuple[int, ...]:
     """Return the number of columns of X in each LD block: LD components, or variants."""
     cohort = document["cohort"]
     return tuple(cohort.get("component_sizes") or cohort["block_sizes"])
+
+
+def held_out_groups(document: Document) -> list[str]:
+    """Return the names of the groups of people held out, none if they are not told apart."""
+    public = document["public_inputs"]
+    stated = public.get("panel_populations")
+    if not (document.get("hold_out") and stated and public.get("pc_loadings")):
+        return []
+    return [each["name"] for each in stated["populations"]]
 
 
 def claims_of(document: Document) -> Claims:
@@ -99,18 +91,20 @@ def claims_of(document: Document) -> Claims:
     c = 1 + cohort["n_covariates"]
     apart = document.get("hold_out") or {"people": 0, "unit": 0, "constant": 0, "phenotypes": []}
     bins = max((len(each["counts"]) for each in apart["phenotypes"]), default=1)
+    scored = 3 * l * len(held_out_groups(document) or [""])
     people = cohort["n_samples"]
+    second = mechanism.get("second_round") or {}
     return Claims(
         privacy=document["guarantee"]["privacy"],
         replace=document["guarantee"]["adjacency"] == "replace-one",
         row=mechanism["row_norm_squared"],
-        fixed=mechanism["constant_and_covariates_norm_squared"],
         phenotype=mechanism["phenotypes_norm_squared"],
         blocks=None if blocks is None else tuple(blocks),
         largest_block=max(columns),
         people=None if people is None else people - apart["people"],
         held_out_norm=apart["constant"] ** 2 + 2 * apart["unit"] ** 2,
-        adjustment=mechanism.get("adjustment_norm") or 0,
+        adjustment=mechanism["adjustment_norm"],
+        second=(second.get("row_norm_squared", 0), second.get("phenotypes_norm_squared", 0)),
         subsample=mechanism["subsample"],
         split=mechanism["split"],
         copies=mechanism["gram_copies"],
@@ -118,17 +112,14 @@ def claims_of(document: Document) -> Claims:
         sigma={query["name"]: _diagonal_sigmas(query) for query in mechanism["queries"]},
         shapes={
             "gram": [d, d],
-            "fixed_cross": [d, c],
             "phenotype_cross": [d, l],
-            "fixed_gram": [c, c],
-            "fixed_phenotype": [c, l],
             "phenotype_gram": [l, l],
-            "observed": [l],
+            "observed": [l + (people is None)],
             "smallest_eigenvalue": [1],
-            "phenotype_moments": [3, l],
             "adjustment": [l * (c + 1), l * (c + 1)],
+            "second_round": [second.get("directions", 0)],
             "held_out_counts": [l, bins],
-            "held_out_gram": [3 * l, 3 * l],
+            "held_out_gram": [scored, scored],
         },
     )
 
@@ -153,20 +144,18 @@ def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
     replaced row, and ``N`` and ``sqrt(N M)`` for an added or removed row.
     """
     gram, cross = (math.sqrt(2), 2.0) if claims.replace else (1.0, 1.0)
-    row, fixed, phenotype = claims.row, claims.fixed, claims.phenotype
+    row, phenotype = claims.row, claims.phenotype
     if name == "gram":
         return tuple(gram * norm for norm in claims.block_bounds)
-    if name in (_EIGENVALUE, _MOMENTS):
-        return (_eigenvalue_change(claims) if name == _EIGENVALUE else _moments_change(claims),)
+    if name == _EIGENVALUE:
+        return (_eigenvalue_change(claims),)
     return (
         {
-            "fixed_cross": cross * math.sqrt(row) * math.sqrt(fixed),
             "phenotype_cross": cross * math.sqrt(row) * math.sqrt(phenotype),
-            "fixed_gram": gram * fixed,
-            "fixed_phenotype": cross * math.sqrt(fixed) * math.sqrt(phenotype),
             "phenotype_gram": gram * phenotype,
             "adjustment": gram * claims.adjustment,
-            "observed": math.sqrt(claims.n_phenotypes),
+            "second_round": cross * math.sqrt(claims.second[0]) * math.sqrt(claims.second[1]),
+            "observed": math.sqrt(claims.shapes["observed"][0]),
             "held_out_counts": math.sqrt(2 * claims.n_phenotypes),
             "held_out_gram": math.sqrt(2 * claims.n_phenotypes) * claims.held_out_norm,
         }[name],
@@ -185,14 +174,6 @@ def _eigenvalue_change(claims: Claims) -> float:
     return change if claims.people is not None else max(change, *claims.stated[_EIGENVALUE])
 
 
-def _moments_change(claims: Claims) -> float:
-    """Return the sensitivity of the moments, for the lattice unit that the statement implies."""
-    norm = math.sqrt((4 if claims.replace else 3) * claims.n_phenotypes)
-    least, most = _MOMENT_UNITS
-    stated = min(max(max(claims.stated[_MOMENTS]) / norm, least), most)
-    return norm * 2.0 ** round(math.log2(stated))
-
-
 def squared_ratio(claims: Claims, name: str) -> float:
     """Return mu^2 of a statistic whose mu^2 is added to that of the others."""
     if name not in claims.sigma:
@@ -201,7 +182,7 @@ def squared_ratio(claims: Claims, name: str) -> float:
 
 
 def joint_shift(claims: Claims) -> float:
-    """Return the joint mu^2 of X'X, X'C, X'Y, C'C, C'Y and Y'Y, without a subsampled X'X."""
+    """Return the joint mu^2 of X'X, X'Y and Y'Y, without a subsampled X'X."""
     return THEOREMS[calibration_of(claims)].joint_shift(claims)
 
 
@@ -214,18 +195,17 @@ def implied_split(claims: Claims) -> float | None:
     """Return t = D/A of the noise for add-remove; None for theorems that take t as an input."""
     if calibration_of(claims) != "add-remove":
         return None
-    return claims.row * claims.outcome / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
+    return claims.row * claims.phenotype / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
 
 
 def _cross(claims: Claims) -> float:
-    """Return sigma_2, the standard deviation of the noise on X'Z."""
-    return claims.least("fixed_cross", "phenotype_cross")
+    """Return sigma_2, the standard deviation of the noise on X'Y."""
+    return claims.least("phenotype_cross")
 
 
 def _outcome(claims: Claims) -> float:
-    """Return sigma_3, of the diagonal of Z'Z; C'Y, off the diagonal, may have sigma_3 / sqrt2."""
-    beside = math.sqrt(2) * claims.least("fixed_phenotype")
-    return min(claims.least("fixed_gram", "phenotype_gram"), beside)
+    """Return sigma_3, the standard deviation of the noise on the diagonal of Y'Y."""
+    return claims.least("phenotype_gram")
 
 
 def _gram_ratio(claims: Claims, factor: float) -> float:
@@ -235,16 +215,16 @@ def _gram_ratio(claims: Claims, factor: float) -> float:
 
 
 def _stacked(claims: Claims) -> float:
-    """Return mu^2 of one Gram matrix of rows (x, k z) with ``k^2 = t N_x/(2 N_z)``.
+    """Return mu^2 of one Gram matrix of rows (x, k y) with ``k^2 = t N_x/(2 N_y)``.
 
-    Its sensitivity is sqrt2 (N_x + k^2 N_z) (docs/maths/gram.md, Theorem 2). If the beta_b add up
+    Its sensitivity is sqrt2 (N_x + k^2 N_y) (docs/maths/gram.md, Theorem 2). If the beta_b add up
     to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
-    k z/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
+    k y/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
     (docs/maths/blocks.md, Theorem 1).
     """
     if claims.split is None:
         return math.inf
-    row, outcome = claims.row, claims.outcome
+    row, outcome = claims.row, claims.phenotype
     squared = claims.split * row / (2 * outcome)  # k^2
     joint = 2 * (row + squared * outcome) ** 2
     return max(
@@ -258,9 +238,9 @@ def _by_block(claims: Claims) -> float:
     """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 2).
 
     With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
-    beta_b N_x``, ``sigma_2^2 = K N_x N_z / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
-    N_z^2 / (tau^2 (3 + tau^2))``; at tau = 1 that is 4 sqrt(beta_b N_x), 2 sqrt(N_x N_z) and
-    2 sqrt2 N_z.
+    beta_b N_x``, ``sigma_2^2 = K N_x N_y / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
+    N_y^2 / (tau^2 (3 + tau^2))``; at tau = 1 that is 4 sqrt(beta_b N_x), 2 sqrt(N_x N_y) and
+    2 sqrt2 N_y.
     """
     if claims.split is None or not 0 < claims.split <= 2:
         return math.inf
@@ -269,8 +249,8 @@ def _by_block(claims: Claims) -> float:
     slope = tau * (3 + tau**2)
     return max(
         _gram_ratio(claims, total),
-        total / slope * claims.row * claims.outcome / _cross(claims) ** 2,
-        total * (1 + tau**2) / (tau * slope) * claims.outcome**2 / _outcome(claims) ** 2,
+        total / slope * claims.row * claims.phenotype / _cross(claims) ** 2,
+        total * (1 + tau**2) / (tau * slope) * claims.phenotype**2 / _outcome(claims) ** 2,
     )
 
 
@@ -279,25 +259,24 @@ def _add_remove(claims: Claims) -> float:
 
     ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``.
     """
-    cross = claims.row * claims.outcome / _cross(claims) ** 2
-    return _gram_ratio(claims, 1.0) + cross + claims.outcome**2 / _outcome(claims) ** 2
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    return _gram_ratio(claims, 1.0) + cross + claims.phenotype**2 / _outcome(claims) ** 2
 
 
 def _label(claims: Claims) -> float:
-    """Return mu^2 of X'Y, C'Y and Y'Y with ``||x||^2 ||y||^2 <= N_x N_y``.
+    """Return mu^2 of X'Y and Y'Y with ``||x||^2 ||y||^2 <= N_x N_y``.
 
-    For replace-one it is the larger of that of the cross products and that of Y'Y.
+    For replace-one it is the larger of the two.
     """
-    cross = claims.row * claims.phenotype / claims.least("phenotype_cross") ** 2
-    cross += claims.fixed * claims.phenotype / claims.least("fixed_phenotype") ** 2
-    square = claims.phenotype**2 / claims.least("phenotype_gram") ** 2
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    square = claims.phenotype**2 / _outcome(claims) ** 2
     return max(4 * cross, 8 * square) if claims.replace else cross + square
 
 
 def _beside_subsample(claims: Claims) -> float:
-    """Return mu^2 of X'Z and Z'Z of everybody: `_stacked` at t = 2 without X'X."""
-    cross = claims.row * claims.outcome / _cross(claims) ** 2
-    return max(4 * cross, 8 * claims.outcome**2 / _outcome(claims) ** 2)
+    """Return mu^2 of X'Y and Y'Y of everybody: `_stacked` at t = 2 without X'X."""
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    return max(4 * cross, 8 * claims.phenotype**2 / _outcome(claims) ** 2)
 
 
 @dataclass(frozen=True)
@@ -314,7 +293,7 @@ THEOREMS = {
     "label": Theorem(
         lambda claims: claims.privacy == "label",
         _label,
-        "only what phenotypes enter has noise: X'Y, C'Y and Y'Y, with phenotypes clipped so "
+        "only what phenotypes enter has noise: X'Y and Y'Y, with phenotypes clipped so "
         "that the norm of y and its product with that of x are bounded",
         splits=False,
     ),
@@ -322,26 +301,26 @@ THEOREMS = {
         lambda claims: claims.subsample is not None,
         _beside_subsample,
         "X'X is summed over a secret random subsample and is private by amplification; "
-        "X'Z and Z'Z of everybody are calibrated jointly and the two are added",
+        "X'Y and Y'Y of everybody are calibrated jointly and the two are added",
         splits=False,
     ),
     "add-remove": Theorem(
         lambda claims: not claims.replace,
         _add_remove,
-        "one row at all its bounds moves X'X, X'Z and Z'Z most, so that the squared "
-        "shifts of the three add up; the split t is that of X'Z over that of X'X",
+        "one row at all its bounds moves X'X, X'Y and Y'Y most, so that the squared "
+        "shifts of the three add up; the split t is that of X'Y over that of X'X",
     ),
     "stacked": Theorem(
         lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row,
         _stacked,
-        "X'X, X'Z and Z'Z are parts of one Gram matrix of stacked rows (x, k z), which has "
-        "one joint sensitivity; the split t, by k, says how X'X and X'Z share it",
+        "X'X, X'Y and Y'Y are parts of one Gram matrix of stacked rows (x, k y), which has "
+        "one joint sensitivity; the split t, by k, says how X'X and X'Y share it",
     ),
     "by-block": Theorem(
         lambda claims: True,
         _by_block,
         "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
-        "all blocks, X'Z and Z'Z jointly; the split t says how X'X and X'Z share",
+        "all blocks, X'Y and Y'Y jointly; the split t says how X'X and X'Y share",
     ),
 }
 """Theorems by the name of the calibration in release.json; the first that applies is used."""

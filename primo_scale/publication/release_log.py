@@ -63,6 +63,7 @@ def options_of(document: Document) -> list[tuple[str, str | None]]:
         "genome-build": public["genome_build"],
         "ref-freq": _file_name(public["reference_frequencies"]),
         "ld-panel": _file_name(public.get("ld_panel")),
+        "panel-populations": _file_name(public.get("panel_populations")),
         "genetic-factors": given.get("--genetic-factors"),
         # The bound is rounded down to an integer, of which this is no rounding error.
         "row-norm": None if bound is None else math.sqrt(bound + 0.5) / unit,

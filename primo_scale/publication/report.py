@@ -15,6 +15,7 @@ from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.humanize import spent_in_words
 from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
+from primo_scale.privacy.held_out_accuracy import told_of
 from primo_scale.publication.document import Document, people_in_words, statement_digest
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel
 from primo_scale.publication.recompute_mechanisms import THEOREMS
@@ -23,6 +24,7 @@ from primo_scale.publication.weights import scoring_command_in_lines
 from primo_scale.publication.wording import (
     RELATIVES,
     STATISTICS,
+    ancestry_notes,
     held_out_cautions,
     held_out_r,
     rests_on_scores,
@@ -64,6 +66,7 @@ def render_report(
         rests_on_scores=rests_on_scores(document),
         relatives=RELATIVES,
         cautions=held_out_cautions(document),
+        ancestry=ancestry_notes(document),
         options=options_of(document),
         public_key=public_key,
         people=people_in_words(document),
@@ -170,4 +173,5 @@ def _environment() -> Environment:
     environment.filters["span"] = _span
     environment.filters["spent"] = spent_in_words
     environment.filters["held_out_r"] = held_out_r
+    environment.filters["told_of"] = told_of
     return environment

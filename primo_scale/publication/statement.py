@@ -84,6 +84,24 @@ class StatedLoadings:
 
 
 @dataclass(frozen=True)
+class StatedPopulation:
+    """Population of the LD panel's people."""
+
+    name: Text
+    people: Positive  # of the panel
+    centroid: tuple[int, ...]  # codes of the mean components of the loadings, empty without these
+
+
+@dataclass(frozen=True)
+class StatedPopulations:
+    """Table of the populations of the LD panel's people."""
+
+    file: _FileName
+    sha256: Digest
+    populations: Annotated[tuple[StatedPopulation, ...], Meta(min_length=2)]
+
+
+@dataclass(frozen=True)
 class StatedSlope:
     """Slope of a phenotype on a public score, estimated from the noisy statistics."""
 
@@ -218,6 +236,8 @@ class PublicInputs:
     ld_panel: StatedLdPanel | None = None
     # Loadings that gave the last covariates, if any.
     pc_loadings: StatedLoadings | None = None
+    # Populations of the LD panel's people, if any; absent in releases of earlier versions.
+    panel_populations: StatedPopulations | None = None
 
 
 @dataclass(frozen=True)
@@ -236,6 +256,9 @@ class Estimation:
     attenuation: Annotated[tuple[PositiveShare, ...], AtLeastOne]
     # Public scores that the weights build on; absent in releases of earlier versions.
     public_scores: tuple[StatedScore, ...] = ()
+    # Share of the variance of each phenotype's score in the LD panel that is between its
+    # populations; empty without these.
+    between_populations: tuple[_UpToOne, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -252,14 +275,27 @@ class Accuracy:
 
 
 @dataclass(frozen=True)
-class HeldOutPhenotype:
+class HeldOutGroup:
+    """Accuracy of one phenotype's score: in a group, within all groups, or over all people."""
+
+    name: Text  # of the phenotype; of a group ``within groups``, or a population of the panel
+    r2: _UpToOne | None  # squared correlation of clipped score and residual; None if not measured
+    r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
+    r2_upper: _UpToOne
+    slope: Number | None  # of the residual on the score, 1 for calibrated weights
+    slope_lower: Number | None
+    slope_upper: Number | None
+
+
+@dataclass(frozen=True)
+class HeldOutPhenotype(HeldOutGroup):
     """Accuracy of one phenotype's score, and the noisy statistics that it follows from.
 
-    The score is that of the weights of the variants, and the residual is the phenotype less its
-    public mean and less what the weights of the covariates explain.
+    The score is that of the weights of the variants, less its regression on the components of
+    public loadings, and the residual is the phenotype less its mean and its regression on the
+    covariates. Versions before 0.5 subtracted nothing from the score.
     """
 
-    name: Text
     residual_bound: PositiveAmount  # R, in units of the phenotype
     # Middle of the range of scores, and its half width U, in units of the phenotype. They follow
     # from `counts`.
@@ -268,14 +304,8 @@ class HeldOutPhenotype:
     # People between the public edges -4 R, ..., -4 R 2^(-k/2), ..., 4 R 2^(-k/2), ..., 4 R, and
     # last those whose residual is beyond three public sds, if the phenotype is quantitative.
     counts: Annotated[tuple[_NoisySum, ...], AtLeastOne]
-    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r.
-    sums: Annotated[tuple[_NoisySum, ...], Meta(min_length=6, max_length=6)]
-    r2: _UpToOne | None  # squared correlation of clipped score and residual; None if not measured
-    r2_lower: _UpToOne  # ends of the 95% interval, which counts sampling and noise
-    r2_upper: _UpToOne
-    slope: Number | None  # of the residual on the score, 1 for calibrated weights
-    slope_lower: Number | None
-    slope_upper: Number | None
+    # Sums of kappa^2, u^2, r^2, kappa u, kappa r and u r, for each group.
+    sums: Annotated[tuple[_NoisySum, ...], Meta(min_length=6)]
     calibration: Amount  # factor that the weights were multiplied by afterwards; 1 if they were not
     # Of a binary phenotype, for a score and a liability that are jointly normal: area under the ROC
     # curve, and R^2 of the liability, by the public prevalence.
@@ -285,6 +315,9 @@ class HeldOutPhenotype:
     liability_r2: _UpToOne | None
     liability_r2_lower: _UpToOne | None
     liability_r2_upper: _UpToOne | None
+    # Within the groups together, and in each. A person's group is the population of the panel whose
+    # centroid is nearest. Empty without populations; the other numbers are of all people together.
+    groups: tuple[HeldOutGroup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -331,7 +364,7 @@ class LedgerEntry:
     adjacency: Adjacency
     delta: Delta  # the account's delta, at which every epsilon of the entry is stated
     # Charges of this release; the last one paid for the statistics.
-    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=2)]
+    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=1)]
     before: LedgerBalance  # of the account, before these charges
     after: LedgerBalance
     budget: LedgerBudget

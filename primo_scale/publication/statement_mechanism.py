@@ -12,7 +12,6 @@ from primo_scale.publication.recompute_method import METHODS
 from primo_scale.publication.schema_types import (
     AtLeastOne,
     Distinct,
-    Natural,
     Positive,
     PositiveShare,
     Scale,
@@ -35,7 +34,7 @@ _EXACTLY_SYMMETRIC_HAVE_TWO_SIGMAS = Meta(
 
 @dataclass(frozen=True)
 class StatedQuery:
-    """One noisy statistic of genotypes X, fixed columns C and phenotypes Y."""
+    """One noisy statistic of genotypes X and phenotypes Y."""
 
     name: Annotated[str, one_of(STATISTICS)]  # name of the statistic, a key of `STATISTICS`
     # Description of the statistic, the value of that key.
@@ -56,6 +55,15 @@ class StatedQuery:
 
 
 @dataclass(frozen=True)
+class StatedSecondRound:
+    """Bounds of a second round: ``sum_k y_k^2 ||x_k||^2 <= N_x N_y`` of every person."""
+
+    directions: Positive  # of all phenotypes together
+    row_norm_squared: Positive  # N_x
+    phenotypes_norm_squared: Positive  # N_y
+
+
+@dataclass(frozen=True)
 class StatedMechanism:
     """Calibration of the noise (docs/maths)."""
 
@@ -64,7 +72,7 @@ class StatedMechanism:
     reason: Text  # reason of the choice: ``as given``, or the rule that chose the method
     # Theorem that composes the queries.
     calibration: Annotated[str, one_of(THEOREMS)]
-    # Parameter t, the division of the shift between X'X and X'(C, Y): D/A for one dense X'X, and 2
+    # Parameter t, the division of the shift between X'X and X'Y: D/A for one dense X'X, and 2
     # tau with tau^3 + 3 tau = D/Q for LD blocks (docs/maths/blocks.md); None if nothing is divided.
     split: Annotated[float, Meta(ge=1e-12, le=1e12)] | None
     # N_x: every genotype row on the lattice satisfies ``||x||^2 <= N_x``; with label privacy
@@ -72,13 +80,14 @@ class StatedMechanism:
     row_norm_squared: Positive
     # beta_b of every LD block, if the noise is also based on ``||x_b||^2 <= beta_b``; else None.
     block_norms_squared: Annotated[tuple[Positive, ...], AtLeastOne] | None
-    constant_and_covariates_norm_squared: Natural  # N_c; 0 if they are in no sum
     phenotypes_norm_squared: Positive  # N_y
     counts_share: Share  # share of the statistics' mu^2 spent on ``observed``
     eigenvalue_share: Share  # share of the statistics' mu^2 spent on ``smallest_eigenvalue``
-    # Share of the release's mu^2 spent on the statistics: 1, or less if phenotypes were adjusted
-    # before, or, in version 0.4, their moments bought.
+    # Share of the release's mu^2 that the adjustment of the phenotypes leaves for the statistics.
     share: PositiveShare
+    # N: the rows v_j = (c, y_j) of a person satisfy ``sum_j |v_j|^4 <= N^2`` in the adjustment of
+    # the phenotypes.
+    adjustment_norm: Positive
     gram_copies: Positive  # noisy copies of X'X, with independent noise
     # Number of people in the secret subsample over which X'X is summed; None for everybody.
     subsample: Positive | None
@@ -93,6 +102,4 @@ class StatedMechanism:
     sampler: Annotated[str, one_of([KEYSTREAM["sampler"]])]
     sampler_exactness: Annotated[str, one_of([KEYSTREAM["sampler_exactness"]])]
     rng: Annotated[str, one_of([KEYSTREAM["rng"]])]
-    # N: the rows v_j = (c, y_j) of a person satisfy ``sum_j |v_j|^4 <= N^2`` in the adjustment of
-    # the phenotypes; None without one, absent in releases of earlier versions.
-    adjustment_norm: Positive | None = None
+    second_round: StatedSecondRound | None = None  # a second measurement, or None without one

@@ -166,6 +166,13 @@ def _count_problems(document: Document) -> list[str]:
         "variants in LD blocks": (sum(cohort["block_sizes"]), cohort["n_variants"]),
         "attenuations": (len(document["estimation"]["attenuation"]), cohort["n_phenotypes"]),
     }
+    stated = public.get("panel_populations")
+    shares = document["estimation"].get("between_populations", ())
+    scores = cohort["n_phenotypes"] * bool(stated and shares)  # some panels tell nothing
+    counts["shares between populations"] = (len(shares), scores)
+    components = (public.get("pc_loadings") or {"n_components": 0})["n_components"]
+    for population in stated["populations"] if stated else ():
+        counts[f"means of {population['name']}"] = (len(population["centroid"]), components)
     files = weights_files_of(document)
     folders = {name for name in WEIGHTS_FILES if name.endswith("/")}
     for name in sorted(folders):

@@ -93,7 +93,7 @@ def _guarantee(document: Document) -> list[Finding]:
     if covered < count:
         problems.append(f"the promise covers {covered} of {count} columns")
     mechanism_finding = finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}")
-    ledger = ledger_problems(document, [mu_squared])
+    ledger = ledger_problems(document, mu_squared)
     lattice = Lattice(rows * max(count, covered), steps)  # of all columns that the promise covers
     return [
         mechanism_finding,

@@ -7,13 +7,13 @@ sentence with the sentence that its numbers imply.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from primo_scale.humanize import examples
-from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, fits_its_range
+from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
@@ -29,15 +29,12 @@ UNNAMED = "unnamed"
 
 STATISTICS = {
     "gram": "X'X by LD block",
-    "fixed_cross": "X'C, genotypes by constant and covariates",
     "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "fixed_gram": "C'C, constant and covariates",
-    "fixed_phenotype": "C'Y, constant and covariates by phenotypes",
     "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype",
+    "observed": "people with each phenotype, and all people if their number is private",
     "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "phenotype_moments": "sum, sum of squares and count of each phenotype",
     "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
+    "second_round": "y'z of each phenotype y and directions z of its own, chosen by X'X and X'Y",
     "held_out_counts": "people held out, by their score, for each phenotype",
     "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
 }
@@ -79,6 +76,8 @@ RELATIVES = (
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
+MOST_BETWEEN = 0.5
+"""Share of a score's variance between populations above which it is called ancestry."""
 FEW_VARIANTS = 50
 """Largest number of variants whose scores are warned of."""
 NO_COMPLETE_CASES = (
@@ -158,8 +157,9 @@ def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
     if document.get("hold_out") is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
-    noise = sigma["held_out_counts"]
-    lines = [_accuracy_in_words(each, noise) for each in document["hold_out"]["phenotypes"]]
+    noise, measured = sigma["held_out_counts"], document["hold_out"]["phenotypes"]
+    beyond = "beyond covariates " if document["cohort"]["n_covariates"] else ""
+    lines = [line for each in measured for line in _accuracy_in_words(each, noise, beyond)]
     return [RELATIVES, *([_ON_SCORES] if rests_on_scores(document) else []), *lines]
 
 
@@ -204,15 +204,27 @@ def held_out_cautions(document: Mapping[str, Any]) -> list[str]:
     measured = (document.get("hold_out") or {"phenotypes": ()})["phenotypes"]
     return cautions_in_words(
         ScoreSlope(
-            each["name"],
+            phenotype["name"],
             each["slope"],
             each["slope_lower"],
             each["slope_upper"],
             reversed=each["slope"] < 0 < each["r2_lower"],
         )
-        for each in measured
-        if each["slope_lower"] is not None
+        for phenotype in measured
+        if (each := decisive(phenotype))["slope_lower"] is not None
     )
+
+
+def ancestry_notes(document: Mapping[str, Any]) -> list[str]:
+    """Return which scores are mostly ancestry, as their variance in the panel tells."""
+    names = [phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]]
+    shares = zip(names, document["estimation"].get("between_populations") or (), strict=False)
+    most = [f"{name} ({share:.0%})" for name, share in shares if share > MOST_BETWEEN]
+    return most and [
+        f"{len(most)} of {len(names)} scores are mostly ancestry: so much of their variance in the "
+        f"LD panel lies between its populations: {examples(most)}. Do not compare people of "
+        "different populations by them"
+    ]
 
 
 def rests_on_scores(document: Mapping[str, Any]) -> bool:
@@ -221,19 +233,22 @@ def rests_on_scores(document: Mapping[str, Any]) -> bool:
     return CHOICE_BY_SCORE in sources or bool(document["estimation"].get("public_scores"))
 
 
-def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float) -> str:
-    if phenotype["r2"] is None:
-        return f"{phenotype['name']}: R^2 0 to 1, {_why_hidden(phenotype['counts'], noise)}"
-    r = held_out_r(phenotype)
-    found = [f"{phenotype['name']}: r {r:.3f}, R^2 {_with_interval(phenotype, 'r2')}"]
-    if phenotype["slope_lower"] is not None:
-        found.append(f"slope {_with_interval(phenotype, 'slope')}")
-    if phenotype["auc"] is not None:
-        found.append(f"AUC {_with_interval(phenotype, 'auc')}")
-        found.append(f"R^2 of the liability {_with_interval(phenotype, 'liability_r2')}")
-    if phenotype["calibration"] != 1:
-        found.append("by which the weights were multiplied afterwards")
-    return ", ".join(found)
+def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float, beyond: str) -> Iterator[str]:
+    for group, each in told_of(phenotype):
+        name = ", ".join(filter(None, (phenotype["name"], group)))
+        if each["r2"] is None:
+            yield f"{name}: R^2 0 to 1, {_why_hidden(phenotype['counts'], noise)}"
+            continue
+        r, r2 = held_out_r(each), _with_interval(each, "r2")
+        found = [f"{name}: {beyond}r {r:.3f}, R^2 {r2}"]
+        if each["slope_lower"] is not None:
+            found.append(f"slope {_with_interval(each, 'slope')}")
+        if each.get("auc") is not None:
+            found.append(f"AUC {_with_interval(each, 'auc')}")
+            found.append(f"R^2 of the liability {_with_interval(each, 'liability_r2')}")
+        if each is decisive(phenotype) and phenotype["calibration"] != 1:
+            found.append("by which the weights were multiplied afterwards")
+        yield ", ".join(found)
 
 
 def held_out_r(phenotype: Mapping[str, Any]) -> float:

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from primo_scale.accumulation.checkpoint import open_partials
+from primo_scale.accumulation.own_sums import find_own_sums
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import default_plan, plan_digest
 from primo_scale.accumulation.statistics import (
@@ -17,11 +18,12 @@ from primo_scale.accumulation.statistics import (
     open_raw_statistics,
     remove_partials,
 )
-from primo_scale.accumulation.summation import RunTasks, accumulate
+from primo_scale.accumulation.summation import RunTasks, accumulate, accumulate_own
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.accumulation.thread_stream import run_on_threads
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
+from primo_scale.genotypes.own_directions import open_directions
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.store import (
@@ -46,6 +48,7 @@ from primo_scale.run.principal_components import (
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
+from primo_scale.run.second_round import second_directions, second_inputs, second_plan
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
 
@@ -71,23 +74,28 @@ def accumulate_stage(
             )
     with stage("outcomes"):
         aligned = align_outcomes(
-            root / (work_directory.UNADJUSTED if design.adjusts else work_directory.OUTCOMES),
+            root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
             OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
             design.outcomes,
             scratch=work_dir,
             hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
-            to_adjust=design.adjusts,
+            to_adjust=design.clipped,
         )
-    if design.adjusts:
+    if design.clipped:
         design, aligned = _adjusted(store, request, design, aligned, root)
-        if panels.loadings is not None:
-            write_ancestry(
-                work_dir / work_directory.ANCESTRY,
-                genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
-            )
+    if panels.loadings is not None and design.clipped:
+        write_ancestry(
+            work_dir / work_directory.ANCESTRY,
+            genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
+        )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
+    if design.rounds == 2 and panels.ld is not None and request.privacy.budget is not None:
+        directions = second_directions(
+            store, request, design, panels.ld, raw, request.privacy.budget
+        )
+        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
     write_choices(work_dir / work_directory.DESIGN, design)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
@@ -121,10 +129,8 @@ def _adjusted(
         ),
     )
     path = root / work_directory.OUTCOMES
-    aligned = write_residuals(
-        path, unadjusted, before, design.outcomes, sums_fixed=design.sums_fixed
-    )
-    return design, aligned
+    n_fixed = design.layout.n_fixed
+    return design, write_residuals(path, unadjusted, before, design.outcomes, n_fixed=n_fixed)
 
 
 def _inputs(
@@ -181,6 +187,22 @@ def _sum(
         raw = accumulate(run_tasks, partials, statistics, move)
     remove_partials(root / work_directory.PARTIALS)
     return raw
+
+
+@stage("second round")
+def _sum_second(
+    work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
+) -> None:
+    """Sum the second round, unless its sums are there already."""
+    path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
+    found = find_own_sums(destination)
+    if found is None or found.inputs != inputs.to_json():
+        directions = open_directions(root / work_directory.DIRECTIONS)
+        plan, codes = second_plan(design, directions), design.genotypes.code_table
+        partials = open_partials(path, plan, inputs, codes, execution.kernel)
+        with _task_runner(work_dir, execution) as run_tasks, progress_bar("second round") as move:
+            accumulate_own(run_tasks, partials, destination, move)
+    remove_partials(path)
 
 
 @contextmanager

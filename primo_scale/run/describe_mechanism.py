@@ -15,17 +15,20 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
-from primo_scale.privacy.held_out_sums import ROW_NORM
-from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise
+from primo_scale.privacy.held_out_sums import row_norm
+from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise, SecondRound
 from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
 from primo_scale.publication import statement, wording
-from primo_scale.publication.recompute_mechanisms import OF_FIXED, PARTS
-from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
+from primo_scale.publication.recompute_mechanisms import PARTS, SYMMETRIC
+from primo_scale.publication.statement_mechanism import (
+    StatedMechanism,
+    StatedQuery,
+    StatedSecondRound,
+)
 from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.release_forecast import ChosenMethod
 from primo_scale.version import __version__
 
-_SYMMETRIC = ("gram", "fixed_gram", "phenotype_gram", "adjustment", "held_out_gram")
 _LIBRARIES = ("scipy", "cryptography")
 
 
@@ -52,11 +55,7 @@ def state_cost(cost: Cost) -> statement.StatedCost:
 
 
 def state_mechanism(
-    mechanism: Mechanism,
-    chosen: ChosenMethod,
-    *,
-    n_fixed: int,
-    adjustment: PaidAdjustment | None = None,
+    mechanism: Mechanism, chosen: ChosenMethod, adjustment: PaidAdjustment, *, n_fixed: int
 ) -> StatedMechanism:
     """Return the statement of every noisy statistic and of the bounds that its noise rests on.
 
@@ -74,20 +73,20 @@ def state_mechanism(
         split=mechanism.split,
         row_norm_squared=bounds.row_norm,
         block_norms_squared=block_norms,
-        constant_and_covariates_norm_squared=bounds.fixed_norm,
         phenotypes_norm_squared=bounds.phenotype_norm,
         counts_share=counts_share(promise),
         eigenvalue_share=recipe.eigenvalue_share,
         share=promise.share,
+        adjustment_norm=adjustment.norm,
         gram_copies=recipe.gram_copies,
         subsample=recipe.subsample,
-        exact_parts=tuple(
-            name
-            for name in PARTS
-            if name not in noisy and (bounds.fixed_norm or name not in OF_FIXED)
-        ),
+        exact_parts=tuple(name for name in PARTS if name not in noisy),
         queries=tuple(noisy.values()),
-        adjustment_norm=None if adjustment is None else adjustment.norm,
+        second_round=(
+            None
+            if (own := mechanism.second_round) is None
+            else StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
+        ),
         **wording.KEYSTREAM,
     )
 
@@ -96,13 +95,14 @@ def _queries(
     mechanism: Mechanism,
     block_norms: tuple[int, ...] | None,
     n_fixed: int,
-    adjustment: PaidAdjustment | None,
+    adjustment: PaidAdjustment,
 ) -> list[StatedQuery]:
     """Return every statistic, exact or noisy; X'X has a part for each of the `block_norms`."""
     bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
     apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
+    own = mechanism.second_round or SecondRound(1, 1, 1, 0.0)
     d, f, l = sum(bounds.block_sizes), n_fixed, bounds.n_phenotypes  # noqa: E741
-    row, fixed, phenotype = bounds.row_norm, bounds.fixed_norm, bounds.phenotype_norm
+    row, phenotype = bounds.row_norm, bounds.phenotype_norm
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
     cross = partial(sensitivity.cross, adjacency=promise.adjacency)
     product = cross(row, phenotype)
@@ -114,24 +114,23 @@ def _queries(
 
     gram_sigmas = scales.gram[:1] if block_norms is None else scales.gram
     gram_changes = tuple(gram(min(norm, row)) for norm in block_norms or (row,))
-    norm, adjustment_sigma = (1, 0.0) if adjustment is None else (adjustment.norm, adjustment.sigma)
-    adjustment_change = sensitivity.adjustment(norm, promise.adjacency)
-    columns = l * (f + 1)
+    adjustment_change = sensitivity.adjustment(adjustment.norm, promise.adjacency)
+    columns, counts = l * (f + 1), l + promise.n_is_private
     eigenvalue_change = eigenvalue_sensitivity(bounds, promise)
     counts_change = sensitivity.held_out_counts(l)
-    held_out_change = sensitivity.held_out_gram(l, ROW_NORM)
+    held_out_change = sensitivity.held_out_gram(l, row_norm(apart.groups))
+    scored = 3 * l * apart.groups
+    own_change = cross(own.row_norm, own.phenotype_norm)
     return [
         _query("gram", gram_sigmas, (d, d), gram_changes),
-        whole("fixed_cross", scales.fixed_cross, (d, f), cross(row, fixed)),
         whole("phenotype_cross", scales.phenotype_cross, (d, l), product),
-        whole("fixed_gram", scales.fixed_gram, (f, f), gram(fixed)),
-        whole("fixed_phenotype", scales.fixed_phenotype, (f, l), cross(fixed, phenotype)),
         whole("phenotype_gram", scales.phenotype_gram, (l, l), gram(phenotype)),
-        whole("observed", scales.observed, (l,), sensitivity.observed_counts(l)),
+        whole("observed", scales.observed, (counts,), sensitivity.observed_counts(counts)),
         whole("smallest_eigenvalue", scales.smallest_eigenvalue, (1,), eigenvalue_change),
-        whole("adjustment", adjustment_sigma, (columns, columns), adjustment_change),
+        whole("adjustment", adjustment.sigma, (columns, columns), adjustment_change),
+        whole("second_round", own.sigma, (own.directions,), own_change),
         whole("held_out_counts", apart.scale_sigma, (l, N_COUNTS), counts_change),
-        whole("held_out_gram", apart.gram_sigma, (3 * l, 3 * l), held_out_change),
+        whole("held_out_gram", apart.gram_sigma, (scored, scored), held_out_change),
     ]
 
 
@@ -139,7 +138,7 @@ def _query(
     name: str, sigmas: tuple[float, ...], shape: tuple[int, ...], changes: tuple[float, ...]
 ) -> StatedQuery:
     """Return a statistic by its sigmas, one for each part, and the changes by one person."""
-    symmetric = name in _SYMMETRIC
+    symmetric = name in SYMMETRIC
     beside = tuple(off_diagonal_sigma(sigma) for sigma in sigmas)
     return StatedQuery(
         name=name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,13 +17,14 @@ from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.spending import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights
-from primo_scale.privacy.held_out_sums import CONSTANT, UNIT, NoisyHoldOut, residual_bounds
+from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights, decisive
+from primo_scale.privacy.held_out_sums import UNIT, NoisyHoldOut, code_of_people, residual_bounds
 from primo_scale.privacy.mechanism import HoldOut, Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication import statement
 from primo_scale.publication.statement import (
     HeldOut,
+    HeldOutGroup,
     HeldOutPhenotype,
     StatedLdPanel,
     StatedScore,
@@ -39,7 +40,7 @@ from primo_scale.publication.wording import (
     public_by_assumption,
 )
 from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
-from primo_scale.run.design import Design
+from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.version import __version__
 
@@ -60,9 +61,9 @@ class Payment:
     """Payment for a private release, and the noise that it bought."""
 
     mechanism: Mechanism
-    # Charge of the release. In version 0.4 one for phenotype moments came before it.
-    charges: tuple[Charge, ...]
-    balance: Balance  # of the paying account, these charges included
+    charge: Charge  # of the release
+    adjustment: PaidAdjustment  # of the phenotypes, which the same charge paid for
+    balance: Balance  # of the paying account, this charge included
     # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
     effective_sample_size: float
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
@@ -78,13 +79,12 @@ def make_statement(
     if payment is not None:
         if payment.chosen_by_score:
             inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-        whole = total_cost(charge.cost for charge in payment.charges)
-        guarantee = state_guarantee(payment.mechanism.promise, whole)
+        guarantee = state_guarantee(payment.mechanism.promise, payment.charge.cost)
         mechanism = state_mechanism(
             payment.mechanism,
             solved.chosen,
+            payment.adjustment,
             n_fixed=1 + len(design.outcomes.covariates),
-            adjustment=design.adjustment,
         )
     return statement.Statement(
         software=statement.Software("primo_scale", __version__),
@@ -96,7 +96,7 @@ def make_statement(
         public_inputs=inputs,
         estimation=_estimation(design, solved),
         accuracy=_accuracy(design, solved, payment),
-        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charges),
+        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charge),
         public_by_assumption=(
             ()
             if payment is None
@@ -146,6 +146,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> statement.Publi
             else StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
         ),
         pc_loadings=design.loadings,
+        panel_populations=None if design.populations is None else design.populations.source,
     )
 
 
@@ -223,6 +224,7 @@ def _estimation(design: Design, solved: Solved) -> statement.Estimation:
         penalties=solution.penalties,
         attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),
         public_scores=tuple(_public_scores(design, solved)),
+        between_populations=solved.between_populations,
     )
 
 
@@ -248,21 +250,19 @@ def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statem
     return statement.Accuracy(size, definition)
 
 
-def state_ledger_entry(balance: Balance, charges: Sequence[Charge]) -> statement.LedgerEntry:
-    """State what `charges` cost, and their account, whose `balance` includes them."""
+def state_ledger_entry(balance: Balance, charge: Charge) -> statement.LedgerEntry:
+    """State what a charge costs, and its account, whose `balance` includes it."""
     account, budget = balance.account, balance.budget
-    own = {charge.id for charge in charges}
-    others = [charge.cost for charge in balance.charges if charge.id not in own]
-    paid = [charge.cost for charge in charges]
+    others = [each.cost for each in balance.charges if each.id != charge.id]
     return statement.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or UNNAMED,
         unit=str(account.unit),
         adjacency=str(account.adjacency),
         delta=budget.delta,
-        charges=tuple(statement.LedgerCharge(c.id, state_cost(c.cost)) for c in charges),
+        charges=(statement.LedgerCharge(charge.id, state_cost(charge.cost)),),
         before=_balance(total_cost(others), budget.delta),
-        after=_balance(total_cost([*others, *paid]), budget.delta),
+        after=_balance(total_cost([*others, charge.cost]), budget.delta),
         budget=statement.LedgerBudget(budget.epsilon, budget.mu_squared),
     )
 
@@ -272,44 +272,42 @@ def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
 
 
 def state_hold_out(
-    noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool
+    noisy: NoisyHoldOut, noise: HoldOut, coding: OutcomeCoding, calibrate: bool, *groups: str
 ) -> HeldOut:
     """Return the statement of the noisy sums over the people held out, and of the accuracy."""
-    public = {"people": noise.people, "unit": UNIT, "constant": CONSTANT}
+    public = {"people": noise.people, "unit": UNIT, "constant": code_of_people(noise.groups)}
     sigma = noise.scale_sigma, noise.gram_sigma
     bounds = residual_bounds(coding.phenotypes).tolist()
     phenotypes = []
     measured = zip(coding.phenotypes, bounds, noisy.counts, noisy.sums, strict=True)
     for phenotype, residual_bound, counts, sums in measured:
         statistics = {"residual_bound": residual_bound, "counts": counts, "sums": sums}
-        centre, bound, accuracy = accuracy_of(asdict(phenotype), statistics, public, sigma)
-        slope = accuracy.slope, accuracy.slope_lower, accuracy.slope_upper
-        corrects = corrects_weights(*slope)
-        phenotypes.append(
-            HeldOutPhenotype(
-                phenotype.name,
-                **statistics,
-                score_centre=centre,
-                score_bound=bound,
-                **asdict(accuracy),
-                calibration=(accuracy.slope or 1.0) if calibrate and corrects else 1.0,
-            )
-        )
+        found = accuracy_of(asdict(phenotype), statistics, public, sigma, groups)
+        slope, *ends = (decisive(found)[k] for k in ("slope", "slope_lower", "slope_upper"))
+        factor = slope if calibrate and corrects_weights(slope, *ends) else 1.0
+        found["groups"] = tuple(HeldOutGroup(**group) for group in found["groups"])
+        found |= {**statistics, "calibration": factor}
+        phenotypes.append(HeldOutPhenotype(phenotype.name, **found))
     return HeldOut(**public, phenotypes=tuple(phenotypes))
 
 
-def calibrated(weights: ScoringWeights, hold_out: HeldOut, coding: OutcomeCoding) -> ScoringWeights:
+def calibrated(
+    weights: ScoringWeights, explained: Floats, hold_out: HeldOut, coding: OutcomeCoding
+) -> ScoringWeights:
     """Return the weights of the variants multiplied by the stated factors, and rounded again.
 
-    The intercept changes so that a person at the covariates' centres whose prediction was the
-    phenotype's mean keeps it (docs/maths/hold-out.md, "Calibration").
+    What the covariates explain of the score, `explained`, is multiplied too. The intercept changes
+    so that a person at the covariates' centres whose prediction was the phenotype's mean keeps it
+    (docs/maths/hold-out.md, "Calibration").
     """
     factor = np.array([phenotype.calibration for phenotype in hold_out.phenotypes])
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     at_centre = coding.means - centre @ weights.covariate_weights
     per_allele = weights.per_allele * factor
-    intercept = factor * weights.intercept + (1 - factor) * at_centre
+    explained = (1 - factor) * explained
+    intercept = factor * weights.intercept + (1 - factor) * at_centre - centre @ explained
     intercept += weights.centre_dosage @ per_allele
     round_in_place(per_allele, PRIVATE_DIGITS)
     intercept -= weights.centre_dosage @ per_allele
-    return replace(weights, per_allele=per_allele, intercept=intercept)
+    beside = weights.covariate_weights + explained
+    return replace(weights, per_allele=per_allele, intercept=intercept, covariate_weights=beside)

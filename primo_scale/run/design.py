@@ -31,14 +31,25 @@ from primo_scale.privacy.clip_response import (
     RowLengths,
     clip_response,
     no_clipping,
+    response_of_contributions,
     response_of_scaled_records,
 )
 from primo_scale.privacy.liability_scale import share_of_codes
-from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import (
+    FIRST_ROUND_SHARE,
+    Mechanism,
+    Promise,
+    PublicBounds,
+    Recipe,
+)
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
 from primo_scale.privacy.scales import calibrate
-from primo_scale.publication.statement import ReferenceFrequencies, StatedLoadings
+from primo_scale.publication.statement import (
+    ReferenceFrequencies,
+    StatedLoadings,
+    StatedPopulations,
+)
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
@@ -47,11 +58,6 @@ MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
 _COARSE_STEPS_PER_SD = 8  # at least
 _LEAST_EXCESS = 0.01  # of the mean squared eigenvalue of a correlation matrix over 1
-_LONG_RECORDS = {
-    PrivacyUnit.FULL: LongRecords.RECORD,
-    PrivacyUnit.LABEL: LongRecords.PHENOTYPES,
-    PrivacyUnit.FEATURE: LongRecords.PREDICTORS,
-}
 
 _Choices = TypeVar("_Choices", "Design", "PanelDesign")
 
@@ -120,6 +126,18 @@ class PanelDesign:
 
 
 @dataclass(frozen=True)
+class PanelPopulations:
+    """Populations of the people of the LD panel, which is public."""
+
+    source: StatedPopulations
+    panel: str  # digest of the panel's files
+    prefixes: tuple[str, ...]  # of these files
+    # Population of each person of the panel; empty if the loadings are of these people, in whom no
+    # score shows the ancestry that it has in others.
+    members: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Design:
     """Public choices of a run, which `finalize` needs beside the statistics."""
 
@@ -136,19 +154,28 @@ class Design:
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
-    # Whether phenotypes are adjusted for the covariates before anything is summed.
-    adjusts: bool
-    clipped: bool  # False for statistics of unclipped rows, which can never be made private
+    # Whether rows are clipped, and phenotypes adjusted for the covariates before they are summed.
+    # False for statistics that can never be made private.
+    clipped: bool
     genotype_store: str  # location of the genotypes, for the variant list
     # Prefix of a bucket that holds the statistics; None stands for the work directory.
     object_store: str | None = None
     held_out: int = 0  # number of people who count in no sum, and with whom weights are measured
     panel: PanelDesign | None = None  # public LD panel, and the components that it gives
     loadings: StatedLoadings | None = None  # of principal components that are covariates
+    populations: PanelPopulations | None = None  # of the LD panel's people
     dosages: bool = False  # whether genotypes are dosages, and not hard calls
     # Public guess of the number of factors, for which LD components are chosen; None without it.
     genetic_factors: int | None = None
     adjustment: PaidAdjustment | None = None  # None before it was paid for
+    rounds: int = 1  # measurements of X'Y, of which the second has directions chosen by the first
+
+    @property
+    def paid_adjustment(self) -> PaidAdjustment:
+        """Adjustment of the phenotypes, after it was paid for."""
+        if self.adjustment is None:
+            raise ValueError("the statistics of a private release are of adjusted phenotypes")
+        return self.adjustment
 
     @property
     def clip(self) -> float:
@@ -179,6 +206,21 @@ class Design:
         rows = RowLengths(degrees, self.row_norm / self.column_variance)
         return response_of_scaled_records(respond, rows, self.privacy)
 
+    def second_response(self, observed_share: Floats, left: Floats, degrees: float) -> ClipResponse:
+        """Return how clipping changes a linear model of the residuals of the first round.
+
+        `left` is the share of each phenotype's variance in its residuals, shape (l,), and `degrees`
+        are those of the squared norms of the directions of a phenotype.
+        """
+        levels: list[Levels | None] = []
+        columns = zip(self.outcomes.phenotypes, self.outcomes.means.tolist(), left, strict=True)
+        for phenotype, mean, share in columns:
+            pair, root = _levels(phenotype, mean), math.sqrt(share)
+            levels.append(None if pair is None else (pair[0] / root, pair[1] / root))
+        return response_of_contributions(
+            lambda factor: clip_response(factor * self.clip, levels, observed_share), degrees
+        )
+
     @property
     def shares_of_liability(self) -> Floats:
         """Heritability of each phenotype over that of the liability, by its public prevalence.
@@ -207,20 +249,12 @@ class Design:
     @cached_property
     def layout(self) -> BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
-        n_fixed = 1 + len(self.outcomes.covariates) if self.sums_fixed else 0
+        # Covariates are private with the genotypes, and then in no sum.
+        sums_fixed = not self.clipped or self.privacy is PrivacyUnit.LABEL
+        n_fixed = 1 + len(self.outcomes.covariates) if sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
         return BlockLayout(boundaries, n_fixed, len(self.outcomes.phenotypes))
-
-    @property
-    def sums_fixed(self) -> bool:
-        """Whether the constant and the covariates are columns of the sums beside the phenotypes."""
-        return not self.adjusts or sums_fixed(self.privacy, self.adjacency)
-
-    @property
-    def fixed_norm(self) -> int:
-        """Bound N_c on the squared norm of the constant and the covariates in the sums."""
-        return self.outcomes.constant_norm if self.sums_fixed else 0
 
     @property
     def components(self) -> ComponentDesign | None:
@@ -244,6 +278,13 @@ class Design:
         return tuple(stop - start for start, stop in pairwise(self.boundaries))
 
     @property
+    def groups(self) -> tuple[str, ...]:
+        """Groups of the people held out: populations that components tell apart."""
+        if not self.held_out or self.loadings is None or self.populations is None:
+            return ()
+        return tuple(each.name for each in self.populations.source.populations)
+
+    @property
     def public_n(self) -> int:
         """Number of people in the sums that may be published and planned with."""
         return self.n_samples - self.held_out if self.nominal_n is None else self.nominal_n
@@ -253,13 +294,9 @@ class Design:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
-        return ClippingRule(
-            _LONG_RECORDS[self.privacy],
-            self.row_norm,
-            self.block_norms,
-            self.fixed_norm,
-            self.phenotype_norm,
-        )
+        label = self.privacy is PrivacyUnit.LABEL
+        long_records = LongRecords.PHENOTYPES if label else LongRecords.RECORD
+        return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
     @property
     def bounds(self) -> PublicBounds:
@@ -267,7 +304,6 @@ class Design:
         return PublicBounds(
             row_norm=self.row_norm,
             block_norms=self.block_norms,
-            fixed_norm=self.fixed_norm,
             phenotype_norm=self.phenotype_norm,
             block_sizes=self.layout.sizes,
             n_samples=self.public_n,
@@ -297,14 +333,16 @@ class Design:
                 value=f"{budget.epsilon:g}, {budget.delta:g}",
                 limit=f"{paid.budget.epsilon:g}, {paid.budget.delta:g}",
             )
-        share = 1 - ADJUSTMENT_SHARE if self.adjusts else 1.0
+        share = 1 - ADJUSTMENT_SHARE
+        if self.rounds == 2:
+            share *= FIRST_ROUND_SHARE
         return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
 
     def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
         """Return the least noise that keeps the promise."""
         split = split_for(
             self.sizes,
-            outcome_norm=self.bounds.outcome_norm,
+            phenotype_norm=self.phenotype_norm,
             adjacency=self.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
         )
@@ -317,16 +355,10 @@ class Design:
         Genetic factors only choose the components, which count.
         """
         choices = {**_to_json(self), "genotype_store": None, "object_store": None}
+        if self.populations is not None:
+            choices["populations"] = self.populations.source.sha256, self.populations.panel
         choices.pop("genetic_factors", None)  # absent in a design of an earlier version
         return sha256_of_json(choices)
-
-
-def sums_fixed(unit: PrivacyUnit, adjacency: Adjacency) -> bool:
-    """Return whether the constant and the covariates remain in the sums of adjusted phenotypes.
-
-    They do where X'C is free, and where the sum of the constant tells the private number of people.
-    """
-    return unit is not PrivacyUnit.FULL or adjacency is not Adjacency.REPLACE_ONE
 
 
 def write_choices(path: Path, choices: Design | PanelDesign) -> None:
@@ -359,7 +391,15 @@ def load_design(path: Path) -> Design:
             where=path.parent,
             remedy="Run primo-scale accumulate with this --work-dir first",
         )
-    return read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
+    design = read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
+    if design.clipped and design.adjustment is None:
+        raise InputError(
+            "the statistics are of phenotypes as given, as of version 0.4, which alone can release "
+            "them",
+            where=path,
+            remedy="Run accumulate again with another --work-dir",
+        )
+    return design
 
 
 def _levels(phenotype: PhenotypeBounds, mean: float) -> Levels | None:

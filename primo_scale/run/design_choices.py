@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.outcomes.ancestry import has_components
+from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.outcomes.bounds import (
     CovariateBounds,
     PhenotypeBounds,
@@ -39,24 +38,15 @@ from primo_scale.outcomes.coding import (
 from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import expected_r2
-from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import CLIPS, choose_phenotype_clip, phenotype_norm
-from primo_scale.privacy.scales import check_recipe
 from primo_scale.publication.statement import ReferenceFrequencies
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
-from primo_scale.run.design import Budget, Design, PanelDesign, sums_fixed
+from primo_scale.run.design import Budget, Design, PanelDesign, PanelPopulations
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
-
-# The constant and the covariates together weigh as much as a phenotype row clipped at a tenth of
-# its standard deviation: N_c = l (s_y/10)^2, or 4% of N_y at the usual clip of 1/2, so that noise
-# on X'Y grows by 2%. With principal components, whose noise leaves the structure of the cohort in
-# the weights, it is three tenths. docs/maths/planner.md has what other weights are worth.
-_FIXED_WEIGHT, _STRUCTURE_WEIGHT = 0.1, 0.3
-# Without (epsilon, delta) there is nothing to trade off: rows are clipped where 1% exceed it.
-_NO_TRADE_OFF = math.inf
 
 
 @dataclass(frozen=True)
@@ -78,6 +68,7 @@ class PublicPanels:
     document: Path | None = None  # choices that an earlier run of the work directory made from `ld`
     settled: PanelDesign | None = None  # the choices, if this command has made them
     loadings: Loadings | None = None  # of principal components
+    populations: PanelPopulations | None = None  # of the people of `ld`
 
 
 def phenotype_bounds(tables: OutcomeTables) -> tuple[PhenotypeBounds, ...]:
@@ -100,12 +91,8 @@ def outcome_coding(
         covariates = read_covariate_bounds(given_bounds(tables.covar_bounds), columns)
     if loadings is not None:
         covariates += loadings.bounds
-    names = [covariate.name for covariate in covariates]
-    adjusts, weight = _adjusts(privacy), 1.0
-    if not adjusts or sums_fixed(privacy.unit, privacy.adjacency):
-        weight = outcome_weight(len(phenotypes), names, clipped=not privacy.non_private)
-    largest_unit = ADJUSTED_UNIT if adjusts else LARGEST_UNIT
-    return code_outcomes(phenotypes, covariates, weight=weight, largest_unit=largest_unit)
+    largest_unit = LARGEST_UNIT if privacy.non_private else ADJUSTED_UNIT
+    return code_outcomes(phenotypes, covariates, largest_unit=largest_unit)
 
 
 def make_design(
@@ -117,19 +104,16 @@ def make_design(
     outcomes: OutcomeCoding,
 ) -> Design:
     """Make every public choice; of the genotypes it uses the variants and the number of people."""
-    unplanned = _unplanned(store, model, privacy, panels, outcomes)
-    if privacy.non_private:
+    unplanned, budget = _unplanned(store, model, privacy, panels, outcomes), privacy.budget
+    if budget is None:
         return unplanned
-    if privacy.subsample is not None:  # whatever the budget, which may not be known yet
-        promise = Promise(1.0, 1e-6, privacy.unit, privacy.adjacency)
-        check_recipe(promise, Recipe(subsample=privacy.subsample), unplanned.bounds)
-    planned = _planned(_with_block_norms(unplanned), privacy.budget)
-    if panels.ld is None or privacy.budget is None:
+    planned = _planned(_with_block_norms(unplanned), budget)
+    if panels.ld is None:
         return planned
     settled = panels.settled
     if settled is None:
-        settled = design_panel(panels.ld, planned, privacy.budget, model, settled=panels.document)
-    return _planned(with_panel(planned, settled), privacy.budget)
+        settled = design_panel(panels.ld, planned, budget, model, settled=panels.document)
+    return _planned(with_panel(planned, settled), budget)
 
 
 def _unplanned(
@@ -158,14 +142,38 @@ def _unplanned(
         row_norm=_row_norm(coding, model, clipped=not privacy.non_private),
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,
-        adjusts=_adjusts(privacy),
         clipped=not privacy.non_private,
         genotype_store=str(store.path.resolve()),
         held_out=_held_out(store.n_samples, privacy.hold_out),
         loadings=None if panels.loadings is None else panels.loadings.source,
+        populations=panels.populations,
         dosages=store.packing is DOSAGES,
         genetic_factors=model.genetic_factors,
+        rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
     )
+
+
+def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
+    """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
+    estimator = ESTIMATORS["point-normal"]
+    possible = (
+        privacy.budget is not None
+        and privacy.subsample is None
+        and model.ld_panel is not None
+        and model.ld_components
+        and estimator.samples_effects_of(n_variants, n_phenotypes)
+    )
+    if model.rounds == 2 and not possible:
+        raise UsageError(
+            "a second round needs LD components, a budget, no subsample, and effects that can be "
+            "sampled",
+            where="--rounds",
+            value=f"{n_variants} variants, {n_phenotypes} phenotypes",
+            limit=f"{MOST_SAMPLED_EFFECTS} effects",
+            remedy="Leave it out, or give --ld-panel or fewer phenotypes",
+        )
+    default = 2 if possible and model.genetic_factors is None else 1
+    return model.rounds or default
 
 
 def _boundaries(model: Model, variants: VariantTable, panels: PublicPanels) -> tuple[int, ...]:
@@ -190,12 +198,11 @@ def _held_out(n_samples: int, share: float | None) -> int:
     return people
 
 
-def _planned(design: Design, budget: Budget | None) -> Design:
-    """Choose N_y with the least cost of noise and clipping, or such that 1% of rows exceed it."""
-    clip = _NO_TRADE_OFF if budget is None else _best_clip(design, budget)
+def _planned(design: Design, budget: Budget) -> Design:
+    """Choose N_y with the least cost of noise and clipping."""
     outcomes = design.outcomes
     largest = outcomes.phenotype_norm_cap / outcomes.unit**2
-    norm = phenotype_norm(design.sizes, clip=clip, largest_norm=largest)
+    norm = phenotype_norm(design.sizes, clip=_best_clip(design, budget), largest_norm=largest)
     return replace(design, phenotype_norm=norm)
 
 
@@ -233,20 +240,6 @@ def _with_block_norms(design: Design) -> Design:
     # Either way of clipping divides the noise between the two, so that their product decides.
     dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
     return by_block if blocks < dense else design
-
-
-def _adjusts(privacy: Privacy) -> bool:
-    """Return whether phenotypes are adjusted first: where a charge pays for it beforehand."""
-    pays = privacy.budget is not None and privacy.subsample is None
-    return pays and privacy.unit is not PrivacyUnit.FEATURE
-
-
-def outcome_weight(n_phenotypes: int, covariates: Sequence[str], *, clipped: bool) -> float:
-    """Return the public weight of the constant and of each covariate; a phenotype has 1."""
-    if not clipped:
-        return 1.0
-    weight = _STRUCTURE_WEIGHT if has_components(covariates) else _FIXED_WEIGHT
-    return min(1.0, weight * math.sqrt(n_phenotypes / (1 + len(covariates))))
 
 
 def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:

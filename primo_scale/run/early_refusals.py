@@ -15,7 +15,6 @@ from pathlib import Path
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.errors import InputError, UsageError
-from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.genotypes.frequencies import (
     MOST_MATCHED,
     MatchedFrequencies,
@@ -25,10 +24,9 @@ from primo_scale.genotypes.frequencies import (
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.humanize import bytes_in_words, duration_in_words, examples
+from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.outcomes.bounds import PhenotypeBounds, phenotypes_without_sd
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.matching import MatchedRows, match_people
@@ -37,10 +35,12 @@ from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import Payer
+from primo_scale.privacy.scales import release_cost
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, load_design
-from primo_scale.run.design_choices import PublicPanels, given_bounds, make_design, outcome_coding
+from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding
 from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.run.panel_populations import read_populations
 from primo_scale.run.payments import (
     announce_opening,
     paying_cohort_of,
@@ -48,7 +48,7 @@ from primo_scale.run.payments import (
 )
 from primo_scale.run.principal_components import read_loadings
 from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
-from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose, mechanism_of
+from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose
 from primo_scale.run.request import AccumulateRequest, FinalizeRequest
 from primo_scale.run.request_parts import Fit, Model, OutcomeTables
 from primo_scale.run.resources import (
@@ -117,8 +117,8 @@ def check_before_work(
         priors = check_release(release, design, store.variants)
     accuracy = check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
     if chosen is not None:
-        _refuse_unaffordable(store, request, design, chosen, pays=release is not None)
-    if budget is not None and (release is not None or design.adjusts):
+        _refuse_unaffordable(store, request, design)
+    if budget is not None:
         announce_opening(store, design, budget, request)
     needs = release_needs(
         design,
@@ -150,11 +150,13 @@ def _public_choices(
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
     coding = outcome_coding(tables, request.privacy, loadings)
     check_publishable(store.variants, coding)
+    ld = _matched_panel(request.model, store)
     panels = PublicPanels(
         frequencies=_matched_frequencies(request.model, store),
-        ld=_matched_panel(request.model, store),
+        ld=ld,
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
+        populations=read_populations(request.model.panel_populations, ld, loadings, coding),
     )
     if panels.frequencies is not None and not request.privacy.non_private:
         _warn_of_own_frequencies(panels.frequencies, store)
@@ -166,7 +168,11 @@ def _public_choices(
             "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "
             "--epsilon and --delta, and not for a subsample"
         )
-    _warn_of_public_inputs(design, tables)
+    if design.clipped and design.row_norm < design.column_variance:
+        LOGGER.warning(
+            "--row-norm is below the expected norm of a row, %.4g: most records are scaled down, "
+            "which costs accuracy", math.sqrt(design.genotypes.variance) / design.genotypes.unit,
+        )  # fmt: skip
     return design, replace(panels, settled=design.panel)
 
 
@@ -223,57 +229,19 @@ def _warn_of_own_frequencies(matched: MatchedFrequencies, store: GenotypeStore) 
         )  # fmt: skip
 
 
-def _warn_of_public_inputs(design: Design, outcomes: OutcomeTables) -> None:
-    """Warn of public inputs that are allowed and cost accuracy."""
-    if design.clipped and design.row_norm < design.column_variance:
-        LOGGER.warning(
-            "--row-norm is below the expected norm of a row, %.4g: most records are scaled down, "
-            "which costs accuracy", math.sqrt(design.genotypes.variance) / design.genotypes.unit,
-        )  # fmt: skip
-    if design.adjusts:  # which measures their means and sds
-        return
-    phenotypes = design.outcomes.phenotypes
-    path, without = given_bounds(outcomes.pheno_bounds), _without_sd(outcomes, phenotypes)
-    assumed = [f"{p.name} {p.sd:g}" for p in phenotypes if p.name in without]
-    if assumed:
-        LOGGER.warning(
-            "%s: no sd for %d of %d phenotypes, so that half the range of the bounds is taken: "
-            "%s. Where the sd is far smaller, the noise can hide the phenotype, which the forecast "
-            "does not count, and scores and predictions of a private release have a wrong scale. "
-            "Give a published mean and sd in the table",
-            path, len(assumed), len(phenotypes), examples(assumed),
-        )  # fmt: skip
-
-
-def _without_sd(outcomes: OutcomeTables, phenotypes: tuple[PhenotypeBounds, ...]) -> frozenset[str]:
-    path = given_bounds(outcomes.pheno_bounds)
-    return phenotypes_without_sd(path, [phenotype.name for phenotype in phenotypes])
-
-
-def _refuse_unaffordable(
-    store: GenotypeStore,
-    request: AccumulateRequest,
-    design: Design,
-    chosen: ChosenMethod,
-    *,
-    pays: bool,
-) -> None:
+def _refuse_unaffordable(store: GenotypeStore, request: AccumulateRequest, design: Design) -> None:
     """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
     budget = request.privacy.budget
     if budget is None:
         return
     refuse_shared_iids(store)
     path = request.ledger_path
-    if pays or design.adjusts:  # this run writes to the ledger
-        beside = JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES
-        refuse_unwritable(path, appended=beside)
+    refuse_unwritable(path, appended=JOURNAL_NAME_BYTES if path.is_file() else NEW_LOG_NAME_BYTES)
     noise_store = NoiseStore(request.work_dir / work_directory.NOISE)
     used = noise_store.used_charges()
     if not (path.exists() or used):  # a new ledger opens the budget of the release
         return
-    cost = mechanism_of(design, budget, chosen).cost
-    if design.adjusts:  # one charge pays for the adjustment and the statistics
-        cost = Cost(release_mu(budget.epsilon, budget.delta) ** 2)
+    cost = release_cost(design.promise(budget), design.subsample)
     with Ledger(path, read_only=True) as ledger:
         cohort = paying_cohort_of(ledger, store, request.cohort, design.privacy, design.adjacency)
         Payer(ledger, cohort, noise_store)  # refuses noise that another ledger paid for
@@ -328,7 +296,7 @@ def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeC
     if outcomes.covar is not None:
         for rows in _matched(store, outcomes.covar, covariates):
             counts.add_covariates(rows.values)
-    counts.warn(sds_are_public=not _without_sd(outcomes, coding.phenotypes))
+    counts.warn()
 
 
 def _matched(store: GenotypeStore, path: Path, names: tuple[str, ...]) -> Iterator[MatchedRows]:

@@ -10,6 +10,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.ld_components import open_components
+from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
@@ -17,6 +18,7 @@ from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele, to_dosage_scale
 from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.second_round import SecondStatistics
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.solution import (
     LatticeWeights,
@@ -27,13 +29,14 @@ from primo_scale.methods.solution import (
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import PublicBounds, Recipe, no_noise
+from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
+from primo_scale.run.panel_populations import shares_between
 from primo_scale.run.principal_components import read_ancestry
 from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.run_log import LOGGER
@@ -49,34 +52,47 @@ class Solved:
     solution: Solution  # on the lattice
     response: ClipResponse  # effect of clipping that the weights undo
     weights: ScoringWeights
+    between_populations: tuple[float, ...] = ()  # share of each score's variance in the panel
     hold_out: HeldOut | None = None  # accuracy in people held out, if any were
 
 
-def solve(planned: PlannedRelease, private: PrivateStatistics) -> Solved:
+@dataclass(frozen=True, eq=False)
+class NoisySecondRound:
+    """Directions of a second round, and their noisy sums."""
+
+    directions: OwnDirections
+    noise: SecondRound
+    values: Float64
+
+
+def solve(
+    planned: PlannedRelease, private: PrivateStatistics, second: NoisySecondRound | None = None
+) -> Solved:
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
     # A library that is loaded while a local Dask cluster runs takes one BLAS thread.
     with threadpool_limits(limits=usable_cpus()):
-        solution, response, marginal = _solve(planned, private)
+        solution, response, marginal = _solve(planned, private, second)
     digits = None if private.mechanism is None else PRIVATE_DIGITS
     variants = planned.store.variants
-    weights = _scoring_weights(planned.design, solution, response, marginal, variants, digits)
-    return Solved(planned.chosen, solution, response, weights)
+    design = planned.design
+    weights = _scoring_weights(design, solution, response, marginal, variants, digits)
+    between = shares_between(design, planned.panel, weights.per_allele)
+    return Solved(planned.chosen, solution, response, weights, between)
 
 
 def _solve(
-    planned: PlannedRelease, private: PrivateStatistics
+    planned: PlannedRelease, private: PrivateStatistics, second: NoisySecondRound | None
 ) -> tuple[Solution, ClipResponse, MarginalEffects | None]:
     design, chosen, request = planned.design, planned.chosen, planned.request
     matrices, mechanism = private.matrices, private.mechanism
-    n_samples = _people(design, matrices)
-    observed = matrices.observed().astype(float)
+    n_samples, observed = people_of(matrices)
     rescale = missing_rescale(observed, n_samples)
     eigenvalues = public_eigenvalues(design, planned.store.variants)
     if mechanism is None:
         _warn_of_missing(design, observed, n_samples)
     response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
-    components = _components(design, request.work_dir, n_samples)
+    components = panel_components(design, request.work_dir, n_samples)
     if components is None and chosen.estimator.fits_effects:
         components = _variants(design, n_samples)
     inputs = SolveInputs(
@@ -86,16 +102,18 @@ def _solve(
         delta=1.0 if mechanism is None else mechanism.promise.delta,
         unit=unit,
         rescale=rescale,
-        prior=_prior(design, rescale, response),
+        prior=effect_prior(design, rescale, response),
         n_samples=n_samples,
         penalty=(request.fit.ridge or 0.0) * unit**2,
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
-        expected_constant=_expected_constant(design, components, n_samples),
-        ancestry=_ancestry(design, components, n_samples, request.work_dir),
+        ancestry=ancestry_of(design, components, n_samples, request.work_dir),
     )
+    if second is not None:
+        seen = _second_statistics(planned, second, response, 1 / rescale, n_samples)
+        inputs = replace(inputs, second=seen)
     solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
-    if not design.sums_fixed:
+    if not design.layout.n_fixed:
         solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
         given = has_components(c.name for c in design.outcomes.covariates)
@@ -113,6 +131,34 @@ def _solve(
         variances = design.genotypes.variances * response.gram_share
         marginal = marginal_effects(matrices, inputs, variances)
     return solution, response, marginal
+
+
+def people_of(matrices: BlockMatrices) -> tuple[float, Float64]:
+    """Return the number of people, and that with each phenotype, shape (l,); noisy if private."""
+    people, *counts = matrices.observed().astype(float)
+    return max(float(people), 1.0), np.array(counts)
+
+
+def _second_statistics(
+    planned: PlannedRelease,
+    second: NoisySecondRound,
+    response: ClipResponse,
+    observed_share: Float64,
+    n_samples: float,
+) -> SecondStatistics:
+    """Return the second round in the scale of the first one's X'Y."""
+    design, directions = planned.design, second.directions
+    left = np.array(directions.residuals)
+    own = design.second_response(observed_share, left, directions.degrees)
+    ancestry = ancestry_of(design, None, n_samples, planned.request.work_dir)
+    return SecondStatistics(
+        directions=directions,
+        values=second.values,
+        sigma=second.noise.sigma,
+        factors=response.slope * response.gram_share / own.slope,
+        slopes=response.slope,
+        ancestry=ancestry,
+    )
 
 
 def _warn_of_missing(design: Design, observed: Float64, n_samples: float) -> None:
@@ -149,7 +195,21 @@ def _beside_covariates(design: Design, solution: Solution, work_dir: Path) -> La
     return LatticeWeights(genotypes, fixed)
 
 
-def _components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:
+def explained_by_covariates(design: Design, weights: ScoringWeights, work_dir: Path) -> Float64:
+    """Return what a unit of each covariate explains of the scores by the weights, shape (c, l).
+
+    It follows from the public loadings for the principal components, and is 0 for others.
+    """
+    found = np.zeros((len(design.outcomes.covariates), len(weights.phenotypes)))
+    if design.loadings is not None:
+        slopes = read_ancestry(work_dir / ANCESTRY) / design.genotypes.multiplier[:, None]
+        scale = np.array([c.scale for c in design.outcomes.covariates[-slopes.shape[1] :]])
+        found[-slopes.shape[1] :] = scale[:, None] * (slopes.T @ weights.per_allele)
+    return found
+
+
+def panel_components(design: Design, work_dir: Path, n_samples: float) -> PanelComponents | None:
+    """Return the LD components of a design as the solution needs them, or None without any."""
     columns = design.components
     if columns is None or design.panel is None:
         return None
@@ -176,12 +236,15 @@ def _variants(design: Design, n_samples: float) -> PanelComponents:
     )
 
 
-def _ancestry(
+def ancestry_of(
     design: Design, components: PanelComponents | None, n_samples: float, work_dir: Path
 ) -> Float64 | None:
-    """Return a root of what principal components explain of X'X, if phenotypes were adjusted."""
+    """Return a root of what principal components explain of X'X, where X'C is private.
+
+    X has the columns of the components, or of the variants without any.
+    """
     paid = design.adjustment
-    if paid is None or design.sums_fixed or design.loadings is None:
+    if paid is None or design.layout.n_fixed or design.loadings is None:
         return None
     slopes = read_ancestry(work_dir / ANCESTRY).astype(np.float64)
     k = slopes.shape[1]
@@ -193,17 +256,6 @@ def _ancestry(
     return np.concatenate([components.map_of(b) @ part for b, part in enumerate(blocks)])
 
 
-def _expected_constant(
-    design: Design, components: PanelComponents | None, n_samples: float
-) -> Float64:
-    """Return the expected product of the columns and the constant, which has one value."""
-    expected = n_samples * design.outcomes.constant * design.genotypes.mean_codes
-    if components is None:
-        return expected
-    blocks = np.split(expected, components.boundaries[1:-1])
-    return np.concatenate([components.map_of(b) @ codes for b, codes in enumerate(blocks)])
-
-
 def _bounds(design: Design, n_samples: float) -> PublicBounds:
     """Return bounds for projections, whose bound is n times a norm: a tenth more if n is noisy."""
     if design.nominal_n is None:
@@ -211,15 +263,7 @@ def _bounds(design: Design, n_samples: float) -> PublicBounds:
     return replace(design.bounds, n_samples=math.ceil(1.1 * n_samples))
 
 
-def _people(design: Design, matrices: BlockMatrices) -> float:
-    """Return the people in the sums; if n is private, from the noisy sum of squared constants."""
-    if design.nominal_n is None:
-        return design.public_n
-    noisy = float(matrices.outcome_gram()[0, 0]) / design.outcomes.constant**2
-    return float(np.clip(noisy, 1, None))
-
-
-def _prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
+def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> EffectPrior:
     """Return the prior: even effects of the assumed heritability, attenuated by clipping."""
     squared = design.outcomes.unit**2
     effect = PRIOR_HERITABILITY * design.shares_of_liability * squared / design.genotypes.variance

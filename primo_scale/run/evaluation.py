@@ -19,14 +19,7 @@ from primo_scale.evaluation.accuracy import (
     measure,
     why_unmeasured,
 )
-from primo_scale.evaluation.results import (
-    EVERYBODY,
-    WITHIN_GROUPS,
-    Evaluation,
-    ScoreResult,
-    draw_pictures,
-    write_results,
-)
+from primo_scale.evaluation.results import Evaluation, ScoreResult, draw_pictures, write_results
 from primo_scale.evaluation.scores import (
     Genotypes,
     match_weights,
@@ -37,11 +30,11 @@ from primo_scale.evaluation.scores import (
 from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.genotypes.text_lines import table_lines, utf8_text
+from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
 from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.coding import MISSING_NUMBER
 from primo_scale.outcomes.matching import match_people
-from primo_scale.outcomes.tables import open_outcome_table
+from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 from primo_scale.publication.weights import INTERCEPT
 from primo_scale.publication.wording import NOT_PRIVATE, ScoreSlope, cautions_in_words
@@ -283,22 +276,7 @@ def _read_columns(
 
 def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.int64]]:
     """Return the people of each group of a table of IID and group: 1, and 0 for all others."""
-    group_of: dict[str, str] = {}
-    for line, cells in table_lines(path):
-        if len(cells) != 2:
-            raise InputError(
-                "is no row of IID and group",
-                where=f"{path}:{line}",
-                value=f"{len(cells)} columns",
-                expected=2,
-            )
-        person, group = (utf8_text(cell, path, line) for cell in cells)
-        if group in (EVERYBODY, WITHIN_GROUPS):
-            raise InputError(
-                "is no name of a group", where=f"{path}:{line}", value=group, remedy="Rename it"
-            )
-        if group_of.setdefault(person, group) != group:
-            raise InputError("one person in two groups", where=f"{path}:{line}", value=person)
+    group_of = read_groups(path)
     of_people = np.array([group_of.get(person, "") for person in samples.individual])
     names = sorted({*of_people.tolist()} - {""})
     if not names:

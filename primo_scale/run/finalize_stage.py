@@ -1,4 +1,4 @@
-"""Stage that pays, adds noise once, solves every phenotype and publishes the weights."""
+"""Stage that adds the noise once, solves every phenotype and publishes the weights."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
-from primo_scale.privacy.paid_statistics import pay_and_draw, stored_charge
+from primo_scale.privacy.paid_second_round import draw_second_round
+from primo_scale.privacy.paid_statistics import draw_once, stored_charge
+from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
-from primo_scale.run.design import Design
-from primo_scale.run.estimation import solve
-from primo_scale.run.payments import log_payment, payer_of
+from primo_scale.run.design import Design, PaidAdjustment
+from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
+from primo_scale.run.panel_populations import open_panel
+from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
     charge_of,
@@ -43,6 +46,7 @@ from primo_scale.run.release_forecast import (
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.run.second_round import open_second_round, second_noise
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
@@ -69,7 +73,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     budget = request.budget
     chosen = choose(design, budget, request.fit)
     chosen = replace(chosen, priors=check_release(request, design, store.variants))
-    planned = PlannedRelease(design, request, store, chosen)
+    panel = open_panel(design, store.variants)
+    planned = PlannedRelease(design, request, store, chosen, panel)
     if budget is None and design.subsample is not None:
         raise UsageError(
             "the subsample of these statistics is secret: its X'X is never shown without noise",
@@ -92,8 +97,8 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
                 "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
                 "least as accurate", chosen.estimator,
             )  # fmt: skip
-        mechanism = mechanism_of(design, budget, chosen)
-        _release_privately(raw, planned, _with_hold_out(planned, mechanism))
+        mechanism = _with_hold_out(planned, mechanism_of(design, budget, chosen))
+        _release_privately(raw, planned, mechanism, design.paid_adjustment)
 
 
 def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
@@ -107,7 +112,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
-    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit)
+    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, max(1, len(design.groups)))
     return replace(mechanism, hold_out=hold_out)
 
 
@@ -121,54 +126,65 @@ def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -
         )
 
 
-def _release_privately(raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism) -> None:
+def _release_privately(
+    raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism, adjustment: PaidAdjustment
+) -> None:
     design, request, store = planned.design, planned.request, planned.store
     with payer_of(request, store, design.privacy, design.adjacency) as payer:
         ledger = payer.ledger
-        reserved = None if design.adjustment is None else design.adjustment.charge
-        known = stored_charge(raw, mechanism, payer, reserved=reserved)
+        # The first of two rounds serves any hold-out, which the second is then bound to.
+        first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
+        known = stored_charge(raw, first, payer, adjustment.charge)
         if request.out.exists() and (known is None or known.id != charge_of(request.out)):
             raise exists_already(request.out)
         is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
-            _outcomes(raw, planned)  # refused before the measurement is paid for
-        with deferred():
-            with count_bar("draw noise", "pieces") as move:
-                paid = pay_and_draw(raw, mechanism, payer, reserved=reserved, on_block=move)
-            balance = payer.balance()
-            if paid.receipt.charge.id != reserved:  # which was logged when it was paid
-                balance = log_payment("statistics", paid.receipt, payer)
+            _outcomes(raw, planned)  # refused before the key serves this measurement
+        with deferred(), count_bar("draw noise", "pieces") as move:
+            is_last = design.rounds == 1 and mechanism.hold_out is None
+            paid = draw_once(raw, first, payer, adjustment.charge, on_block=move, is_last=is_last)
+            second = None
+            if design.rounds == 2:
+                directions, sums = open_second_round(design, request.work_dir, raw)
+                own = second_noise(design, mechanism, directions)
+                values = draw_second_round(sums, own, mechanism, paid, payer)
+                second = NoisySecondRound(directions, own, values)
+                mechanism = replace(mechanism, second_round=own)
+        charge, balance = paid.charge, payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        charges = (paid.receipt.charge,)
         trait = trait_of(store)
         expected = forecast_release(design, store.variants, mechanism, trait).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
-        payment = Payment(mechanism, charges, balance, expected, trait.heritability, by_score)
-        with payer.noise_store.payment_explained(paid.receipt.charge.id):
-            solved = solve(planned, paid.private)
+        payment = Payment(
+            mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
+        )
+        with payer.noise_store.payment_explained(charge.id):
+            solved = solve(planned, paid.private, second)
             if (noise := mechanism.hold_out) is not None:
                 norms = weight_norms(solved.weights.per_allele)
-                score = partial(_scored_people, raw, planned, solved.weights)
+                explained = explained_by_covariates(design, solved.weights, request.work_dir)
+                score = partial(_scored_people, raw, planned, solved.weights, explained)
                 noisy = measure_once(paid, noise, norms, score, payer)
-                stated = state_hold_out(noisy, noise, design.outcomes, request.calibrate)
-                weights = calibrated(solved.weights, stated, design.outcomes)
+                stated = state_hold_out(
+                    noisy, noise, design.outcomes, request.calibrate, *design.groups
+                )
+                weights = calibrated(solved.weights, explained, stated, design.outcomes)
                 solved = replace(solved, weights=weights, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
-            for charge in charges:
-                ledger.mark_published(charge, digest)
+            ledger.mark_published(charge, digest)
 
 
 def _scored_people(
-    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights
+    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights, explained: Floats
 ) -> ScoredPeople:
     """Return the people held out, with scores by the weights. PRIVATE."""
     from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
 
     design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
     LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(planned.store, outcomes, design.outcomes, weights, scratch)
+    return score_held_out(planned.store, outcomes, design, weights, explained, scratch)
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:

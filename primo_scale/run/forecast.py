@@ -20,13 +20,13 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, VariantTable
 from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design, outcome_weight
+from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design
 from primo_scale.run.forecast_request import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.progress import count_bar
@@ -66,6 +66,8 @@ class ForecastRow:
         The same share for a release of the same people without bounds and noise.
     effective_people : float
         Number of people whose release without noise explains as much.
+    sparse_r2 : float or None
+        Share for a trait of which 1% of the variants have effects; None with public scores.
     target_epsilon, target_people, target_phenotypes : float, int, int or None
         Smallest epsilon, fewest people and most phenotypes that reach the target, to about 1%, each
         with the other sizes of the row. None without a target, or if no value tried reaches it.
@@ -81,6 +83,7 @@ class ForecastRow:
     r2: float
     r2_without_noise: float
     effective_people: float
+    sparse_r2: float | None
     target_epsilon: float | None = None
     target_people: int | None = None
     target_phenotypes: int | None = None
@@ -215,6 +218,7 @@ def _row(
         r2=expected.r_squared,
         r2_without_noise=expected.without_noise,
         effective_people=expected.effective_sample_size,
+        sparse_r2=expected.sparse,
     )
 
 
@@ -271,7 +275,7 @@ def _standard_normal(count: int) -> OutcomeCoding:
         PhenotypeBounds(f"T{number}", -_SDS, _SDS, 0.0, 1.0, "quantitative")
         for number in range(count)
     ]
-    return code_outcomes(traits, (), weight=outcome_weight(count, (), clipped=True))
+    return code_outcomes(traits, (), largest_unit=ADJUSTED_UNIT)
 
 
 def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:

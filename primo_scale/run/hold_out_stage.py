@@ -6,6 +6,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ from primo_scale.privacy.held_out_sums import (
 )
 from primo_scale.privacy.planning import Floats
 from primo_scale.publication.weights import ScoringWeights
+from primo_scale.run.design import Design
+from primo_scale.run.panel_populations import groups_of
 from primo_scale.run.progress import count_bar
 from primo_scale.storage.files import disk_errors_explained
 
@@ -32,14 +35,17 @@ _PEOPLE_PER_BATCH = 256  # which bounds the memory of sums over many phenotypes
 def score_held_out(
     store: GenotypeStore,
     outcomes: OutcomeStore,
-    coding: OutcomeCoding,
+    design: Design,
     weights: ScoringWeights,
+    explained: Floats,
     scratch: Path,
 ) -> ScoredPeople:
     """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
 
-    Memory is that of the weights, one chunk of genotypes and the people held out in it.
+    `explained` is what a unit of each covariate explains of the scores, shape (c, l), which is
+    subtracted. Memory is that of the weights, one chunk of genotypes and the people held out in it.
     """
+    coding = design.outcomes
     people = _ScratchPeople(scratch, len(coding.phenotypes))
     matched = _matched(weights, coding)
     starts = range(0, store.n_samples, store.chunk_shape[1])
@@ -51,12 +57,23 @@ def score_held_out(
                 continue
             scores = score_people(people_of_store(store, samples, positions), matched)
             rows = outcomes.read_held_out(samples)
-            observed = rows[:, 1 + len(coding.covariates) :] != 0
-            people.write(scores, _residuals(rows, coding, weights), observed)
+            fixed = 1 + len(coding.covariates)
+            covariates = rows[:, 1:fixed] / np.array([c.scale for c in coding.covariates])
+            sd = np.array([p.sd for p in coding.phenotypes])
+            # Residuals in the store are those of the effects of an adjustment.
+            others = weights.covariate_weights + explained - coding.covariate_weights
+            people.write(
+                scores - covariates @ explained,
+                rows[:, fixed:] * (sd / coding.unit) - covariates @ others,
+                rows[:, fixed:] != 0,
+                groups_of(rows, design),
+            )
             move(number, len(starts))
     phenotypes = coding.phenotypes
     limits = residual_limits(phenotypes)
-    return ScoredPeople(residual_bounds(phenotypes), limits, people.batches)
+    return ScoredPeople(
+        residual_bounds(phenotypes), limits, people.batches, max(1, len(design.groups))
+    )
 
 
 class _ScratchPeople:
@@ -65,15 +82,16 @@ class _ScratchPeople:
     def __init__(self, directory: Path, n_phenotypes: int) -> None:
         shape = (n_phenotypes,)
         parts = [("scores", np.float64, shape), ("residuals", np.float64, shape)]
-        self._row = np.dtype([*parts, ("observed", np.bool_, shape)])
+        self._row = np.dtype([*parts, ("observed", np.bool_, shape), ("group", np.intp)])
         with disk_errors_explained(directory):
             self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
 
-    def write(self, scores: Floats, residuals: Floats, observed: npt.NDArray[np.bool_]) -> None:
-        """Append people, given in arrays of shape (people, l)."""
-        rows = np.empty(len(scores), dtype=self._row)
-        rows["scores"], rows["residuals"], rows["observed"] = scores, residuals, observed
+    def write(self, *columns: npt.NDArray[Any]) -> None:
+        """Append people: scores, residuals, who is observed, and groups."""
+        rows = np.empty(len(columns[0]), dtype=self._row)
+        for name, values in zip(self._row.fields or (), columns, strict=True):
+            rows[name] = values
         self._file.write(rows.tobytes())
 
     def batches(self) -> Iterator[ScoredBatch]:
@@ -81,7 +99,7 @@ class _ScratchPeople:
         self._file.seek(0)
         while content := self._file.read(_PEOPLE_PER_BATCH * self._row.itemsize):
             rows = np.frombuffer(content, dtype=self._row)
-            yield rows["scores"], rows["residuals"], rows["observed"]
+            yield rows["scores"], rows["residuals"], rows["observed"], rows["group"]
 
 
 def _matched(weights: ScoringWeights, coding: OutcomeCoding) -> MatchedWeights:
@@ -103,14 +121,3 @@ def _score_offset(coding: OutcomeCoding, weights: ScoringWeights) -> Floats:
     """Return the score without copies of allele 1: the prediction at the centres, less the mean."""
     centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
     return np.asarray(weights.intercept + centre @ weights.covariate_weights - coding.means)
-
-
-def _residuals(
-    rows: npt.NDArray[np.int16], coding: OutcomeCoding, weights: ScoringWeights
-) -> Floats:
-    """Return the phenotypes of coded rows, less their means and what covariates explain."""
-    fixed = 1 + len(coding.covariates)
-    scale = np.array([c.scale for c in coding.covariates], dtype=np.float64)
-    sd = np.array([p.sd for p in coding.phenotypes])
-    covariates = rows[:, 1:fixed] / scale
-    return np.asarray(rows[:, fixed:] * (sd / coding.unit) - covariates @ weights.covariate_weights)

@@ -124,7 +124,7 @@ def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
-    With epsilon and delta, and full or label privacy without a subsample, it pays for the release.
+    Unless they are for a release that is not private, it pays for the release.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
         with run_logged(request.work_dir, "accumulate", request):
             store = open_genotype_store(request.genotypes)
             # Values are read before work only if a charge is paid in between.
-            pays = request.privacy.budget is not None
+            pays = not request.privacy.non_private
             planned = check_before_work(store, request, None, read_values=pays)
             _check_reachable(request.execution, planned)
             raw = accumulate_stage(store, request, planned)
@@ -157,7 +157,7 @@ def accumulate(request: AccumulateRequest) -> Summed:
 
 @errors_explained()
 def finalize(request: FinalizeRequest) -> Release:
-    """Pay unless `accumulate` has, add noise once, solve every phenotype and publish the weights.
+    """Add noise once, solve every phenotype and publish the weights.
 
     Returns
     -------

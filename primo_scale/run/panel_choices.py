@@ -44,6 +44,7 @@ _EIGENVALUES = 4096  # values that describe the spectrum
 # F_ST is about .01 between Finns and Tuscans of the 1000 Genomes Project, .03 between Europeans and
 # Gujaratis, and .05 between Europeans and Africans, of the thinned HapMap3 data in tests/reference.
 _LARGEST_INDEX, _EXAMPLES = 0.02, 3
+_FIRST_ROUND_SIGNAL = 4.0
 _TELLING = 0.1  # distance of a frequency from a half that tells which allele is counted
 
 
@@ -237,9 +238,11 @@ def _base(design: Design, budget: Budget, n_factors: int | None) -> _Base:
     per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
     slope, residual = clipped_phenotype(design.clip, n_phenotypes)
     shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
+    # The first of two rounds looks for effects of which many are zero, and some large.
+    wider = _FIRST_ROUND_SIGNAL if design.rounds == 2 else 1.0
     return _Base(
         shared=shared,
-        signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared,
+        signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared * wider,
         residual=residual,
         noise=sigma**2 / per_person,
     )

@@ -244,6 +244,6 @@ def _statement(
             fine_bits=fine_bits(sigma),
             **KEYSTREAM,
         ),
-        ledger=state_ledger_entry(balance, (charge,)),
+        ledger=state_ledger_entry(balance, charge),
         public_by_assumption=public_by_assumption(str(promise.privacy), str(promise.adjacency)),
     )

@@ -22,6 +22,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyAdjustment
 from primo_scale.privacy.payment import Payer, open_payer
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
+from primo_scale.privacy.scales import release_cost
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER
@@ -115,7 +116,8 @@ def pay_for_release(
     if budget is None:
         raise ValueError("phenotypes are adjusted for a release with a budget")
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
+    cost = release_cost(promise, privacy.subsample)
     with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
-        bought, receipt = pay_for_adjustment(raw, norm, promise, payer)
+        bought, receipt = pay_for_adjustment(raw, norm, promise, cost, payer)
         log_payment("release", receipt, payer)
     return bought

@@ -78,6 +78,7 @@ class Loadings:
     bounds: tuple[CovariateBounds, ...]  # of each component, in the unit of ``plink2 --score``
     weights: MatchedWeights  # of the standardised genotypes, in units of `step`
     step: float
+    people: frozenset[str] = frozenset()  # of the panel, as far as the bounds are its range
 
 
 def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Loadings:
@@ -88,8 +89,8 @@ def read_loadings(path: Path, bounds: Path | None, store: GenotypeStore) -> Load
     of the cohort must not be among them.
     """
     source, spread, weights, step = _matched(path, store.variants)
-    ranges = _bounds(path, bounds, spread, source.n_variants, store.samples)
-    return Loadings(source, ranges, weights, step)
+    ranges, people = _bounds(path, bounds, spread, source.n_variants, store.samples)
+    return Loadings(source, ranges, weights, step, people)
 
 
 def components_of(path: Path, genotypes: Genotypes) -> dict[str, Float64]:
@@ -274,21 +275,23 @@ def _bounds(
     spread: Mapping[str, float],
     n_variants: int,
     cohort: SampleTable,
-) -> tuple[CovariateBounds, ...]:
+) -> tuple[tuple[CovariateBounds, ...], frozenset[str]]:
     """Return the bounds of a table, or the range in the panel and what sampling adds to it.
 
+    They come with the panel's people, if these gave a range.
     `spread` is that of `_matched`.
     """
     known: Collection[str] = () if given is None else names_with_bounds(given).intersection(spread)
     read = () if given is None else read_covariate_bounds(given, tuple(known))
     by_name = {each.name: each for each in read}
-    wanted = [name for name in spread if name not in by_name]
+    wanted, people = [name for name in spread if name not in by_name], frozenset[str]()
     if wanted:
         remedy = "Compute the same scores of the panel's people with plink2 --score"
         scores = _beside(path, (_PANEL_SCORES,), f"{remedy}, or give bounds in --covar-bounds")
         columns = [f"{name}_AVG" for name in wanted]
         table = _read_table(scores, (_PERSON, *columns), (_PERSON, *columns).__contains__)
         cohort.refuse_shared_people(table[_PERSON], scores)
+        people = frozenset(table[_PERSON])
         fitted = _fitted_variance(min(spread.values()), n_variants / len(table))
         noise = min(fitted, _LARGEST_NOISE * float(table[columns].var().min()))
         for name in wanted:
@@ -298,7 +301,7 @@ def _bounds(
             low = max(float(values.min()) - margin, float(values.mean()) - far)
             high = min(float(values.max()) + margin, float(values.mean()) + far)
             by_name[name] = CovariateBounds(name, low, high, (low + high) / 2)
-    return tuple(by_name[name] for name in spread)
+    return tuple(by_name[name] for name in spread), people
 
 
 def _fitted_variance(spread: float, variants_per_person: float) -> float:

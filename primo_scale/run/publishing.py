@@ -13,7 +13,7 @@ from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import corrects_weights
+from primo_scale.privacy.held_out_accuracy import corrects_weights, decisive
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
 from primo_scale.publication.file_names import RELEASE_FILE
@@ -22,7 +22,7 @@ from primo_scale.publication.pgs import pgs_file_stems
 from primo_scale.publication.releasable import check_names
 from primo_scale.publication.signed_document import Signer, read_document
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.publication.wording import accuracies_in_words, held_out_cautions
+from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
@@ -119,7 +119,7 @@ def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
 def charge_of(out: Path) -> str | None:
     """Return the charge that paid for the statistics of a published release, or None."""
     ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charges"][-1]["id"]) if ledger else None
+    return str(ledger["charges"][0]["id"]) if ledger else None
 
 
 def refuse_damaged(out: Path, public_key: str | None = None) -> None:
@@ -152,7 +152,7 @@ def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
     measured = (document.get("hold_out") or {"phenotypes": []})["phenotypes"]
     asked = request.calibrate and any(
         corrects_weights(each["slope"], each["slope_lower"], each["slope_upper"])
-        for each in measured
+        for each in map(decisive, measured)
     )
     return asked == any(each["calibration"] != 1 for each in measured)
 
@@ -255,6 +255,8 @@ def publish(
         LOGGER.info("held out: %s", line)
     for caution in held_out_cautions(document):
         LOGGER.warning("held out: %s", caution)
+    for caution in ancestry_notes(document):
+        LOGGER.warning("%s", caution)
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))

@@ -9,6 +9,7 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import check_draws
+from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
@@ -29,14 +30,17 @@ from primo_scale.methods.shrinkage import Float64, noise_norm
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.privacy.accuracy import (
     LEAST_USEFUL_R2,
+    SPARSE_SHARE,
     Forecast,
     Trait,
     expected_r2,
     expected_r2_sum,
     forecast_of,
+    seen_directions,
+    sparse_r2,
     spectrum_shape,
 )
-from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run.design import Budget, Design
@@ -75,6 +79,7 @@ class PlannedRelease:
     request: FinalizeRequest
     store: GenotypeStore  # of the people in the statistics
     chosen: ChosenMethod
+    panel: LdPanel | None = None  # where its people have populations
 
 
 def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
@@ -152,6 +157,13 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
             value=f"{method.name}, {estimator}",
             remedy="Leave it out, or give --no-ld-components where the statistics are made",
         )
+    if design.rounds == 2 and estimator is not ESTIMATORS[_COMPONENTS_ESTIMATOR]:
+        raise UsageError(
+            "statistics of two rounds are solved with point-normal weights",
+            where="--shrinkage",
+            value=estimator,
+            remedy="Leave it out, or give --rounds 1 where the statistics are made",
+        )
     return estimator
 
 
@@ -164,7 +176,7 @@ def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechan
     recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
     gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
     # A phenotype has fewer than 64 other numbers: counts, and those of people held out.
-    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.adjusts
+    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.clipped
     other = layout.n_variants + layout.n_outcomes + 64 + adjusted
     check_draws(gram + other * layout.n_outcomes)
     return design.mechanism(budget, recipe)
@@ -207,9 +219,11 @@ def check_accuracy(
     LOGGER.info(
         "forecast: effective sample size about %g of %d; scores are expected to explain %.2g "
         "of the variance of a trait of heritability %g%s in other people, and %.2g without noise "
-        "(from public sizes, for effects spread evenly over the variants)",
+        "(from public sizes, for effects spread evenly over the variants)%s",
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise,
+        "" if expected.sparse is None
+        else f"; {expected.sparse:.2g} if {SPARSE_SHARE:.0%} of the variants have effects",
     )  # fmt: skip
     _note_limits(design, trait)
     if chosen.ridge is not None:
@@ -276,22 +290,36 @@ def _note_limits(design: Design, trait: Trait) -> None:
 def forecast_release(
     design: Design, variants: VariantTable, mechanism: Mechanism, trait: Trait = _TRAIT
 ) -> Forecast:
-    """Return the accuracy expected of a private release with the noise of `mechanism`."""
+    """Return the accuracy expected of a private release with the noise of `mechanism`.
+
+    Two rounds measure an even trait as well as one with the budget of both.
+    """
     eigenvalues = public_eigenvalues(design, variants)
-    cross_sigma = mechanism.scales.phenotype_cross
+    squared = mechanism.scales.phenotype_cross**2
+    if design.rounds == 2:
+        squared *= FIRST_ROUND_SHARE
+    sigma = np.sqrt(squared + errors_of_gram(design, mechanism, trait.heritability))
+    shares = component_shares(design)
     explained = expected_r2(
         design.sizes,
         eigenvalues,
         clip=design.clip,
-        cross_sigma=np.sqrt(cross_sigma**2 + errors_of_gram(design, mechanism, trait.heritability)),
-        components=component_shares(design),
+        cross_sigma=sigma,
+        components=shares,
         trait=trait,
     )
     if design.components is None:
         with threadpool_limits(1, user_api="blas"):  # as in `methods.map_blocks`
             share = _share_with_noisy_gram(design, mechanism, trait, eigenvalues)
         explained = trait.public_r2 + share * (explained - trait.public_r2)
-    return forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
+    even = forecast_of(explained, design.sizes.n_samples, eigenvalues, design.n_variants, trait)
+    if trait.public_r2:
+        return even
+    seen = seen_directions(
+        design.sizes, eigenvalues, clip=design.clip, cross_sigma=sigma, components=shares
+    )
+    sparse = sparse_r2(even, seen, design.n_variants, design.rounds, trait.heritability)
+    return replace(even, sparse=sparse)
 
 
 def public_eigenvalues(design: Design, variants: VariantTable) -> Float64:

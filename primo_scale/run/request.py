@@ -98,6 +98,7 @@ class AccumulateRequest(_Run):
     execution: Execution = field(factory=Execution)
 
     def __attrs_post_init__(self) -> None:
+        _check_has_budget(self.privacy)
         if self.privacy.non_private and self.model.row_norm is not None:
             raise UsageError("without noise no row is scaled down", where="--row-norm")
         if self.privacy.nominal_n is not None:
@@ -135,11 +136,7 @@ class FinalizeRequest(_Publishing):
     non_private: bool = False
 
     def __attrs_post_init__(self) -> None:
-        if self.budget is None and not self.non_private:
-            raise UsageError(
-                "a private release needs --epsilon and --delta",
-                remedy="Give both, or --non-private for a validation run that protects nobody",
-            )
+        _check_has_budget(self)
 
     @property
     def budget(self) -> Budget | None:
@@ -256,6 +253,14 @@ def _request_of_stage(kind: type[_Stage], whole: ReleaseRequest, **own: Any) -> 
     """Return the request of a stage: its `own` fields, and the others of the whole release."""
     names = (attribute.name for attribute in fields(kind))
     return kind(**{name: own[name] if name in own else getattr(whole, name) for name in names})
+
+
+def _check_has_budget(given: Privacy | FinalizeRequest) -> None:
+    if given.budget is None and not given.non_private:
+        raise UsageError(
+            "a private release needs --epsilon and --delta",
+            remedy="Give both, or --non-private for a validation run that protects nobody",
+        )
 
 
 def _check_that_nobody_counts_tasks(profile: Profile) -> None:

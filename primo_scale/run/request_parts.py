@@ -247,11 +247,17 @@ class Model:
     ld_panel : tuple of Path or None
         Prefixes of PLINK 1 filesets of public people, for their linkage disequilibrium; one or
         several, as of `GenotypeFiles`.
+    panel_populations : Path or None
+        Table of IID and population of the people of `ld_panel`: the release says how much of a
+        score differs between these, and how accurate it is within them.
     ld_components : bool
         Whether components of `ld_panel` take the place of the variants in a private release.
     genetic_factors : int or None
         Number of genetic factors that the phenotypes are expected to share, for which components
         are chosen; None stands for phenotypes that share none.
+    rounds : int or None
+        Measurements of X'Y, 1 or 2; None stands for 2 where effects of LD components can be
+        sampled and no `genetic_factors` are given, and else for 1.
     row_norm : float or None
         Bound on the norm of a coded genotype row, in units of the coding; None stands for the rule
         of docs/maths/clipping-and-integers.md.
@@ -260,19 +266,29 @@ class Model:
     ref_freq: Path | None = field(default=None, converter=optional(published_path))
     ld_blocks: str | None = field(default=None, converter=optional(_ld_blocks))
     ld_panel: tuple[Path, ...] | None = field(default=None, converter=optional(published_paths))
+    panel_populations: Path | None = field(default=None, converter=optional(published_path))
     ld_components: bool = True
     genetic_factors: int | None = None
+    rounds: int | None = None
     row_norm: float | None = field(default=None, converter=optional(float))
 
     def __attrs_post_init__(self) -> None:
         check_number("--row-norm", self.row_norm, least=0, above=True)
         check_number("--genetic-factors", self.genetic_factors, least=1)
+        if self.rounds not in (None, 1, 2):
+            raise UsageError("is not a number of rounds", where="--rounds", value=self.rounds)
         if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
             raise UsageError(
                 "chooses LD components, and this request has none",
                 where="--genetic-factors",
                 value=self.genetic_factors,
                 remedy="Leave it out, or give --ld-panel without --no-ld-components",
+            )
+        if self.panel_populations is not None and self.ld_panel is None:
+            raise UsageError(
+                "has the populations of people of --ld-panel, and this request has none",
+                where="--panel-populations",
+                remedy="Give --ld-panel, or leave it out",
             )
         if self.ld_panel is not None and self.ref_freq is None:
             raise UsageError(
@@ -305,8 +321,7 @@ class Privacy:
     Attributes
     ----------
     epsilon, delta : float or None
-        Privacy parameters of the release. Statistics may be summed before they are known, without
-        adjusting the phenotypes.
+        Privacy parameters of the release; required unless it is not private.
     unit : PrivacyUnit
         What is protected: ``full``, ``label`` or ``feature``. Option ``--privacy``.
     adjacency : Adjacency

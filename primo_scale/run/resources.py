@@ -177,7 +177,7 @@ def forecast_summation(
 def _more_disk(work: Workload, design: Design, execution: Execution, noisy_bytes: int) -> int:
     """Return the bytes that the work directory takes over `disk_bytes`; negative with a bucket."""
     rows = 2 * design.n_samples * design.outcomes.n_columns
-    unadjusted = rows if design.adjusts else 0
+    unadjusted = rows if design.clipped else 0
     if execution.object_store is None:
         # Private statistics are written after partial sums are deleted.
         return unadjusted + max(0, noisy_bytes - partial_bytes(work))

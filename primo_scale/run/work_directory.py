@@ -33,12 +33,14 @@ CLAIMS = "object_store.claim"
 DESIGN, LOCK, PUBLISHED = "design.json", "lock", "published.json"
 HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
+DIRECTIONS, OWN_SUMS = "own_directions.zarr", "own_sums.zarr"
+SECOND_PARTIALS = "second_partials.zarr"
 PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
 """Names in the work directory."""
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
-    DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", "statistics.charge", RUN_LOG, ANCESTRY,
-    PROGRESS_FILE, CLAIMS, PUBLISHED,
+    DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", RUN_LOG, ANCESTRY,
+    PROGRESS_FILE, CLAIMS, PUBLISHED, DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 
@@ -118,8 +120,8 @@ def claim(object_store: Location, work_dir: Path) -> None:
     The first run writes the random name of its work directory by conditional put. Before anything
     is written there, the work directory records the prefix, so that a purge finds it.
 
-    Sums below the prefix are then this work directory's own. Sums of another one could be of a
-    subsample that has served a release, which only that work directory records.
+    Sums below the prefix are then this work directory's own. Only the work directory of other sums
+    records which charge paid for them.
     """
     before = _Claims.of(work_dir) or _Claims(secrets.token_hex(16), ())
     others = (url for url in before.urls if url != str(object_store))

@@ -6,7 +6,7 @@ the constant, the covariates, the phenotypes)::
     gram/b         (d_b, d_b)   X_b' X_b; noisy copies beyond the first are gram/b-1, ...
     cross/b        (d_b, q)     X_b' Z
     outcome_gram   (q, q)       Z' Z
-    observed       (l,)         people with each phenotype
+    observed       (1 + l,)     people in the sums, and those with each phenotype
     eigenvalue     (1,)         noisy smallest eigenvalue of X'X, where it was measured
 
 All arrays are int64, except that X'X is int32 where that holds the largest possible entry. X'X is
@@ -160,7 +160,7 @@ class BlockMatrices:
         return read_block(self._array("outcome_gram"))
 
     def observed(self) -> Int64:
-        """Return the number of people with each phenotype, shape (l,)."""
+        """Return the number of people, and of those with each phenotype, shape (1 + l,)."""
         return read_block(self._array("observed"))
 
     def smallest_eigenvalue(self) -> int | None:
@@ -232,7 +232,7 @@ class BlockMatricesWriter:
         self._write("outcome_gram", (0, 0), values)
 
     def write_observed(self, values: Int64) -> None:
-        """Write the number of people with each phenotype."""
+        """Write the number of people, and of those with each phenotype."""
         self._write("observed", (0,), values)
 
     def write_smallest_eigenvalue(self, value: int) -> None:
@@ -276,7 +276,7 @@ def _array_layouts(
     q, phenotypes = layout.n_outcomes, layout.n_phenotypes
     layouts = {
         "outcome_gram": groups.ArrayLayout((q, q), (q, q), np.int64),
-        "observed": groups.ArrayLayout((phenotypes,), (phenotypes,), np.int64),
+        "observed": groups.ArrayLayout((1 + phenotypes,), (1 + phenotypes,), np.int64),
     }
     for block, size in enumerate(layout.sizes):
         side = tile_side(size)

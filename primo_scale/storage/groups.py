@@ -63,11 +63,18 @@ FORMAT_VERSIONS = {
     "statistics": 4,
     "private statistics": 4,
     "ld components": 1,
+    "own directions": 1,
+    "own sums": 1,
     "principal components": 1,
 }
 
 # Genotypes are not encrypted: the PLINK files they are copied from are not either.
-_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {"genotypes", "dosages", "ld components"}
+_ENCRYPTED_KINDS = FORMAT_VERSIONS.keys() - {
+    "genotypes",
+    "dosages",
+    "ld components",
+    "own directions",
+}
 
 # Kinds whose chunks several processes or runs write, so that none can record all checksums.
 _BOUND_KINDS = {"partial statistics", "principal components"}

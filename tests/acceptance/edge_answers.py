@@ -110,13 +110,12 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
         statistics[f"gram/{number}"] = x[:, block].T @ x[:, block]
         statistics[f"cross/{number}"] = x[:, block].T @ z
     present = [column.observed().sum() for column in cohort.phenotypes.values()]
-    return {**statistics, "observed": np.array(present)}
+    return {**statistics, "observed": np.array([cohort.n, *present])}
 
 
 def left_out(design: dict[str, Any]) -> bool:
     """Return whether the constant and the covariates are in no sum (docs/maths/adjustment.md)."""
-    kind = design["privacy"], design["adjacency"]
-    return bool(design["adjusts"]) and kind == ("full", "replace-one")
+    return bool(design["clipped"]) and design["privacy"] != "label"
 
 
 def noise_scales(
@@ -130,11 +129,14 @@ def noise_scales(
         return values[block if len(values) > 1 else 0]
 
     n_phenotypes = statement["cohort"]["n_phenotypes"]
-    cross = [of("fixed_cross")] * n_fixed + [of("phenotype_cross")] * n_phenotypes
-    outcome = np.full((len(cross), len(cross)), of("fixed_phenotype"))
-    outcome[:n_fixed, :n_fixed] = of("fixed_gram")
+    cross = [0.0] * n_fixed + [of("phenotype_cross")] * n_phenotypes
+    outcome = np.full((len(cross), len(cross)), np.inf)  # C'Y is not measured
+    outcome[:n_fixed, :n_fixed] = 0
     outcome[n_fixed:, n_fixed:] = of("phenotype_gram")
-    scales = {"outcome_gram": outcome, "observed": np.array(of("observed"))}
+    counts = [of("observed")] * (1 + n_phenotypes)
+    if statement["cohort"]["n_samples"] is not None:
+        counts[0] = 0
+    scales = {"outcome_gram": outcome, "observed": np.array(counts)}
     for number, _ in enumerate(blocks(boundaries)):
         scales[f"gram/{number}"] = np.array(of("gram", number))
         scales[f"cross/{number}"] = np.array(cross)

@@ -14,6 +14,7 @@ import pytest
 from command_io import PANEL, digest_in, table_options
 from design_partials import partials_of_design
 from example_stores import flip_a_bit, swap
+from small_cohort import BUDGET, share_adjustment
 from tiers import thinned
 
 from primo_scale.accumulation.partials import Partials
@@ -46,7 +47,8 @@ class Simulated:
         return [
             "--genotypes", self.stores[store], "--ref-freq", f"{PANEL}.afreq",
             *table_options(self.prefix), *(["--pheno", pheno] if pheno else []),
-            "--ld-blocks", "window:50", "--row-norm", 24, "--work-dir", work,
+            "--ld-blocks", "window:50", "--row-norm", 24, "--work-dir", work, *BUDGET,
+            "--ledger", f"{self.prefix}.sqlite",
         ]  # fmt: skip
 
 
@@ -82,12 +84,13 @@ def digest(undisturbed: Path) -> str:
     ("store", "execution"), thinned([("narrow", ()), ("small", ("--workers", 2))], every=2)
 )
 def test_workers_chunks_and_order_of_the_phenotypes(
-    store, execution, simulated, digest, run, tmp_path
+    store, execution, simulated, undisturbed, digest, run, tmp_path
 ) -> None:
     rows = pd.read_csv(f"{simulated.prefix}.pheno.tsv", sep="\t", dtype=str)
     permuted = tmp_path / "permuted.tsv"
     rows.sample(frac=1, random_state=5).to_csv(permuted, sep="\t", index=False)
     options = simulated.options(tmp_path / "work", store=store, pheno=permuted)
+    share_adjustment(undisturbed, tmp_path / "work")
     assert digest_in(run("accumulate", *options, *execution).stdout) == digest
 
 

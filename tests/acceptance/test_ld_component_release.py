@@ -23,7 +23,6 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.run import estimation
 from primo_scale.run.design import load_design
 
 N, D = 1501, 900
@@ -167,19 +166,6 @@ def test_variances_are_those_of_the_cohort(work, rows):
     assert correlation > 0.7
 
 
-def test_means_of_components_are_those_that_public_frequencies_predict(work, rows):
-    design = load_design(work / "design.json")
-    panel = estimation._components(design, work, N)
-    expected = estimation._expected_constant(design, panel, N) / design.outcomes.constant
-    sums = np.concatenate([part.sum(axis=0) for part in rows])
-    assert sums @ expected / (expected @ expected) == pytest.approx(1, abs=0.2)
-    store = open_genotype_store(work / "genotypes.zarr")
-    packed = store.read_packed(slice(0, D), slice(0, N))
-    sums = decode(packed, design.genotypes.code_table, N).astype(np.float64).sum(axis=1)
-    expected = estimation._expected_constant(design, None, N) / design.outcomes.constant
-    assert sums @ expected / (expected @ expected) == pytest.approx(1, abs=0.2)
-
-
 def test_the_release_states_its_components_and_verifies(cohort, work):
     out = cohort.folder / "release"
     document = read_document(out)
@@ -258,12 +244,13 @@ def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
     succeeded(command(verify.main, cohort.folder / "apart"))
 
 
-def test_without_a_budget_the_panel_gives_blocks_alone(cohort):
+def test_a_subsample_takes_blocks_of_the_panel_alone(cohort):
     prefix, work = cohort.folder / "cohort", cohort.folder / "unplanned"
     found = succeeded(command(
         accumulate.main, "--genotypes", cohort.folder / "release.work" / "genotypes.zarr",
         "--pheno", f"{prefix}.pheno.tsv", "--pheno-bounds", f"{prefix}.pheno-bounds.tsv",
-        "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work))  # fmt: skip
+        "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work,
+        "--subsample", 200, *BUDGET, "--ledger", cohort.folder / "sub-ledger"))  # fmt: skip
     assert "no LD components" in found.stderr
     design = load_design(work / "design.json")
     assert design.components is None

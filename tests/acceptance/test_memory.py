@@ -11,7 +11,7 @@ import psutil
 import pytest
 from command_io import PANEL, table_options
 from processes import ROOT, command_of
-from small_cohort import outcomes, write_cohort
+from small_cohort import BUDGET, outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 
@@ -65,6 +65,7 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
                 environment, "accumulate", "--genotypes", store, "--workers", 1,
                 *table_options(prefix), "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25,
                 "--ld-blocks", "window:500", "--work-dir", folder / "work",
+                *BUDGET, "--ledger", folder / "ledger.sqlite",
             )  # fmt: skip
             return [client, max(others)]
 
@@ -122,7 +123,8 @@ def cohorts(run, tmp_path_factory) -> dict[str, list[object]]:
 
 def test_peak_memory_with_workers_is_as_predicted(cohorts, environment, tmp_path) -> None:
     def measure(folder: Path) -> list[int]:
-        words = [*cohorts["dense"], "--workers", 1, "--work-dir", folder / "work"]
+        words = [*cohorts["dense"], "--workers", 1, "--work-dir", folder / "work", *BUDGET,
+                 "--ledger", folder / "ledger.sqlite"]  # fmt: skip
         client, *others = peak_bytes(environment, "accumulate", *words)
         return shares_of([max(others), client], WORKERS, folder)
 

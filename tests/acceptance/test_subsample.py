@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from acceptance_inputs import RealSet
 from design_partials import partials_of_design
+from small_cohort import BUDGET
 
 from primo_scale.accumulation.checkpoint import _draw_subsample
 from primo_scale.accumulation.partials import KIND
@@ -30,7 +31,7 @@ def everybody(real_sets, run, tmp_path_factory) -> Path:
     run("ingest", "--bfile", inputs.bfile, "--out", store)
     run("accumulate", "--genotypes", store, *inputs.outcome_options, "--ref-freq",
         inputs.frequencies, "--ld-blocks", "window:300",
-        "--work-dir", work)  # fmt: skip
+        "--work-dir", work, *BUDGET, "--ledger", directory / "ledger")  # fmt: skip
     return work
 
 

@@ -25,8 +25,8 @@ from primo_scale.storage.block_matrices import BlockLayout
 LAYOUT = BlockLayout((0, 4, D), n_fixed=1, n_phenotypes=1)
 PLAN = Plan(LAYOUT, N, row_group=16, stripe=16, rows_per_read=8, tile=3)
 CODES = np.tile(np.array([-30, 0, 50, 7], dtype=np.int8), (D, 1))
-RULE = ClippingRule(LongRecords.RECORD, 6000, None, 10**9, 10**9)
-CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [], weight=0.5)
+RULE = ClippingRule(LongRecords.RECORD, 6000, None, 10**9)
+CODING = code_outcomes([PhenotypeBounds("T", 0, 4, 2, 1, "quantitative")], [])
 TASKS = [*PLAN.row_tasks(), *PLAN.tile_tasks()]
 
 

@@ -122,7 +122,7 @@ def test_damage_of_another_store_is_raised_unchanged(tmp_path, monkeypatch):
 @pytest.mark.parametrize("clipped", [False, True])
 def test_committed_tasks_are_reduced_and_tiles_of_clipped_rows_wait(tmp_path, clipped, monkeypatch):
     """Without clipping, off-diagonal tiles start beside the row tasks."""
-    rule = ClippingRule(LongRecords.RECORD, 1, None, 1, 1) if clipped else None
+    rule = ClippingRule(LongRecords.RECORD, 1, None, 1) if clipped else None
     partials, reduced, orders = store(tmp_path, rule=rule), [], []
     committed = [RowTask(1), TileTask(0, 0, 0, 0)]
     for task in committed:

@@ -37,7 +37,6 @@ def test_all_people_are_within_the_bounds(unit, adjacency, by_block):
             limits = bounds.block_norms or (bounds.row_norm,)
             assert all(norm(b) <= limit for b, limit in zip(blocks, limits, strict=True))
         for person in people:
-            assert norm(person.fixed) <= bounds.fixed_norm
             assert norm(person.phenotypes) <= bounds.phenotype_norm
             assert not person.phenotypes[person.observed == 0].any()
         assert len(pair.others) == N_SAMPLES - 1
@@ -47,6 +46,7 @@ def test_all_people_are_within_the_bounds(unit, adjacency, by_block):
 @EVERY
 @BOTH
 def test_neighbours_differ_only_in_the_protected_part(unit, adjacency):
+    """With the genotypes and covariates of a person change the residuals of the phenotypes."""
     for pair in worst_pairs(mechanism(unit, adjacency)):
         before, after = pair.before, pair.after
         if unit is FULL:
@@ -54,12 +54,10 @@ def test_neighbours_differ_only_in_the_protected_part(unit, adjacency):
             continue
         if unit is LABEL:
             np.testing.assert_array_equal(before.genotypes, after.genotypes)
-            np.testing.assert_array_equal(before.fixed, after.fixed)
             gone = [after.phenotypes, after.observed]
         else:
-            np.testing.assert_array_equal(before.phenotypes, after.phenotypes)
             np.testing.assert_array_equal(before.observed, after.observed)
-            gone = [after.genotypes, after.fixed]
+            gone = [after.genotypes, after.phenotypes]
         if adjacency is ADD:
             assert not any(part.any() for part in gone)
 
@@ -69,13 +67,13 @@ def test_statistics_are_sums_over_all_people():
     person = pair.before
     found = statistics_of(pair.others, person, (2, 2))
     x = np.vstack([pair.others, person.genotypes]).astype(object)  # Python integers
-    z = np.zeros((N_SAMPLES, 3), dtype=object)
-    z[-1] = [*person.fixed, *person.phenotypes]
+    y = np.zeros((N_SAMPLES, 2), dtype=object)
+    y[-1] = person.phenotypes
     for block, columns in enumerate((slice(0, 2), slice(2, 4))):
         np.testing.assert_array_equal(found.gram[block], x[:, columns].T @ x[:, columns])
-        np.testing.assert_array_equal(found.cross[block], x[:, columns].T @ z)
-    np.testing.assert_array_equal(found.outcome_gram, z.T @ z)
-    np.testing.assert_array_equal(found.observed, [1, 1])
+        np.testing.assert_array_equal(found.cross[block], x[:, columns].T @ y)
+    np.testing.assert_array_equal(found.outcome_gram, y.T @ y)
+    np.testing.assert_array_equal(found.observed, [N_SAMPLES, 1, 1])
     # The 2 x 2 characteristic polynomial, in integers; the solver's error is far below N_x.
     roots = []
     for gram in found.gram:
@@ -96,7 +94,7 @@ def test_no_pair_exceeds_mu_and_the_first_nearly_attains_it(unit, recipe, adjace
     audited = mechanism(unit, adjacency, by_block=by_block, recipe=recipe)
     shifts = [StatedNoise(audited, pair).mu for pair in worst_pairs(audited)]
     assert max(shifts) == shifts[0] <= MU
-    # The worst rows for X'X, X'Z and Z'Z in two blocks hardly change an eigenvalue.
+    # The worst rows for X'X, X'Y and Y'Y in two blocks hardly change an eigenvalue.
     assert shifts[0] >= (0.79 if by_block and recipe.eigenvalue_share else 0.97) * MU
 
 

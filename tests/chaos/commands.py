@@ -13,6 +13,7 @@ import psutil
 from command_io import PANEL, table_options
 from journal import GATE, JOURNAL
 from processes import command_of, free_ports, started, wait_until
+from small_cohort import BUDGET, share_adjustment
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,22 @@ class Cohort:
     prefix: Path
     environment: dict[str, str]
 
+    @property
+    def paid(self) -> Path:
+        """Adjustment of the finished run."""
+        return Path(f"{self.prefix}.paid")
+
     def command(self, work: Path, *options: object) -> list[str]:
-        """Return the command that accumulates the cohort in a few tasks, with clipped rows."""
+        """Return the command that accumulates the cohort in a few tasks, with clipped rows.
+
+        A finished run has paid for the adjustment of the phenotypes, which all others share.
+        """
+        if self.paid.exists():
+            share_adjustment(self.paid, work)
         return command_of("accumulate", [
             "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
-            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *options,
+            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *BUDGET,
+            "--ledger", f"{self.prefix}.sqlite", *options,
         ])  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import pytest
 from command_io import digest_in, simulated
 from commands import Cohort, Finished, Journal
 from processes import run
+from small_cohort import share_adjustment
 
 import primo_scale as ps
 
@@ -24,6 +25,7 @@ def undisturbed(cohort: Cohort, tmp_path_factory: pytest.TempPathFactory) -> Fin
     work = tmp_path_factory.mktemp("undisturbed") / "work"
     done = run(cohort.command(work, "--workers", 1), cohort.environment)
     assert done.returncode == 0, done.stderr
+    share_adjustment(work, cohort.paid)
     return Finished(work, digest_in(done.stdout))
 
 

@@ -16,7 +16,9 @@ from primo_scale.run.execution import Execution
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.request_parts import OutcomeTables, Privacy
 
-FULL, ADD_REMOVE = Privacy(), Privacy(adjacency="add-remove", nominal_n=1000)
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+FULL = Privacy(**BUDGET)
+ADD_REMOVE = Privacy(**BUDGET, adjacency="add-remove", nominal_n=1000)
 
 
 def profile_of(privacy: Privacy = FULL, **execution: object) -> object:

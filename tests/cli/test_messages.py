@@ -212,18 +212,6 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
     assert "--update-ids" in said
 
 
-@pytest.mark.parametrize("privacy", ["full", "feature"])
-def test_half_the_range_is_said_where_no_sd_is_given_or_measured(cohort: Path, privacy) -> None:
-    options = ("--privacy", privacy)
-    (cohort / "bounds.tsv").write_text("name lower upper\nT 0 4\n")
-    said = dry_run(cohort, *options)
-    assert said.exit_code == 0
-    assert ("no sd for 1 of 1 phenotypes" in said.stderr) is (privacy == "feature")
-    assert ("the noise can hide the phenotype" in said.stderr) is (privacy == "feature")
-    (cohort / "bounds.tsv").write_text("name lower upper sd\nT 0 4 2\n")
-    assert "no sd" not in dry_run(cohort, *options).stderr
-
-
 def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     monkeypatch.setattr(LOGGER, "warning", lambda text, *values: said.append(text % values))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from processes import command_of
-from small_cohort import Cohort, write_cohort
+from small_cohort import BUDGET, Cohort, write_cohort
 
 FULL = Path("/dev/full")
 
@@ -16,7 +16,7 @@ def words(tmp_path: Path) -> list[str]:
     """Provide the words of an accumulation, which prints its digest before it ends."""
     cohort = Cohort(write_cohort(tmp_path / "c"))
     cohort.ingest()
-    return command_of("accumulate", cohort.accumulation)
+    return command_of("accumulate", [*cohort.accumulation, *map(str, BUDGET)])
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")

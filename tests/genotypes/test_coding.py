@@ -91,18 +91,6 @@ def test_codes_are_centred_and_have_the_stated_variance(reference):
     assert 0.97 < left.mean() / norms.mean() < 0.99
 
 
-def test_mean_codes_are_those_of_people_with_the_public_frequencies():
-    frequencies = np.array([0.001, 0.07, 0.23, 0.4, 0.61, 0.93])
-    coding = coding_of(frequencies)
-    probabilities = np.stack([frequencies**2, 2 * frequencies * (1 - frequencies),
-                              (1 - frequencies) ** 2])  # fmt: skip
-    copied = coding.code_table[:, [DOSAGE_OF_RAW_VALUE.index(g) for g in (2, 1, 0)]].T
-    expected = (probabilities * copied).sum(axis=0)
-    np.testing.assert_allclose(coding.mean_codes, expected, atol=1e-6)
-    assert np.abs(expected).max() > 0.2  # the centre is rounded
-    np.testing.assert_array_equal(uninformative_coding(3).mean_codes, 0)
-
-
 def test_row_norm_is_at_most_the_largest_possible_norm():
     one = coding_of(0.5)  # 2 V is the square of the largest code
     assert default_row_norm(one) == one.max_squared_norm == one.max_code**2

@@ -124,7 +124,7 @@ def clipped_rows(limit, add_norms=add_squared_norms):
     coding = tables((23, 23), (27, 18))
     norms = np.zeros((65536, 1), dtype=np.int64)
     add_norms(norms[:, 0], dosages, coding)
-    rule = ClippingRule(LongRecords.RECORD, limit, None, 1, 1)
+    rule = ClippingRule(LongRecords.RECORD, limit, None, 1)
     codes, multipliers = decode(dosages, coding), rule.shrink(norms)[0][:, 0]
     assert (multipliers != UNCLIPPED).sum() > 10_000
     scale_columns(codes, multipliers)

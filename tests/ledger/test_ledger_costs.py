@@ -112,19 +112,6 @@ def test_approximate_costs_alone_exhaust_a_budget():
     assert not budget.covers(Cost(0.0, 2.5, DELTA))
 
 
-def test_two_charges_of_one_release_share_its_budget(ledger):
-    moments = request("moments", cost=gaussian(5.0, share=0.05))
-    main = request("main", cost=gaussian(5.0, share=0.95))
-    first = ledger.reserve(moments, further_cost=main.cost)
-    assert first.opened_budget
-    second = ledger.reserve(main)
-    assert not second.opened_budget
-    assert ledger.balance(ACCOUNT).epsilon_spent == pytest.approx(5.0, rel=3e-6)
-    assert ledger.reserve(moments, stored_noise=[first.charge.id]).charge.id == first.charge.id
-    with pytest.raises(BudgetRefused):
-        ledger.reserve(moments)
-
-
 def test_spent_before_sums_the_earlier_charges_of_the_account(path):
     costs = [gaussian(1.0), Cost(0.1, 0.5, DELTA / 4), gaussian(2.0)]
     with Ledger(path) as ledger:
@@ -139,17 +126,6 @@ def test_spent_before_sums_the_earlier_charges_of_the_account(path):
     assert balance.spent_before(charges[2]) == costs[0] + costs[1]
     with pytest.raises(ValueError, match="not in list"):
         balance.spent_before("another")
-
-
-def test_a_release_whose_further_cost_is_not_covered_is_refused(ledger):
-    moments = request("moments", cost=gaussian(5.0, share=0.05))
-    rest = gaussian(5.0, share=0.95)
-    ledger.set_budget(ACCOUNT, epsilon=4.9, delta=DELTA)
-    with pytest.raises(BudgetRefused, match=r"got epsilon 5; limit 4\.9 left"):
-        ledger.reserve(moments, further_cost=rest)
-    assert ledger.balance(ACCOUNT).charges == ()
-    ledger.reserve(moments)
-    assert len(ledger.balance(ACCOUNT).charges) == 1
 
 
 IMPOSSIBLE = [

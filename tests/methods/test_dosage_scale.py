@@ -51,7 +51,6 @@ def test_scores_in_raw_units_are_lattice_scores_decoded(digits):
             PhenotypeBounds("case", 1.0, 2.0, 1.2, 0.4, "binary"),
         ],
         [CovariateBounds("age", 18.0, 90.0, 50.0), CovariateBounds("sex", 0.0, 1.0, 0.5)],
-        weight=0.25,
     )
     weights = LatticeWeights(rng.normal(size=(4, 2)), rng.normal(size=(3, 2)))
     response = ClipResponse(

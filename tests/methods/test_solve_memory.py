@@ -107,8 +107,8 @@ def random_statistics(path, layout, copies):
 def inputs_of(layout, copies):
     n_phenotypes = layout.n_phenotypes
     return SolveInputs(
-        bounds=PublicBounds(10**4, None, 1, 10**6, layout.sizes, 10_000, n_phenotypes),
-        scales=NoiseScales((3.0,) * layout.n_blocks, 3.0, 3.0, 3.0, 3.0, 3.0, 3.0),
+        bounds=PublicBounds(10**4, None, 10**6, layout.sizes, 10_000, n_phenotypes),
+        scales=NoiseScales((3.0,) * layout.n_blocks, 3.0, 3.0, 3.0),
         recipe=Recipe(0.0, copies),
         delta=1e-6,
         unit=1,

@@ -82,10 +82,7 @@ def without_grams(X, Z):
 def published(cohort, rng, *, noise, n=N):
     """Return effects and errors in raw units after noise of a level, in the shares of a release."""
     sigma = noise * 16 * UNIT * np.sqrt(n)
-    scales = replace(
-        no_noise(2), fixed_cross=sigma, phenotype_cross=sigma, fixed_gram=sigma / 12,
-        fixed_phenotype=sigma / 17, phenotype_gram=sigma / 12,
-    )  # fmt: skip
+    scales = replace(no_noise(2), phenotype_cross=sigma, phenotype_gram=sigma / 12)
     statistics = with_noise(cohort.statistics, scales, rng)
     rescale = missing_rescale(OBSERVED * n, n)
     inputs = inputs_for(statistics, n, scales=scales, rescale=rescale)

@@ -117,18 +117,20 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
                                      tmp_path / "release", exit_code=5)  # fmt: skip
 
 
-def test_the_use_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key, tmp_path):
+def test_the_payment_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key, tmp_path):
     """Without this record and the claim, its sums in the bucket are refused."""
     work, there, account = tmp_path / "work", prefix / "run", ledger(tmp_path)
     arguments = ("--genotypes", f"{cohort}.zarr", *options(cohort, work, BUDGET), "--subsample",
-                 150, "--object-store", there)  # fmt: skip
+                 150, "--object-store", there, "--ledger", account, "--cohort", "c")  # fmt: skip
     digest = digest_in(run("accumulate", *arguments))
     assert ": accumulate, finished" in run("status", work)
     run("finalize", "--work-dir", work, "--ledger", account, "--cohort", "c", *BUDGET,
         "--out", tmp_path / "release")  # fmt: skip
-    assert (work / "statistics.charge").is_file()
-    assert not any("charge" in key for key in store_at(there).all_keys())
+    assert (work / "adjustment.json").is_file()
+    assert not any("adjustment" in key for key in store_at(there).all_keys())
     shutil.rmtree(work)
+    (tmp_path / "other").mkdir()
+    arguments = (*arguments, "--ledger", ledger(tmp_path / "other"))  # whose budget is not spent
     assert "another work directory" in run("accumulate", *arguments, exit_code=3)
     store_at(there).remove("claim")
     refused = run("accumulate", *arguments, exit_code=3)

@@ -8,7 +8,7 @@ import click
 from attrs import frozen
 from click.testing import Result
 from processes import ROOT, command_of
-from small_cohort import Cohort, command
+from small_cohort import BUDGET, Cohort, command
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
@@ -61,13 +61,23 @@ def logged(
 
 def accumulate_and_die(cohort: Cohort, *options: str) -> None:
     """Accumulate in a process that dies in the midst of it."""
-    words = [sys.executable, "-c", _DIES, *cohort.accumulation, *BLOCKS, *options]
+    words = [
+        sys.executable,
+        "-c",
+        _DIES,
+        *cohort.accumulation,
+        *BLOCKS,
+        *map(str, BUDGET),
+        *options,
+    ]
     assert subprocess.run(words, cwd=ROOT, check=False).returncode == 9
 
 
 def start(cohort: Cohort) -> subprocess.Popen[bytes]:
     """Start an accumulation with one worker."""
-    words = command_of("accumulate", [*cohort.accumulation, *BLOCKS, "--workers", "1"])
+    words = command_of(
+        "accumulate", [*cohort.accumulation, *BLOCKS, *map(str, BUDGET), "--workers", "1"]
+    )
     return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 

@@ -42,7 +42,6 @@ entries = st.one_of(
 rows = st.lists(entries, min_size=5, max_size=5)
 scales = st.builds(
     AdjustmentScale,
-    st.integers(1, 8),
     st.tuples(st.integers(0, 4), st.integers(0, 4)),
     st.one_of(st.integers(1, 100), st.integers(1, 2**32)),
 )
@@ -58,7 +57,7 @@ def test_no_person_moves_the_matrices_further_than_the_sensitivity(row, other, s
 
 
 def test_every_pair_of_small_rows_is_within_the_sensitivity_and_some_are_near():
-    scale = AdjustmentScale(1, (0, 0), 30_000)
+    scale = AdjustmentScale((0, 0), 30_000)
     values = (0, 1, -90, 200)
     grams = [
         gram_of((*c, *y), scale)
@@ -72,7 +71,7 @@ def test_every_pair_of_small_rows_is_within_the_sensitivity_and_some_are_near():
 
 def test_rows_of_many_columns_at_their_bounds_keep_the_bound():
     """The sum of the fourth powers is above 64 bits."""
-    scale = AdjustmentScale(1, (0,) * 24_000, 2**40)
+    scale = AdjustmentScale((0,) * 24_000, 2**40)
     rows = np.full((1, 24_300), 8191, dtype=np.int16)
     c, y = scale.rows(rows)
     squares = int((c.astype(object) ** 2).sum()) + y[0].astype(object) ** 2
@@ -89,7 +88,7 @@ def bounds_of(n_phenotypes, sd):
 @pytest.mark.parametrize("sd", [0.5, 1.0, 8.0])
 def test_rows_of_a_coding_keep_the_bound_and_most_of_their_length(n_phenotypes, sd):
     covariates = [CovariateBounds("age", 40, 70, 55), CovariateBounds("zero", 0, 1, 0)]
-    coding = code_outcomes(bounds_of(n_phenotypes, sd), covariates, weight=1.0)
+    coding = code_outcomes(bounds_of(n_phenotypes, sd), covariates)
     scale, random = AdjustmentScale.of(coding), np.random.default_rng(1)
     rows = random.normal(0, coding.unit, (500, coding.n_columns))
     rows[:, :3] = coding.constant * random.uniform(-1, 1, (500, 3))
@@ -108,7 +107,7 @@ def test_rows_of_a_coding_keep_the_bound_and_most_of_their_length(n_phenotypes, 
 
 def test_sums_are_those_of_the_rows_of_people_with_each_phenotype():
     random = np.random.default_rng(2)
-    scale = AdjustmentScale(2, (0, 1, 3), 10**7)
+    scale = AdjustmentScale((0, 1, 3), 10**7)
     rows = random.integers(-4000, 4000, (20_000, 5)).astype(np.int16)
     rows[:, 0] = 2000
     rows[random.random(20_000) < 0.3, 3] = 0
@@ -124,7 +123,7 @@ def test_sums_are_those_of_the_rows_of_people_with_each_phenotype():
 
 def test_sums_do_not_depend_on_the_order_of_people():
     random = np.random.default_rng(3)
-    scale = AdjustmentScale(1, (0,), 10**6)
+    scale = AdjustmentScale((0,), 10**6)
     rows = random.integers(-3000, 3000, (9_000, 3)).astype(np.int16)
     first, second = (sum_grams(Rows(each), scale).grams for each in (rows, rows[::-1]))
     np.testing.assert_array_equal(first, second)
@@ -133,7 +132,7 @@ def test_sums_do_not_depend_on_the_order_of_people():
 def test_the_scale_is_public():
     """It follows from the coding alone, and grows with the number of phenotypes."""
     norms = [
-        AdjustmentScale.of(code_outcomes(bounds_of(l, 1.0), [], weight=1.0)).norm
+        AdjustmentScale.of(code_outcomes(bounds_of(l, 1.0), [])).norm
         for l in (1, 4, 16)  # noqa: E741
     ]
     for one, other in pairwise(norms):

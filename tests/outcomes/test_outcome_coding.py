@@ -29,8 +29,8 @@ def binary(name: str, lower: float, upper: float) -> PhenotypeBounds:
 
 
 def test_values_are_clamped_scaled_and_truncated_to_zero():
-    coding = code_outcomes([quantitative("y", -2, 3, mean=1, sd=2)], [], weight=0.25)
-    assert (coding.unit, coding.constant) == (8192, 2048)
+    coding = code_outcomes([quantitative("y", -2, 3, mean=1, sd=2)], [])
+    assert (coding.unit, coding.constant) == (8192, 8192)
     values = np.array([1, 1 + 2 / 8192, 1 + 1.99 / 8192, 1 - 1.99 / 8192, 3, 99, np.inf, -2, -8])
     codes = coding.code_phenotypes(values[:, None])[:, 0]
     assert codes.dtype == np.int16
@@ -40,7 +40,7 @@ def test_values_are_clamped_scaled_and_truncated_to_zero():
 
 def test_covariates_are_clamped_scaled_and_truncated_to_zero():
     coding = CovariateCoding("c", lower=-2.0, upper=3.0, centre=1.0, scale=100.0)
-    both = dataclasses.replace(code_outcomes([], [], weight=1.0), covariates=(coding,))
+    both = dataclasses.replace(code_outcomes([], []), covariates=(coding,))
     values = np.array([1, 1.5, 1.019, 0.981, 3, 99, -2, -8, -9, np.nan])
     codes = both.code_covariates(values[:, None])[:, 0]
     assert codes.tolist() == [0, 50, 1, -1, 200, 200, -300, -300, 0, 0]
@@ -54,9 +54,9 @@ def test_phenotype_codes_stay_in_range(a, b, c, sd, values):
     bounds = quantitative("y", lower, upper, mean, sd)
     if farthest > 32767 / 1024:
         with pytest.raises(InputError, match="too far from its mean"):
-            code_outcomes([bounds], [], weight=0.5)
+            code_outcomes([bounds], [])
         return
-    coding = code_outcomes([bounds], [], weight=0.5)
+    coding = code_outcomes([bounds], [])
     assert 1024 <= coding.unit <= 8192
     assert coding.unit == 8192 or (coding.unit + 1) * farthest > 32767 * (1 - 1e-12)
     column = np.array([*values, lower, upper, np.inf, -np.inf])[:, None]
@@ -70,22 +70,21 @@ def test_phenotype_codes_stay_in_range(a, b, c, sd, values):
     assert np.all(np.abs(codes[observed]) <= np.abs(ideal[observed]) + 1e-6)
 
 
-@given(FINITE, FINITE, FINITE, st.floats(1e-6, 10), st.lists(ANY_VALUE, min_size=1))
-def test_covariate_codes_are_at_most_the_constant(a, b, c, weight, values):
+@given(FINITE, FINITE, FINITE, st.lists(ANY_VALUE, min_size=1))
+def test_covariate_codes_are_at_most_the_constant(a, b, c, values):
     lower, centre, upper = sorted([a, b, c])
     assume(upper - lower > 1e-3)
-    coding = code_outcomes([], [CovariateBounds("c", lower, upper, centre)], weight=weight)
-    assert 1 <= coding.constant <= 32767
+    coding = code_outcomes([], [CovariateBounds("c", lower, upper, centre)])
+    assert coding.constant == coding.unit
     column = np.array([*values, lower, upper])[:, None]
     codes = np.abs(coding.code_covariates(column).astype(int))
     assert codes.max() <= coding.max_abs[1] <= coding.constant
     assert coding.max_abs[1] >= coding.constant - 1  # the scale is not wasted
-    assert coding.constant_norm == coding.constant**2 + coding.max_abs[1] ** 2
 
 
 def test_a_bound_of_minus_nine_counts_in_the_norms():
     coding = code_outcomes(
-        [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)], weight=1
+        [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)]
     )
     assert coding.max_abs.tolist() == [8192, 8192, 8192]
 
@@ -93,24 +92,24 @@ def test_a_bound_of_minus_nine_counts_in_the_norms():
 def test_columns_and_digest():
     phenotypes = [quantitative("y", -4, 4), binary("cc", 1, 2)]
     covariates = [CovariateBounds("age", 0, 100, 50)]
-    coding = code_outcomes(phenotypes, covariates, weight=0.5)
+    coding = code_outcomes(phenotypes, covariates)
     assert coding.n_columns == 4
     others = [
-        code_outcomes(phenotypes, covariates, weight=0.25),
-        code_outcomes(phenotypes[::-1], covariates, weight=0.5),
-        code_outcomes(phenotypes, [CovariateBounds("age", 0, 100, 40)], weight=0.5),
-        code_outcomes(phenotypes, [], weight=0.5),
+        code_outcomes(phenotypes, covariates, largest_unit=4096),
+        code_outcomes(phenotypes[::-1], covariates),
+        code_outcomes(phenotypes, [CovariateBounds("age", 0, 100, 40)]),
+        code_outcomes(phenotypes, []),
     ]
     assert len({coding.digest, *(other.digest for other in others)}) == 5
-    assert code_outcomes(phenotypes, covariates, weight=0.5).digest == coding.digest
+    assert code_outcomes(phenotypes, covariates).digest == coding.digest
     with pytest.raises(InputError, match="the name y is used for 2 columns"):
-        code_outcomes([*phenotypes, phenotypes[0]], [], weight=0.5)
+        code_outcomes([*phenotypes, phenotypes[0]], [])
     with pytest.raises(InputError, match="the name y is used for 2 columns"):
-        code_outcomes(phenotypes, [CovariateBounds("y", 0, 1, 0)], weight=0.5)
+        code_outcomes(phenotypes, [CovariateBounds("y", 0, 1, 0)])
 
 
 def test_binary_codings():
-    coding = code_outcomes([binary("b12", 1, 2), binary("b01", 0, 1)], [], weight=0.5)
+    coding = code_outcomes([binary("b12", 1, 2), binary("b01", 0, 1)], [])
     values = np.array([[0, 0], [1, 1], [2, 2], [-9, -9], [np.nan, np.nan], [1.5, 0.5]])
     assert coding.observed(values)[:, 0].tolist() == [False, True, True, False, False, False]
     assert coding.observed(values)[:, 1].tolist() == [True, True, False, False, False, False]
@@ -154,10 +153,10 @@ def test_missing_values_are_those_of_plink2(reference, plink2, tmp_path, kind, o
     (group,) = open_outcome_table(path).row_groups(["V"])
     if kind == "covariate":
         # No token equals the centre, so that the code 0 means missing.
-        coding = code_outcomes([], [CovariateBounds("V", -20, 20, 15)], weight=0.5)
+        coding = code_outcomes([], [CovariateBounds("V", -20, 20, 15)])
         ours = coding.code_covariates(group.values)[:, 0] == 0
     else:
-        coding = code_outcomes([bounds.get(kind, quantitative("V", -20, 20))], [], weight=0.5)
+        coding = code_outcomes([bounds.get(kind, quantitative("V", -20, 20))], [])
         ours = ~coding.observed(group.values)[:, 0]
     assert ours.tolist() == (theirs["V"] == "NA").tolist()
     assert 0 < ours.sum() < len(tokens)

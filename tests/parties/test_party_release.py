@@ -43,7 +43,8 @@ from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 
-PARTY_STEPS = tuple(step for step in STEPS if step is not PaymentStep.BLOCK_WRITTEN)
+OF_STATISTICS = (PaymentStep.ADJUSTMENT_STORED, PaymentStep.BLOCK_WRITTEN)
+PARTY_STEPS = tuple(step for step in STEPS if step not in OF_STATISTICS)
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_missing_values_make_rows_shorter_and_the_slope_larger(n_phenotypes, sha
     ("privacy", "long_records"),
     [
         (PrivacyUnit.FULL, LongRecords.RECORD),
-        (PrivacyUnit.FEATURE, LongRecords.PREDICTORS),
+        (PrivacyUnit.FEATURE, LongRecords.RECORD),
         (PrivacyUnit.LABEL, LongRecords.PHENOTYPES),
     ],
 )
@@ -89,7 +89,7 @@ def test_weights_of_scaled_records_have_the_slope(clip, bound, privacy, long_rec
     noise[:, 0] *= np.sqrt(1 - degrees * effect**2)
     rows = np.rint(unit * (noise + np.outer(genetic, [1, 0, 0]))).astype(np.int16)
     row_norm, phenotype_norm = round(bound * 900 * degrees), round(3 * (clip * unit) ** 2)
-    rule = ClippingRule(long_records, row_norm, None, 1, phenotype_norm)
+    rule = ClippingRule(long_records, row_norm, None, phenotype_norm)
     _, record = rule.shrink(norms)
     clipped = rule.clip_outcomes(rows, 0, record, norms)[:, 0]
     scaled = codes * (record[:, None] / 2**31)

@@ -14,7 +14,7 @@ import sys
 import pytest
 from crash import exit_code
 from example_stores import flip_a_bit
-from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay, pay_both
+from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
 
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.gaussian import keystream_noise
@@ -94,7 +94,7 @@ def check_retry(folder, raw, function):
 
 @pytest.mark.parametrize(
     ("function", "every"),
-    [(pay, 13), (pay_both, 17), pytest.param(pay, 3, marks=pytest.mark.slow)],
+    [(pay, 17), pytest.param(pay, 3, marks=pytest.mark.slow)],
 )
 def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
     seen, trials = set(), 0
@@ -121,7 +121,7 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
-@pytest.mark.parametrize("function", [pay, pay_both])
+@pytest.mark.parametrize("function", [pay])
 def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, function, chunk):
     def kill_at_chunk():
         fill, filled = keystream_noise._fill_chunk, []
@@ -140,24 +140,23 @@ def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, functio
     check_retry(tmp_path, raw, function)
 
 
-def test_an_error_of_a_retry_states_that_lost_statistics_are_paid_again(tmp_path, raw):
-    """The key is removed, so the command pays again without the stored statistics."""
+def test_statistics_that_are_damaged_or_lost_are_not_drawn_again(tmp_path, raw):
+    """The key is removed, and what was drawn may have been seen."""
     open_budget(tmp_path, 5.0)
     charge = pay(tmp_path, raw)[1].charge.id
-    (chunk,) = noise_store(tmp_path).statistics_path(charge).glob("observed/c/0")
+    store = noise_store(tmp_path).statistics_path(charge)
+    (chunk,) = store.glob("observed/c/0")
     flip_a_bit(chunk)
     with pytest.raises(InputError, match="damaged") as found:
         pay(tmp_path, raw)
-    line = str(found.value)
-    assert str(noise_store(tmp_path).statistics_path(charge)) in line
-    assert "without it the same command pays again" in line
-    assert len(charges_of(tmp_path)) == 1
-    flip_a_bit(chunk)  # as it was
+    assert f"charge {charge}, whose noise is stored at {store}" in str(found.value)
+    assert "the release has to be paid again" in str(found.value)
+    flip_a_bit(chunk)
     assert pay(tmp_path, raw)[1].charge.id == charge
-    shutil.rmtree(noise_store(tmp_path).statistics_path(charge))
-    receipt = pay(tmp_path, raw)[1]
-    assert receipt.charge.id != charge and "lost" in receipt.summary
-    assert len(charges_of(tmp_path)) == 2
+    shutil.rmtree(store)
+    with pytest.raises(InputError, match="use another --work-dir, which pays again"):
+        pay(tmp_path, raw)
+    assert len(charges_of(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"short", b"x" * 33])

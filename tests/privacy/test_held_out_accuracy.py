@@ -8,6 +8,7 @@ from scipy import stats
 
 from primo_scale.privacy.held_out_accuracy import (
     HoldOutScale,
+    accuracy_of,
     corrects_weights,
     held_out_accuracy,
 )
@@ -187,3 +188,62 @@ def test_a_score_that_predicts_the_opposite_has_an_area_below_one_half():
 )
 def test_slopes_that_say_too_little_correct_no_weights(slope, interval, corrects):
     assert corrects_weights(slope, *interval) is corrects
+
+
+PEOPLE = (600, 300, 200)
+
+
+def grouped(random, rho, sigma, *, kappa=0.5):
+    """Return the sums of each group, whose means of score and residual differ."""
+    found = []
+    for people, mean_u, mean_r in zip(PEOPLE, random.normal(0, 1, 3), (-1, 0.2, 1), strict=True):
+        u = random.standard_normal(people)
+        r = rho * u + math.sqrt(1 - rho**2) * random.standard_normal(people)
+        u, r = (u + mean_u) / 5, (r + mean_r) / 4
+        squares = np.array([people * kappa**2, u @ u, r @ r])
+        products = np.array([kappa * u.sum(), kappa * r.sum(), u @ r])
+        squares += sigma * random.standard_normal(3)
+        found.append([*squares, *(products + sigma * math.sqrt(0.5) * random.standard_normal(3))])
+    return found
+
+
+def covered_within(rho, sigma, *, counted=1.0):
+    """Return how often the intervals within the groups contain R^2 and the slope."""
+    random, covered = np.random.default_rng(11), np.zeros(2)
+    public = HoldOutScale(0.5, sum(PEOPLE), True, 1.0, 0.8)
+    for _ in range(DRAWS // 2):
+        sums = np.ravel(grouped(random, rho, sigma))
+        found = held_out_accuracy(sums, max(counted * sigma, 1e-9), public)
+        slope = found.slope_lower is None or found.slope_lower <= rho <= found.slope_upper
+        covered += [found.r2_lower <= rho**2 <= found.r2_upper, slope]
+    return covered / (DRAWS // 2)
+
+
+@pytest.mark.parametrize(("rho", "sigma"), [(0.3, 0), (0.4, 2), (0.0, 2)])
+def test_intervals_within_groups_cover_the_truth(rho, sigma):
+    found = covered_within(rho, sigma)
+    assert ((found > 0.925) & (found < 0.975)).all(), found
+
+
+def test_the_noise_on_every_group_is_counted():
+    assert (covered_within(0.3, 4, counted=0.5) < 0.92).all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1.5])
+def test_small_groups_do_not_count(noise):
+    """The third group is below five standard deviations of the noise on its number."""
+    random = np.random.default_rng(2)
+    sums = np.rint(np.array(grouped(random, 0.5, 0.0)) * 1e6).astype(int)
+    sums[2] = np.rint(sums[2] * 0.02)  # four people
+    scale_ = 1e6 * noise
+    stated = {"residual_bound": 1.0, "counts": [33] * 33 + [0], "sums": np.ravel(sums)}
+    public = {"constant": 500, "people": sum(PEOPLE), "unit": 1000}
+    found = accuracy_of({"kind": "quantitative"}, stated, public, (1.0, scale_ or 1.0), "ABC")
+    within, *_, small = found["groups"]
+    assert [each["name"] for each in found["groups"]] == ["within groups", *"ABC"]
+    assert small["r2"] is None and within["r2_lower"] <= within["r2"] <= within["r2_upper"]
+    both = {**stated, "sums": np.ravel(sums[:2])}
+    alone = accuracy_of({"kind": "quantitative"}, both, public, (1.0, scale_ or 1.0), "AB")
+    assert alone["groups"][0] == within
+    # Over all people the means count too, which differ between the groups.
+    assert abs(found["r2"] - within["r2"]) > 0.05

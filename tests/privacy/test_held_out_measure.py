@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -22,14 +23,14 @@ from primo_scale.privacy.held_out_accuracy import (
     score_ranges,
 )
 from primo_scale.privacy.held_out_sums import (
-    CONSTANT,
-    ROW_NORM,
     UNIT,
     ScoredPeople,
+    code_of_people,
     hold_out_noise,
     noisy_hold_out,
     residual_bounds,
     residual_limits,
+    row_norm,
 )
 from primo_scale.publication.wording import accuracies_in_words
 
@@ -52,14 +53,19 @@ def svec_distance(one, other):
         (0, (0, 0), (0, 0)),
     ],
 )
-def test_no_pair_of_rows_moves_the_sums_further(constant, scores, residuals):
+@pytest.mark.parametrize("groups", [1, 3])
+def test_no_pair_of_rows_moves_the_sums_further(constant, scores, residuals, groups):
+    """A row counts in the matrix of one group, and may come to count in that of another."""
     spans = [range(low, high + 1) for low, high in (scores, residuals)]
-    rows = [(constant, u, r) for u, r in itertools.product(*spans)] + [(0, 0, 0)]
+    own = [(constant, u, r) for u, r in itertools.product(*spans)] + [(0, 0, 0)]
+    rows = [np.kron(np.eye(groups)[g], v) for g in range(groups) for v in own]
     norm = constant**2 + sum(max(abs(low), abs(high)) ** 2 for low, high in (scores, residuals))
     alone = max(svec_distance([v], [w]) for v, w in itertools.product(rows, rows))
     assert alone <= sensitivity.held_out_gram(1, norm)
-    # Rows (0, 2, 2) and (0, 2, -2) are orthogonal, so that nothing smaller than the bound holds.
-    assert (alone >= 0.999 * sensitivity.held_out_gram(1, norm)) == (constant == 0)
+    # Rows (0, 2, 2) and (0, 2, -2) are orthogonal, and rows of two groups too, so that nothing
+    # smaller than the bound holds.
+    attained = alone >= 0.999 * sensitivity.held_out_gram(1, norm)
+    assert attained == (constant == 0 or (groups > 1 and norm == max(v @ v for v in rows)))
     farthest = max(
         itertools.product(rows, rows), key=lambda pair: svec_distance([pair[0]], [pair[1]])
     )
@@ -74,26 +80,31 @@ VALUES = (0.0, -0.0, 1e-3, -0.5, 0.5, 3.0, -12.0, 1e300, math.inf, -math.inf, ma
 OTHERS = np.array([[0.1, -0.2], [2.0, 0.4]])
 
 
-def people_with(score, residual, observed=(True, True)):
+def people_with(score, residual, observed=(True, True), group=0, groups=1):
     """Return three people, of whom the first two are always the same."""
     batches = [
-        (OTHERS, -OTHERS, np.ones((2, 2), dtype=bool)),
-        (np.array([score]), np.array([residual]), np.array([observed])),
+        (OTHERS, -OTHERS, np.ones((2, 2), dtype=bool), np.arange(2) % groups),
+        (np.array([score]), np.array([residual]), np.array([observed]), np.array([group])),
     ]
-    return ScoredPeople(BOUNDS, LIMITS, lambda: batches)
+    return ScoredPeople(BOUNDS, LIMITS, lambda: batches, groups)
 
 
+@pytest.mark.parametrize("groups", [1, 3])
 @pytest.mark.parametrize(("centre", "half_width"), [(0.0, 3.0), (-1.0, 0.2)])
-def test_no_neighbour_moves_a_measurement_further(centre, half_width):
+def test_no_neighbour_moves_a_measurement_further(centre, half_width, groups):
     """Every value that a float can have is coded within the bounds."""
     random = np.random.default_rng(5)
     measured = []
     for _ in range(80):
         person = people_with(
-            random.choice(VALUES, 2), random.choice(VALUES, 2), random.random(2) < 0.8
-        )
+            random.choice(VALUES, 2), random.choice(VALUES, 2), random.random(2) < 0.8,
+            random.integers(groups), groups,
+        )  # fmt: skip
         measured.append((person.counts(), *person.sums(np.full(2, centre), half_width)))
-    most, counts_most = sensitivity.held_out_gram(2, ROW_NORM), sensitivity.held_out_counts(2)
+    most, counts_most = (
+        sensitivity.held_out_gram(2, row_norm(groups)),
+        sensitivity.held_out_counts(2),
+    )
     largest = largest_counts = 0.0
     for one, other in itertools.combinations(measured, 2):
         counts, squares, products = (
@@ -108,7 +119,7 @@ def test_no_neighbour_moves_a_measurement_further(centre, half_width):
 def test_one_person_moves_one_group_alone(tmp_path):
     ids = np.array([f"p{i}" for i in range(12)], dtype=object)
     samples = SampleTable(ids, ids, np.zeros(12, dtype=np.int8))
-    coding = code_outcomes([PhenotypeBounds("y", -2, 2, 0, 1, "quantitative")], [], weight=0.5)
+    coding = code_outcomes([PhenotypeBounds("y", -2, 2, 0, 1, "quantitative")], [])
     choice = HoldOutChoice(4, KEY)
     apart = choice.members(samples)
     assert apart.sum() == 4
@@ -152,7 +163,8 @@ def test_the_noise_has_the_stated_law():
     assert other.sums != noisy.sums
 
 
-def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range():
+@pytest.mark.parametrize("groups", [1, 2])
+def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range(groups):
     random = np.random.default_rng(3)
     scores, residuals = (
         random.normal([1, 0], [0.2, 0.05], (5000, 2)),
@@ -160,19 +172,22 @@ def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range():
     )
     observed = random.random((5000, 2)) < 0.9
     parts = np.array_split(np.arange(5000), 7)
-    batches = [(scores[p], residuals[p], observed[p]) for p in parts]
-    people = ScoredPeople(BOUNDS, LIMITS, lambda: batches)
-    noise = hold_out_noise(2, 5000, 1e10, "fit")  # so much budget that noise is negligible
+    group = random.integers(0, groups, 5000)
+    batches = [(scores[p], residuals[p], observed[p], group[p]) for p in parts]
+    people = ScoredPeople(BOUNDS, LIMITS, lambda: batches, groups)
+    noise = hold_out_noise(2, 5000, 1e10, "fit", groups)  # with a negligible noise
     noisy = noisy_hold_out(people, noise, KeystreamNoise(KEY))
     ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, BOUNDS)
     for j, (centre, half_width) in enumerate(zip(*ranges, strict=True)):
         here = observed[:, j]
         values, sd = scores[here, j], scores[here, j].std()
         assert abs(centre - values.mean()) < sd and 2.6 < half_width / sd < 5
-        u = np.clip((values - centre) / half_width, -1, 1)
-        r = np.clip(residuals[here, j] / BOUNDS[j], -1, 1)
-        n, kappa = here.sum(), CONSTANT / UNIT
-        expected = [n * kappa**2, u @ u, r @ r, kappa * u.sum(), kappa * r.sum(), u @ r]
+        expected, kappa = [], code_of_people(groups) / UNIT
+        for number in range(groups):
+            in_group = here & (group == number)
+            u = np.clip((scores[in_group, j] - centre) / half_width, -1, 1)
+            r = np.clip(residuals[in_group, j] / BOUNDS[j], -1, 1)
+            expected += [len(u) * kappa**2, u @ u, r @ r, kappa * u.sum(), kappa * r.sum(), u @ r]
         np.testing.assert_allclose(np.array(noisy.sums[j]) / UNIT**2, expected, atol=0.2)
 
 
@@ -232,18 +247,19 @@ def test_counts_of_nobody_choose_a_range():
 def measured(residuals, noise, people=5000):
     """Return what the sums tell of standard normal scores and residuals beside them."""
     scores = np.random.default_rng(4).normal(size=(people, 1))
-    batches = [(0.3 * scores, residuals(scores)[:people], np.ones((people, 1), dtype=bool))]
+    everybody, group = np.ones((people, 1), dtype=bool), np.zeros(people, dtype=int)
+    batches = [(0.3 * scores, residuals(scores)[:people], everybody, group)]
     phenotype = PhenotypeBounds("y", -50, 50, 0, 1, "quantitative")
     bounds = residual_bounds((phenotype,))
     exact = ScoredPeople(bounds, residual_limits((phenotype,)), lambda: batches)
     noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
-    _, _, accuracy = accuracy_of(
+    found = accuracy_of(
         {"kind": "quantitative"},
         {"residual_bound": bounds[0], "counts": noisy.counts[0], "sums": noisy.sums[0]},
-        {"constant": CONSTANT, "people": people, "unit": UNIT},
+        {"constant": code_of_people(1), "people": people, "unit": UNIT},
         (noise.scale_sigma, noise.gram_sigma),
     )
-    return accuracy
+    return HeldOutAccuracy(**{each.name: found[each.name] for each in fields(HeldOutAccuracy)})
 
 
 def residuals_of(sd=1.0, mean=0.0, *, skewed=False):
@@ -293,7 +309,7 @@ def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(
     query = {"name": "held_out_counts", "sigma": [20.0]}
     stated = {"name": "QT", "r2": None, "counts": counts}
     document = {"hold_out": {"phenotypes": [stated]}, "mechanism": {"queries": [query]}}
-    document |= {"estimation": {}, "public_inputs": {"sources": []}}
+    document |= {"estimation": {}, "public_inputs": {"sources": []}, "cohort": {"n_covariates": 1}}
     _, line = accuracies_in_words(document)
     assert line.startswith(f"QT: R^2 0 to 1, because {reason}")
 

@@ -12,15 +12,18 @@ from hypothesis import strategies as st
 from noise_checks import KEY, RISK, has_scale
 from scipy import stats
 from small_pieces import pieces_of
-from whole_matrices import zero_statistics
+from whole_matrices import write_matrices, zero_statistics
 
+from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.privacy.mechanism import NoiseScales, Recipe
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.mechanism import NoiseScales, Promise, Recipe
 from primo_scale.privacy.private_statistics import Draw, privatise, smallest_eigenvalue
 from primo_scale.storage.block_matrices import BlockLayout
 
 # Large enough that the lattice is that of the integers, so that draws are added unchanged.
 SIGMA = 2.0**40
+HIDES_N = Promise(1.0, 1e-6, PrivacyUnit.FULL, Adjacency.ADD_REMOVE)
 ABOVE = math.nextafter(SIGMA / math.sqrt(2), math.inf)
 
 
@@ -41,15 +44,20 @@ class Numbered:
 def scales_of(layout, **changes):
     everywhere = NoiseScales(
         gram=tuple(SIGMA * 2**block for block in range(layout.n_blocks)),
-        fixed_cross=3 * SIGMA, phenotype_cross=5 * SIGMA, fixed_gram=7 * SIGMA,
-        fixed_phenotype=9 * SIGMA, phenotype_gram=11 * SIGMA, observed=13 * SIGMA,
+        phenotype_cross=5 * SIGMA, phenotype_gram=11 * SIGMA, observed=13 * SIGMA,
         smallest_eigenvalue=15 * SIGMA,
     )  # fmt: skip
     return replace(everywhere, **changes)
 
 
-def drawn(folder, layout, scales, source, copies=1):
-    mechanism = SimpleNamespace(scales=scales, recipe=Recipe(gram_copies=copies))
+def mechanism_of(layout, scales, copies=1, promise=HIDES_N):
+    bounds = SimpleNamespace(n_phenotypes=layout.n_phenotypes)
+    recipe = Recipe(gram_copies=copies)
+    return SimpleNamespace(scales=scales, recipe=recipe, bounds=bounds, promise=promise)
+
+
+def drawn(folder, layout, scales, source, copies=1, promise=HIDES_N):
+    mechanism = mechanism_of(layout, scales, copies, promise)
     draw = Draw(mechanism, source, folder / "private", lambda done, total: None)
     return privatise(zero_statistics(folder / "raw", layout, largest_gram=0), draw).matrices
 
@@ -63,7 +71,7 @@ def svec(size, sigma):
 
 def check_draws(matrices, scales, source):
     """Check that `Numbered` drew every number once, at its scale and under a label of its own."""
-    layout, f, numbered = matrices.layout, matrices.layout.n_fixed, []
+    layout, numbered = matrices.layout, []
 
     def expect(values, sigma):
         numbered.append((values.ravel(), np.broadcast_to(sigma, values.shape).ravel()))
@@ -76,13 +84,8 @@ def check_draws(matrices, scales, source):
     for block, sigma in enumerate(scales.gram):
         for copy in range(matrices.gram_copies):
             expect_symmetric(matrices.gram(block, copy), svec(layout.sizes[block], sigma))
-        cross = matrices.cross(block)
-        expect(cross[:, :f], scales.fixed_cross)
-        expect(cross[:, f:], scales.phenotype_cross)
-    outcomes = np.full((layout.n_outcomes,) * 2, scales.fixed_phenotype)
-    outcomes[:f, :f] = svec(f, scales.fixed_gram)
-    outcomes[f:, f:] = svec(layout.n_phenotypes, scales.phenotype_gram)
-    expect_symmetric(matrices.outcome_gram(), outcomes)
+        expect(matrices.cross(block), scales.phenotype_cross)
+    expect_symmetric(matrices.outcome_gram(), svec(layout.n_phenotypes, scales.phenotype_gram))
     expect(matrices.observed(), scales.observed)
     expect(np.array([matrices.smallest_eigenvalue()]), scales.smallest_eigenvalue)
     numbers, expected = (np.concatenate(parts) for parts in zip(*numbered, strict=True))
@@ -101,7 +104,7 @@ def check_draws(matrices, scales, source):
 def test_every_number_gets_one_draw_of_its_scale(
     tmp_path_factory, sizes, side, copies, n_phenotypes
 ):
-    layout = BlockLayout(tuple(np.cumsum([0, *sizes]).tolist()), 2, n_phenotypes)
+    layout = BlockLayout(tuple(np.cumsum([0, *sizes]).tolist()), 0, n_phenotypes)
     source, scales = Numbered(), scales_of(layout)
     with pieces_of(side, 12):
         matrices = drawn(tmp_path_factory.mktemp("d"), layout, scales, source, copies)
@@ -118,7 +121,7 @@ def test_the_smallest_eigenvalue_may_lie_in_any_block():
 
 def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
     """420 variants in tiles of 64, twice: 30 whole tiles beside the diagonal, 122,880 draws."""
-    layout = BlockLayout((0, 420), 1, 1)
+    layout = BlockLayout((0, 420), 0, 1)
     scales = scales_of(layout)
     with pieces_of(64, 4096):
         matrices = drawn(tmp_path, layout, scales, KeystreamNoise(KEY), copies=2)
@@ -139,22 +142,44 @@ def test_tiles_of_a_keystream_are_independent_and_of_their_scale(tmp_path):
     assert np.abs(np.corrcoef(tiles[0], tiles[0] + tiles[1])[0, 1]) > 0.5
 
 
-def test_a_public_statistic_is_unchanged(tmp_path):
-    public = scales_of(LAYOUT, gram=(0.0, 0.0), fixed_cross=0.0)
-    with pieces_of(8, 12):
-        matrices = drawn(tmp_path, LAYOUT, public, KeystreamNoise(KEY))
-        for block in range(2):
-            assert not matrices.gram(block).any()
-            assert not matrices.cross(block)[:, :2].any()
-            assert matrices.cross(block)[:, 2:].all()
+def test_a_public_statistic_is_unchanged_and_that_of_residuals_by_covariates_is_left_out(tmp_path):
+    public, rng = scales_of(LAYOUT, gram=(0.0, 0.0)), np.random.default_rng(1)
+    grams = [rng.integers(0, 9, (size, size)) for size in LAYOUT.sizes]
+    grams = [gram + gram.T for gram in grams]
+    crosses = [rng.integers(1, 9, (size, 5)) for size in LAYOUT.sizes]
+    outcomes = np.full((5, 5), 7)
+    writer = write_matrices(tmp_path / "raw", LAYOUT, grams, crosses, outcomes, np.arange(4))
+    raw = RawStatistics(writer.finish({}), 1000, "digest", {})
+    label = Promise(1.0, 1e-6, PrivacyUnit.LABEL)
+    draw = Draw(
+        mechanism_of(LAYOUT, public, promise=label), KeystreamNoise(KEY), tmp_path / "private",
+        lambda done, total: None,
+    )  # fmt: skip
+    matrices = privatise(raw, draw).matrices
+    for block in range(2):
+        np.testing.assert_array_equal(matrices.gram(block), grams[block])
+        np.testing.assert_array_equal(matrices.cross(block)[:, :2], crosses[block][:, :2])
+        assert (matrices.cross(block)[:, 2:] != crosses[block][:, 2:]).all()
+    np.testing.assert_array_equal(matrices.outcome_gram()[:2, :2], 7)
+    assert not matrices.outcome_gram()[:2, 2:].any() and not matrices.outcome_gram()[2:, :2].any()
+    assert (matrices.outcome_gram()[2:, 2:] != 7).all()
+    assert matrices.observed()[0] == 0 and (matrices.observed()[1:] != np.arange(1, 4)).all()
+
+
+@pytest.mark.parametrize("unit", [PrivacyUnit.FULL, PrivacyUnit.FEATURE])
+def test_private_covariates_are_in_no_sum(tmp_path, unit):
+    with pytest.raises(ValueError, match="in no sum where they are private"):
+        drawn(
+            tmp_path, LAYOUT, scales_of(LAYOUT), KeystreamNoise(KEY), promise=Promise(1, 1e-6, unit)
+        )
 
 
 @pytest.mark.slow
 def test_memory_does_not_depend_on_the_number_of_variants(tmp_path):
     """One block of 2,000 variants, 32 MB, in tiles of half a MiB."""
-    layout = BlockLayout((0, 2000), 1, 1)
+    layout = BlockLayout((0, 2000), 0, 1)
     scales = scales_of(layout, smallest_eigenvalue=0.0)  # which needs the whole block
-    mechanism = SimpleNamespace(scales=scales, recipe=Recipe())
+    mechanism = mechanism_of(layout, scales)
     KeystreamNoise(KEY).draw("tables", 1, 2.0**40)
     with pieces_of(256, 4096):
         raw = zero_statistics(tmp_path / "raw", layout, largest_gram=0)

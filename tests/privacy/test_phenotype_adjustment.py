@@ -9,22 +9,24 @@ import pytest
 from crash import ADJUSTMENT_STEPS, KILLED, killed_at, steps_passed
 from noise_checks import has_scale
 from tiny_release import (
-    ADJUSTED,
+    MECHANISM,
     charges_of,
     key_left,
     noise_store,
     open_budget,
+    pay,
     pay_adjustment,
-    pay_both,
 )
 
+from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.gaussian.sensitivity import Adjacency
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.kernels.clipping import scale_entries
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoisyAdjustment
 from primo_scale.privacy.phenotype_adjustment import (
     ADJUSTMENT_SHARE,
@@ -32,6 +34,7 @@ from primo_scale.privacy.phenotype_adjustment import (
     adjustment_sigma,
     covariance_of_covariates,
 )
+from primo_scale.privacy.scales import calibrate, counts_share, release_cost
 
 OTHER = RawAdjustment(np.ones((5, 3, 3), dtype=np.int64))
 
@@ -40,9 +43,12 @@ OTHER = RawAdjustment(np.ones((5, 3, 3), dtype=np.int64))
 def test_noise_is_that_of_a_fiftieth_of_the_release(adjacency):
     factor = math.sqrt(2) if adjacency is Adjacency.REPLACE_ONE else 1
     mu = release_mu(1.0, 1e-6) * math.sqrt(0.02)
-    found = adjustment_sigma(1234, Promise(1.0, 1e-6, adjacency=adjacency))
+    found = adjustment_sigma(1234, adjacency, release_cost(Promise(1.0, 1e-6), None))
     assert found == pytest.approx(factor * 1234 / mu, rel=1e-12)
     assert ADJUSTMENT_SHARE == 0.02
+    beside_subsample = adjustment_sigma(1234, adjacency, release_cost(Promise(1.0, 1e-6), 9))
+    mu = release_mu(0.5, 5e-7) * math.sqrt(0.02)
+    assert beside_subsample == pytest.approx(factor * 1234 / mu, rel=1e-12)
 
 
 def test_drawn_noise_has_the_stated_scale(tmp_path):
@@ -59,13 +65,13 @@ def test_drawn_noise_has_the_stated_scale(tmp_path):
 def test_one_charge_pays_for_both_draws(tmp_path, raw):
     adjustment, first = pay_adjustment(tmp_path)
     assert key_left(tmp_path)[0] == first.charge.id, "its key draws the statistics"
-    matrices, receipt = pay_both(tmp_path, raw)
+    matrices, receipt = pay(tmp_path, raw)
     assert noise_store(tmp_path).read_adjustment() == adjustment
     (charge,) = charges_of(tmp_path)
     assert charge.id == first.charge.id == receipt.charge.id
     assert charge.cost.mu_squared == pytest.approx(release_mu(1.0, 1e-6) ** 2)
     assert key_left(tmp_path) is None
-    again, receipt = pay_both(tmp_path, raw)
+    again, receipt = pay(tmp_path, raw)
     assert again.sha256() == matrices.sha256() and not receipt.is_new
     assert len(charges_of(tmp_path)) == 1
 
@@ -73,37 +79,39 @@ def test_one_charge_pays_for_both_draws(tmp_path, raw):
 def test_the_two_draws_have_noise_of_their_own(tmp_path, raw):
     """The same key draws them, under other labels."""
     zeros = RawAdjustment(np.zeros((2, 2, 2), dtype=np.int64))
-    matrices, _ = pay_both(tmp_path, raw, exact=zeros)
+    matrices, _ = pay(tmp_path, raw, exact=zeros)
     adjustment = noise_store(tmp_path).read_adjustment()
     of_first = np.array(adjustment.grams).ravel() / adjustment.sigma
     exact = raw.matrices.outcome_gram()
-    of_second = (matrices.outcome_gram() - exact).ravel() / ADJUSTED.scales.phenotype_gram
+    of_second = (matrices.outcome_gram() - exact).ravel() / MECHANISM.scales.phenotype_gram
     gaps = np.abs(of_first[:, None] - of_second)
     assert gaps[np.abs(of_first) > 1e-9].min() > 1e-7
 
 
-@pytest.mark.parametrize("what", ["statistics", "mechanism"])
-def test_a_key_serves_no_second_statistics(tmp_path, raw, what):
+@pytest.mark.parametrize(
+    ("other", "changes"),
+    [
+        ("statistics", {"sha256": "1" * 64}),
+        ("mechanism", {"split": 1.4}),
+        ("mechanism", {"scales": replace(MECHANISM.scales, observed=9.0)}),
+        ("mechanism", {"recipe": Recipe(gram_copies=2)}),
+        ("mechanism", {"bounds": replace(MECHANISM.bounds, row_norm=10_001)}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else next(iter(value)),
+)
+def test_a_key_serves_no_second_statistics(tmp_path, raw, other, changes):
     """The difference of two sums with one noise would show them exactly."""
     pay_adjustment(tmp_path)
-    assert killed_at("draw started", pay_statistics, tmp_path, raw) == KILLED
-    other, asked = raw, OTHER_MECHANISM
-    if what == "statistics":
-        other, asked = replace(raw, sha256="1" * 64), ADJUSTED
+    assert killed_at("draw started", pay, tmp_path, raw) == KILLED
+    asked = {"statistics": raw, "mechanism": MECHANISM}
+    asked[other] = replace(asked[other], **changes)
     with pytest.raises(InputError, match="for other statistics or another method"):
-        pay_both(tmp_path, other, asked)
+        pay(tmp_path, *asked.values())
     assert not noise_store(tmp_path).statistics_path(charges_of(tmp_path)[0].id).exists()
-    pay_both(tmp_path, raw)
+    pay(tmp_path, raw)
     with pytest.raises(InputError, match="for other statistics or another method"):
-        pay_both(tmp_path, other, asked)
+        pay(tmp_path, *asked.values())
     assert len(charges_of(tmp_path)) == 1
-
-
-OTHER_MECHANISM = replace(ADJUSTED, recipe=Recipe(gram_copies=2))
-
-
-def pay_statistics(folder, raw):
-    pay_both(folder, raw)
 
 
 @pytest.mark.parametrize("drawn", [False, True])
@@ -113,15 +121,15 @@ def test_a_copied_work_directory_draws_the_same_statistics_alone(tmp_path, raw, 
     work = noise_store(tmp_path).directory.parent
     shutil.copytree(work, tmp_path / "copy")
     if drawn:
-        pay_both(tmp_path, raw)
+        pay(tmp_path, raw)
     else:
-        assert killed_at("draw started", pay_statistics, tmp_path, raw) == KILLED
+        assert killed_at("draw started", pay, tmp_path, raw) == KILLED
     shutil.rmtree(work)
     (tmp_path / "copy").rename(work)
     with pytest.raises(InputError, match="for other statistics or another method"):
-        pay_both(tmp_path, replace(raw, sha256="1" * 64))
+        pay(tmp_path, replace(raw, sha256="1" * 64))
     assert list(noise_store(tmp_path).directory.glob("*.zarr")) == []
-    pay_both(tmp_path, raw)
+    pay(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
 
 
@@ -129,11 +137,11 @@ def test_moments_that_version_0_4_bought_are_not_paid_again(tmp_path, raw):
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "phenotype_moments.json").write_text("{}")
     with pytest.raises(InputError, match="which alone can finish its release"):
-        pay_both(tmp_path, raw)
+        pay(tmp_path, raw)
     assert charges_of(tmp_path) == []
 
 
-@pytest.mark.parametrize("other", [{"promise": Promise(0.5, 1e-6)}, {"exact": OTHER}, {"norm": 99}])
+@pytest.mark.parametrize("other", [{"epsilon": 0.5}, {"exact": OTHER}, {"norm": 99}])
 def test_an_adjustment_of_another_request_is_refused_and_remains(tmp_path, other):
     open_budget(tmp_path, 9.0)
     first, _ = pay_adjustment(tmp_path)
@@ -174,8 +182,46 @@ def test_the_key_of_a_paid_adjustment_is_not_replaced(tmp_path, raw):
     adjustment, _ = pay_adjustment(tmp_path)
     (noise_store(tmp_path).directory / f"{adjustment.charge}.key").unlink()
     with pytest.raises(InputError, match="is lost, and its key too"):
-        pay_both(tmp_path, raw)
+        pay(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
+
+
+# ---- Neighbours whose covariates differ ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("unit", [PrivacyUnit.FULL, PrivacyUnit.FEATURE])
+@pytest.mark.parametrize("adjacency", Adjacency)
+def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit, adjacency):
+    """Through the residuals, the clip and the noise of the product; phenotypes are equal.
+
+    The squares of residuals change with the covariates, so that they are not public.
+    """
+    random, before = np.random.default_rng(6), coding()
+    after = replace(before, effects=((0, 90_000, -60_000),))
+    bounds = PublicBounds(3000, None, 3 * 2**22, (3,), 1000, 1)
+    promise = Promise(1.0, 1e-6, unit, adjacency, share=1 - ADJUSTMENT_SHARE)
+    found = calibrate(bounds, promise, Recipe(), split=1.3)
+    rule = ClippingRule(LongRecords.RECORD, bounds.row_norm, None, bounds.phenotype_norm)
+    x = random.integers(-40, 41, (400, 3))
+    x[200:] = -x[:200] * random.choice([0, 1], (200, 1))
+    rows = np.full((400, 4), before.constant, dtype=np.int16)
+    rows[:, 1:3] *= random.choice([-1, 1], (400, 2)).astype(np.int16)
+    rows[:, 3] = 700
+    z = after.residuals(rows, before, of_covariates=np.ones(400, dtype=bool))[:, 3:]
+    norms = (x**2).sum(axis=1)[:, None]
+    multipliers, record = rule.shrink(norms)
+    x = scale_entries(x.astype(np.int8), multipliers).astype(float)
+    y = rule.clip_outcomes(z, 0, record, norms).astype(float)
+    scales = found.scales
+    gram = np.einsum("ij,ik->ijk", x, x) * np.where(np.eye(3), 1, math.sqrt(2))
+    parts = gram.reshape(400, 9)[:, [0, 1, 2, 4, 5, 8]] / scales.gram[0]
+    moved = np.hstack([parts, x * y / scales.phenotype_cross, y**2 / scales.phenotype_gram])
+    assert np.ptp(y**2) > 0.3 * bounds.phenotype_norm
+    nobody = np.zeros((1, moved.shape[1]))
+    others = moved if adjacency is Adjacency.REPLACE_ONE else nobody
+    worst = max(((moved - other) ** 2).sum(axis=1).max() for other in others)
+    allowed = found.cost.mu_squared * (1 - counts_share(promise))
+    assert 0.2 * allowed < worst <= allowed
 
 
 # ---- The posterior mean --------------------------------------------------------------------------
@@ -186,7 +232,7 @@ COVARIATES = (CovariateBounds("age", 40, 70, 55), CovariateBounds("sex", 0, 1, 0
 def coding(mean=0.0, sd=1.0, kind="quantitative"):
     lower, upper = (0.0, 1.0) if kind == "binary" else (-10.0, 10.0)
     phenotypes = (PhenotypeBounds("Y", lower, upper, mean, sd, kind),)
-    return code_outcomes(phenotypes, COVARIATES, weight=1.0)
+    return code_outcomes(phenotypes, COVARIATES)
 
 
 def people(n, random):
@@ -226,7 +272,7 @@ def test_effects_are_those_of_least_squares_whatever_the_public_moments(mean, sd
     np.testing.assert_allclose(after.covariate_weights[:, 0], truth[1:], rtol=0.12)
     assert after.means[0] == pytest.approx(truth[0], abs=0.16)
     assert after.phenotypes[0].sd == pytest.approx(0.8, rel=0.1)
-    residuals = after.residuals(rows, coding(mean, sd), of_covariates=np.ones(len(rows), bool))
+    residuals = after.residuals(rows, coding(mean, sd))
     found = residuals[:, -1] / after.unit
     assert found.std() == pytest.approx(1, rel=0.1)
     assert np.abs(np.corrcoef(np.column_stack([found, covariates]).T)[0, 1:]).max() < 0.06
@@ -255,7 +301,7 @@ def test_a_binary_phenotype_keeps_its_public_sd_and_loses_its_offset():
     after, rows, _ = regression_of(before, values, covariates, 10.0, random)
     assert after.phenotypes == before.phenotypes
     assert after.means[0] == pytest.approx(0.3, abs=0.05)
-    residuals = after.residuals(rows, before, of_covariates=np.ones(len(rows), bool))
+    residuals = after.residuals(rows, before)
     assert abs(residuals[:, -1].mean() / after.unit) < 0.16
 
 
@@ -277,16 +323,14 @@ def test_residuals_are_exact_functions_of_one_row():
     after = replace(before, effects=((3000, -20_000, 45_000),))
     rows = random.integers(-before.constant, before.constant, (500, 4)).astype(np.int16)
     rows[:, 0], rows[::7, 3] = before.constant, 0
-    apart = random.random(500) < 0.3
-    found = after.residuals(rows, before, of_covariates=~apart)
-    for row, result, is_apart in zip(rows.tolist(), found.tolist(), apart, strict=True):
+    found = after.residuals(rows, before)
+    for row, result in zip(rows.tolist(), found.tolist(), strict=True):
         constant, age, sex, y = row
-        expected = y * 2**15 - 3000 * constant
-        expected -= 0 if is_apart else -20_000 * age + 45_000 * sex
+        expected = y * 2**15 - (3000 * constant - 20_000 * age + 45_000 * sex)
         exact = int(expected / 2**15)  # toward zero
         if y == 0:
             assert result[3] == 0, "missing counts as its prediction"
         else:
             assert result[3] == (exact or 1) or abs(result[3] - exact) <= 1
-    again = after.residuals(rows[::-1], before, of_covariates=~apart[::-1])
+    again = after.residuals(rows[::-1], before)
     np.testing.assert_array_equal(again[::-1], found)

@@ -44,7 +44,6 @@ SIZES = PublicSizes(
 UNLINKED = np.ones(1)
 UNBOUNDED = replace(SIZES, row_norm=100 * SIZES.row_norm)
 ROUNDED = 1 + 1e-12
-FIXED_NORM = 1024**2
 TRAIT = Trait()
 
 
@@ -70,13 +69,11 @@ def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
 
 def cross_sigma(sizes, norm):
     """Noise on X'Y at a bound on phenotype rows, through the calibrated mechanism itself."""
+    n_phenotypes = sizes.n_phenotypes
     bounds = PublicBounds(
-        sizes.row_norm, None, FIXED_NORM, norm, (sizes.n_variants,), sizes.n_samples,
-        sizes.n_phenotypes,
-    )  # fmt: skip
-    split = split_for(
-        sizes, outcome_norm=bounds.outcome_norm, adjacency=Adjacency.REPLACE_ONE, block_norm=None
+        sizes.row_norm, None, norm, (sizes.n_variants,), sizes.n_samples, n_phenotypes
     )
+    split = split_for(sizes, phenotype_norm=norm, adjacency=Adjacency.REPLACE_ONE, block_norm=None)
     return calibrate(bounds, Promise(5.0, 1e-10), Recipe(), split=split).scales.phenotype_cross
 
 
@@ -119,7 +116,7 @@ def test_split_gives_many_phenotypes_to_the_cross_products(adjacency, block_norm
     splits = [
         split_for(
             replace(SIZES, n_phenotypes=count),
-            outcome_norm=1024**2 * (1 + count),
+            phenotype_norm=1024**2 * (1 + count),
             adjacency=adjacency,
             block_norm=block_norm,
         )

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 from durable import Disk, disk_seen
-from tiny_release import SUBSAMPLE, mechanism, noise_store, pay, pay_both
+from tiny_release import noise_store, pay
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
@@ -78,7 +78,8 @@ def test_noise_survives_before_its_key_is_removed(tmp_path, raw, function, store
             return True
         return key_is_safe(store.directory, step, disk)
 
-    steps = [PaymentStep.KEY_STORED, PaymentStep.DRAW_STARTED, stored, PaymentStep.KEY_REMOVED]
+    draw = PaymentStep.DRAW_STARTED  # of the adjustment, and of the statistics
+    steps = [PaymentStep.KEY_STORED, draw, draw, stored, PaymentStep.KEY_REMOVED]
     assert checked_steps(lambda: function(tmp_path, raw), expected) == steps
 
 
@@ -96,18 +97,4 @@ def test_an_adjustment_and_its_key_survive_before_the_statistics(tmp_path, raw):
         return None
 
     draw, stored = PaymentStep.DRAW_STARTED, PaymentStep.ADJUSTMENT_STORED
-    assert checked_steps(lambda: pay_both(tmp_path, raw), expected) == [draw, stored, draw]
-
-
-def test_use_of_a_subsample_survives_before_its_noise_is_drawn(tmp_path, raw):
-    """Otherwise it could serve a second release, which amplification does not cover."""
-    subsampled = mechanism(recipe=SUBSAMPLE)
-
-    def expected(step: PaymentStep, disk: Disk) -> bool | None:
-        if step is PaymentStep.DRAW_STARTED:
-            assert disk.keeps(noise_store(tmp_path).subsample_use_path)
-            return True
-        return None
-
-    steps = checked_steps(lambda: pay(tmp_path, raw, subsampled), expected)
-    assert steps == [PaymentStep.DRAW_STARTED]
+    assert checked_steps(lambda: pay(tmp_path, raw), expected) == [draw, stored, draw]

@@ -1,6 +1,6 @@
 """Every case of the calibration, compared with brute force over neighbouring records.
 
-A record contributes outer products to seven statistics. In units of the noise, two neighbouring
+A record contributes outer products to four statistics. In units of the noise, two neighbouring
 records must have a distance of at most mu, and a statistic without noise must not change.
 """
 
@@ -24,39 +24,37 @@ REPLACE, ADD = Adjacency
 BOUNDS = PublicBounds(
     row_norm=20_000,
     block_norms=None,
-    fixed_norm=10_000,
     phenotype_norm=40_000,
     block_sizes=(30, 40),
     n_samples=343,
     n_phenotypes=70,
 )
-# Small enough for every record: two blocks of two variants, a constant, one or two phenotypes.
+# Small enough for every record: two blocks of two variants, one or two phenotypes.
 SMALL = [
-    PublicBounds(4, None, 1, 4, (2, 2), 10, 1),
-    PublicBounds(4, (2, 4), 1, 4, (2, 2), 10, 1),
-    PublicBounds(5, (4, 1), 1, 4, (2, 2), 10, 1),
-    PublicBounds(5, (4, 1), 1, 4, (1, 2), 10, 2),
-    PublicBounds(3, (1, 1, 1), 4, 4, (1, 1, 2), 10, 1),
-    PublicBounds(2, None, 1, 9, (1, 1), 10, 2),
-    PublicBounds(9, (4, 5), 4, 1, (1, 1), 10, 1),
-    PublicBounds(7, None, 1, 3, (1,), 10, 1),
+    PublicBounds(4, None, 4, (2, 2), 10, 1),
+    PublicBounds(4, (2, 4), 4, (2, 2), 10, 1),
+    PublicBounds(5, (4, 1), 4, (2, 2), 10, 1),
+    PublicBounds(5, (4, 1), 4, (1, 2), 10, 2),
+    PublicBounds(3, (1, 1, 1), 4, (1, 1, 2), 10, 1),
+    PublicBounds(2, None, 9, (1, 1), 10, 2),
+    PublicBounds(9, (4, 5), 1, (1, 1), 10, 1),
+    PublicBounds(7, None, 3, (1,), 10, 1),
 ]
 
 
 def records(bounds, privacy):
-    """Return every record (x, c, y) within the bounds; shape (records, d + 1 + l)."""
+    """Return every record (x, y) within the bounds; shape (records, d + l)."""
     d = sum(bounds.block_sizes)
     genotypes = rows_within(d, bounds.row_norm)
     if bounds.block_norms is not None:
         genotypes = within_blocks(genotypes, bounds.block_sizes, bounds.block_norms)
     if privacy is LABEL:  # genotypes are as long as they are
         genotypes = rows_within(d, 2 * bounds.row_norm)
-    fixed = rows_within(1, bounds.fixed_norm)
     phenotypes = rows_within(bounds.n_phenotypes, bounds.phenotype_norm)
-    rows = np.array([np.hstack(r) for r in itertools.product(genotypes, fixed, phenotypes)])
+    rows = np.array([np.hstack(r) for r in itertools.product(genotypes, phenotypes)])
     if privacy is LABEL:
         known = (rows[:, :d] ** 2).sum(1)
-        own = (rows[:, d + 1 :] ** 2).sum(1)
+        own = (rows[:, d:] ** 2).sum(1)
         rows = rows[known * own <= bounds.row_norm * bounds.phenotype_norm]
     return rows
 
@@ -64,14 +62,11 @@ def records(bounds, privacy):
 def contributions(rows, bounds, scales):
     """Return contributions in units of the noise, shape (records, k), and those without noise."""
     d = sum(bounds.block_sizes)
-    x, c, y = rows[:, :d], rows[:, d : d + 1], rows[:, d + 1 :]
+    x, y = rows[:, :d], rows[:, d:]
     blocks = zip(parts(x, bounds.block_sizes), scales.gram, strict=True)
     statistics = [
         *((block, block, sigma, True) for block, sigma in blocks),
-        (x, c, scales.fixed_cross, False),
         (x, y, scales.phenotype_cross, False),
-        (c, c, scales.fixed_gram, True),
-        (c, y, scales.fixed_phenotype, False),
         (y, y, scales.phenotype_gram, True),
     ]
     noisy, exact = [np.zeros((len(rows), 1))], [np.zeros((len(rows), 1))]
@@ -87,9 +82,8 @@ def contributions(rows, bounds, scales):
 def neighbours(rows, bounds, promise):
     """Return the group of neighbours of every record, and the protected part of a record."""
     d = sum(bounds.block_sizes)
-    protected = {
-        FULL: slice(0, None), LABEL: slice(d + 1, None), FEATURE: slice(0, d + 1)
-    }[promise.privacy]  # fmt: skip
+    # Residuals of the phenotypes change with the covariates, which feature privacy protects.
+    protected = slice(d if promise.privacy is LABEL else 0, None)
     known = np.ones(rows.shape[1], dtype=bool)
     known[protected] = False
     _, group = np.unique(rows[:, known], axis=0, return_inverse=True)
@@ -107,7 +101,7 @@ def largest_shift(bounds, promise, scales):
             without = members.copy()
             without[:, protected] = 0
             noisy_without, exact_without = contributions(without, bounds, scales)
-            assert promise.privacy is FULL or (exact == exact_without).all()
+            assert (exact == exact_without).all()
             worst = max(worst, ((noisy - noisy_without) ** 2).sum(1).max())
             continue
         assert (exact == exact[:1]).all(), "a statistic without noise changes"
@@ -132,7 +126,7 @@ def test_no_neighbours_are_further_apart_than_mu(bounds, privacy, adjacency, spl
     worst = largest_shift(bounds, promise, found.scales)
     assert worst <= allowed * (1 + 1e-12)
     # Integer records reach every bound at once in the first case, and at t = 2 the worst angle.
-    if bounds is SMALL[0] and privacy is not FEATURE and (adjacency is ADD or split == 2.0):
+    if bounds is SMALL[0] and (adjacency is ADD or split == 2.0):
         assert worst >= 0.99 * allowed
     assert worst >= 0.1 * allowed, "the noise is far too large"
 
@@ -143,10 +137,8 @@ def test_dense_noise_is_that_of_the_documentation() -> None:
     gram_mu = mu * math.sqrt(0.99)
     scales, close = found.scales, lambda value: pytest.approx(value, rel=1e-12)
     assert scales.gram == close((2 * math.sqrt(2) * 20_000 / gram_mu,) * 2)
-    assert scales.fixed_cross == scales.phenotype_cross
-    assert scales.phenotype_cross == close(2 * math.sqrt(20_000 * 50_000) / gram_mu)
-    assert scales.phenotype_gram == close(2 * math.sqrt(2) * 50_000 / gram_mu)
-    assert scales.fixed_phenotype == close(2 * 50_000 / gram_mu)
+    assert scales.phenotype_cross == close(2 * math.sqrt(20_000 * 40_000) / gram_mu)
+    assert scales.phenotype_gram == close(2 * math.sqrt(2) * 40_000 / gram_mu)
     assert scales.observed == close(10 * math.sqrt(70) / mu)
     assert found.cost.mu_squared == mu**2
 
@@ -213,6 +205,13 @@ def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
     assert found.scales.gram[0] == pytest.approx(math.sqrt(2) * 20_000 / mu, rel=1e-9)
     assert (found.cost.epsilon, found.cost.delta) == (2.5, 2e-8)
     assert composed_epsilon(found.cost, 4e-8) == pytest.approx(5.0, rel=3e-6)
+    left = calibrate(bounds, Promise(5.0, 4e-8, share=0.98), Recipe(subsample=1_000), split=1.0)
+    assert left.scales.gram == found.scales.gram, "the adjustment is paid from the other half"
+    assert left.cost == replace(found.cost, mu_squared=left.cost.mu_squared)
+    assert left.cost.mu_squared == pytest.approx(0.98 * mu_for(2.5 * (1 - 1e-6), 2e-8) ** 2)
+    assert left.scales.phenotype_cross == pytest.approx(
+        found.scales.phenotype_cross / math.sqrt(0.98), rel=1e-12
+    )
     # The paper's Algorithm 4 would take epsilon n/s, with far less noise.
     wrong = mu_for(2.5 * 10, 2e-7)
     assert found.scales.gram[0] > 2 * math.sqrt(2) * 20_000 / wrong
@@ -224,7 +223,7 @@ def test_subsample_is_amplified_as_proved_and_costs_the_promise() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [("row_norm", 0), ("phenotype_norm", 0), ("n_samples", 0), ("n_phenotypes", 0),
-     ("fixed_norm", -1), ("block_norms", (5, 0)),
+     ("block_norms", (5, 0)),
      *(("split", split) for split in (0.0, -1.0, 2.1, math.nan))],
 )  # fmt: skip
 def test_splits_and_bounds_out_of_range_are_refused(name, value) -> None:
@@ -263,10 +262,10 @@ def test_sums_that_could_wrap_around_are_refused() -> None:
     ("changes", "privacy", "recipe"),
     [
         ({"row_norm": 2**57, "n_samples": 1}, FULL, Recipe()),
-        ({"fixed_norm": 2**61, "phenotype_norm": 2**52, "n_samples": 1}, LABEL, Recipe()),
+        ({"phenotype_norm": 2**58, "n_samples": 1}, LABEL, Recipe()),
         ({}, FULL, Recipe(eigenvalue_share=1e-30)),
     ],
-    ids=["X'X", "C'Y", "smallest eigenvalue"],
+    ids=["X'X", "Y'Y", "smallest eigenvalue"],
 )
 def test_noise_beyond_the_sampler_is_refused(changes, privacy, recipe) -> None:
     """Before it is paid for: any statistic whose noise cannot be drawn would end the release."""

@@ -5,7 +5,7 @@ A ledger that was lost, emptied or replaced does not count the spending that thi
 
 import pytest
 from crash import KILLED, killed_at
-from tiny_release import charges_of, key_left, noise_store, pay, pay_both
+from tiny_release import charges_of, key_left, noise_store, pay
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger
@@ -30,15 +30,12 @@ def refused(folder, raw, function, file):
     assert charges_of(folder) == []
 
 
-@pytest.mark.parametrize("function", [pay, pay_both])
-def test_noise_of_another_ledger_is_refused(tmp_path, raw, function):
-    charge = function(tmp_path, raw)[1].charge.id
+def test_noise_of_another_ledger_is_refused(tmp_path, raw):
+    charge = pay(tmp_path, raw)[1].charge.id
     ledger = replace_ledger(tmp_path)
-    file = noise_store(tmp_path).statistics_path(charge)
-    for attempt in (pay, pay_both):
-        refused(tmp_path, raw, attempt, file)
+    refused(tmp_path, raw, pay, noise_store(tmp_path).statistics_path(charge))
     (tmp_path / "backup.sqlite").replace(ledger)
-    assert function(tmp_path, raw)[1].charge.id == charge
+    assert pay(tmp_path, raw)[1].charge.id == charge
     assert len(charges_of(tmp_path)) == 1
 
 
@@ -48,13 +45,6 @@ def test_noise_of_a_draw_that_started_is_refused(tmp_path, raw, label):
     charge, _ = key_left(tmp_path)
     replace_ledger(tmp_path)
     refused(tmp_path, raw, pay, noise_store(tmp_path).directory / f"{charge}.key")
-
-
-def test_a_subsample_that_served_a_release_is_refused(tmp_path, raw):
-    (tmp_path / "work").mkdir()
-    noise_store(tmp_path).subsample_use_path.write_text("0123456789abcdef")
-    Ledger(tmp_path / "ledger.sqlite").__exit__(None, None, None)
-    refused(tmp_path, raw, pay, noise_store(tmp_path).subsample_use_path)
 
 
 @pytest.mark.parametrize("label", ["key stored", "reservation committed"])

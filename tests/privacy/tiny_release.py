@@ -7,60 +7,51 @@ from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.paid_statistics import pay_and_draw
+from primo_scale.privacy.paid_statistics import draw_once
 from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
-from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.scales import calibrate, release_cost
 from primo_scale.storage.block_matrices import BlockLayout
 
-LAYOUT = BlockLayout((0, 3), n_fixed=1, n_phenotypes=2)
+LAYOUT = BlockLayout((0, 3), n_fixed=0, n_phenotypes=2)
 ACCOUNT = Account("cohort")
-PROMISE = Promise(1.0, 1e-6)
 SUBSAMPLE = Recipe(subsample=100)
 NOBODY = RawAdjustment(np.zeros((5, 3, 3), dtype=np.int64))
 
 
-def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None, share=1.0):
+def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None):
     """Calibrate a release of 1,000 people; `norms` are the bounds of the blocks."""
     sizes, n_phenotypes = layout.sizes, layout.n_phenotypes
-    bounds = PublicBounds(10_000, norms, 1_000_000, 2_000_000, sizes, 1000, n_phenotypes)
-    promise = Promise(epsilon, 1e-6, share=share)
+    bounds = PublicBounds(10_000, norms, 2_000_000, sizes, 1000, n_phenotypes)
+    promise = Promise(epsilon, 1e-6, share=1 - ADJUSTMENT_SHARE)
     return calibrate(bounds, promise, recipe or Recipe(), split=1.3)
 
 
 MECHANISM = mechanism()
-ADJUSTED = mechanism(share=1 - ADJUSTMENT_SHARE)
 
 
 def noise_store(folder):
     return NoiseStore(folder / "work" / "private_statistics")
 
 
-def pay(folder, raw, asked=MECHANISM, cohort="cohort"):
-    """Return the private statistics and the receipt."""
-    account = Account(cohort, asked.promise.privacy, asked.promise.adjacency)
+def pay(folder, raw, asked=MECHANISM, cohort="cohort", *, exact=NOBODY):
+    """Return the private statistics and the receipt of a release that adjusts its phenotypes."""
+    promise = asked.promise
+    account = Account(cohort, promise.privacy, promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
-        paid = pay_and_draw(raw, asked, payer, on_block=lambda *_: None)
-    return paid.private.matrices, paid.receipt
-
-
-def pay_adjustment(folder, raw=None, *, exact=NOBODY, promise=PROMISE, norm=100):
-    """Return the noisy adjustment and the receipt; the raw statistics play no part."""
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
-        return pay_for_adjustment(exact, norm, promise, payer)
-
-
-def pay_both(folder, raw, asked=None, *, exact=NOBODY):
-    """Return the private statistics and the receipt of a release that adjusts its phenotypes."""
-    asked = ADJUSTED if asked is None else asked
-    with Ledger(folder / "ledger.sqlite") as ledger:
-        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
-        found, receipt = pay_for_adjustment(exact, 100, PROMISE, payer)
-        options = {"reserved": found.charge, "on_block": lambda *_: None}
-        paid = pay_and_draw(raw, asked, payer, **options)
+        cost = release_cost(promise, asked.recipe.subsample)
+        found, receipt = pay_for_adjustment(exact, 100, promise, cost, payer)
+        paid = draw_once(raw, asked, payer, found.charge, on_block=lambda *_: None)
     return paid.private.matrices, receipt
+
+
+def pay_adjustment(folder, raw=None, *, exact=NOBODY, epsilon=1.0, norm=100):
+    """Return the noisy adjustment and the receipt; the raw statistics play no part."""
+    promise = Promise(epsilon, 1e-6)
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        return pay_for_adjustment(exact, norm, promise, release_cost(promise, None), payer)
 
 
 def open_budget(folder, epsilon, account=ACCOUNT):

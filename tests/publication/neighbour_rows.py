@@ -6,31 +6,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from release_examples import FIXED_NORM, PHENOTYPE_NORM, ROW_NORM, Mode
+from release_examples import PHENOTYPE_NORM, ROW_NORM, Mode
 
 SIZES = (3, 4)  # variants of the two blocks
 EDGES = ((0, 3), (3, 7))
-N_FIXED, N_PHENOTYPES = 2, 2
+N_PHENOTYPES = 2
 
 
 @dataclass(frozen=True)
 class Row:
-    """Clipped record of one person: genotypes, constant and covariates, phenotypes."""
+    """Clipped record of one person: genotypes and phenotypes."""
 
     x: np.ndarray
-    c: np.ndarray
     y: np.ndarray
 
 
-NOBODY = Row(np.zeros(sum(SIZES)), np.zeros(N_FIXED), np.zeros(N_PHENOTYPES))
+NOBODY = Row(np.zeros(sum(SIZES)), np.zeros(N_PHENOTYPES))
 
 
 def statistics(row: Row) -> dict[str, np.ndarray]:
     return {
-        "fixed_cross": np.outer(row.x, row.c),
         "phenotype_cross": np.outer(row.x, row.y),
-        "fixed_gram": np.outer(row.c, row.c),
-        "fixed_phenotype": np.outer(row.c, row.y),
         "phenotype_gram": np.outer(row.y, row.y),
     }
 
@@ -62,14 +58,14 @@ def noisy_numbers(change: np.ndarray, noisy: dict[str, Any], index: int) -> floa
 
 def clipped(row: Row, kind: Mode) -> Row:
     """Return a row clipped as in docs/maths/clipping-and-integers.md, without rounding."""
-    x, c, y = row.x.copy(), row.c * min(1, math.sqrt(FIXED_NORM) / norm(row.c)), row.y
+    x, y = row.x.copy(), row.y
     if kind.privacy == "label":
         longest = math.sqrt(PHENOTYPE_NORM) * min(1, math.sqrt(ROW_NORM) / norm(x))
-        return Row(x, c, y * min(1, longest / norm(y)))
+        return Row(x, y * min(1, longest / norm(y)))
     for (start, stop), bound in zip(EDGES, kind.block_norms or (), strict=False):
         x[start:stop] *= min(1, math.sqrt(bound) / norm(x[start:stop]))
     x *= min(1, math.sqrt(ROW_NORM) / norm(x))
-    return Row(x, c, y * min(1, math.sqrt(PHENOTYPE_NORM) / norm(y)))
+    return Row(x, y * min(1, math.sqrt(PHENOTYPE_NORM) / norm(y)))
 
 
 def norm(vector: np.ndarray) -> float:
@@ -85,20 +81,13 @@ def neighbours(rng: np.random.Generator, kind: Mode, trials: int) -> list[tuple[
         sign = rng.choice([-1.0, 1.0])
         other = Row(
             mix * one.x + (1 - mix) * other.x,
-            sign * (mix * one.c + (1 - mix) * other.c),
             sign * (mix * one.y + (1 - mix) * other.y),
         )
         if kind.privacy == "label":
-            other = dataclasses.replace(other, x=one.x, c=one.c)
-        if kind.privacy == "feature":
-            other = dataclasses.replace(other, y=one.y)
+            other = dataclasses.replace(other, x=one.x)
         one, other = clipped(one, kind), clipped(other, kind)
         if kind.adjacency == "add-remove":
-            other = {
-                "full": NOBODY,
-                "label": dataclasses.replace(one, y=NOBODY.y),
-                "feature": dataclasses.replace(NOBODY, y=one.y),
-            }[kind.privacy]
+            other = dataclasses.replace(one, y=NOBODY.y) if kind.privacy == "label" else NOBODY
         pairs.append((one, other))
     return pairs
 
@@ -106,4 +95,4 @@ def neighbours(rng: np.random.Generator, kind: Mode, trials: int) -> list[tuple[
 def random_row(rng: np.random.Generator) -> Row:
     scale = 10 ** rng.uniform(2.5, 4)
     x = rng.normal(size=sum(SIZES)) * rng.choice([0.0, 0.3, 1.0], size=sum(SIZES)) * scale
-    return Row(x, rng.normal(size=N_FIXED) * scale, rng.normal(size=N_PHENOTYPES) * scale)
+    return Row(x, rng.normal(size=N_PHENOTYPES) * scale)

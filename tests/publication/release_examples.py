@@ -1,7 +1,6 @@
 """Small artificial releases: one for every kind of promise and of mechanism."""
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from filesets import variants_with
 
-from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import fine_bits
+from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.genome_build import GenomeBuild
@@ -23,16 +21,14 @@ from primo_scale.methods.solution import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import Mechanism, Promise
+from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
-from primo_scale.privacy.scales import calibrate, rounded_up
+from primo_scale.privacy.scales import calibrate, release_cost
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.statement import Statement, statement_document
-from primo_scale.publication.statement_mechanism import StatedMechanism, StatedQuery
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics, scoring_of
-from primo_scale.publication.wording import STATISTICS
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
@@ -44,8 +40,6 @@ FILES = (
 )  # fmt: skip
 """Files of a release beside release.json."""
 CONSTANT = 3
-# Ages from 18 to 99 about 50 in tenths.
-FIXED_NORM = CONSTANT**2 + 490**2
 ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
@@ -56,7 +50,6 @@ PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
 SIGNER = Signer(PUBLIC_KEY, KEY.sign)
 _LABEL, _FEATURE = PrivacyUnit.LABEL, PrivacyUnit.FEATURE
 _REPLACE, _ADD = Adjacency.REPLACE_ONE, Adjacency.ADD_REMOVE
-_LEFT_BY_MOMENTS = 0.95  # share of mu^2, in version 0.4
 
 
 @dataclass(frozen=True)
@@ -69,8 +62,6 @@ class Mode:
     block_norms: tuple[int, ...] | None = None
     method: str = "reuse-cov-gauss"
     subsample: int | None = None
-    adjusts: bool = False  # phenotypes before the sums
-    bought_moments: bool = False  # as in version 0.4
 
 
 MODES = {
@@ -92,11 +83,6 @@ MODES = {
     "ada-ssp-add-remove": Mode(
         "add-remove", adjacency=_ADD, block_norms=BLOCK_NORMS, method="ada-ssp-budget"
     ),
-    "adjusted": Mode("stacked", adjusts=True),
-    "adjusted-label": Mode("label", _LABEL, adjusts=True),
-    "adjusted-add-remove": Mode("add-remove", adjacency=_ADD, adjusts=True),
-    "moments": Mode("stacked", bought_moments=True),
-    "moments-label-add-remove": Mode("label", _LABEL, _ADD, bought_moments=True),
 }
 
 
@@ -164,59 +150,29 @@ def example_design(
         row_norm=ROW_NORM,
         block_norms=kind.block_norms,
         phenotype_norm=PHENOTYPE_NORM,
-        adjusts=kind.adjusts,
         clipped=True,
         genotype_store="/secret/place/genotypes.zarr",
     )
     if design.promise(budget).n_is_private:
         design = dataclasses.replace(design, nominal_n=PEOPLE)
-    if kind.adjusts:
-        norm = 5_000_000
-        sigma = adjustment_sigma(norm, design.promise(budget))
-        paid = PaidAdjustment(f"{1:016x}", budget, sigma, norm, "", ((1.0,),))
-        design = dataclasses.replace(design, adjustment=paid)
-    return dataclasses.replace(design, **changes)
+    norm, cost = 5_000_000, release_cost(design.promise(budget), kind.subsample)
+    sigma = adjustment_sigma(norm, kind.adjacency, cost)
+    paid = PaidAdjustment(f"{1:016x}", budget, sigma, norm, "", ((1.0,),))
+    return dataclasses.replace(design, adjustment=paid, **changes)
 
 
 def example_mechanism(mode: str, design: Design, budget: Budget = BUDGET) -> Mechanism:
     recipe = METHODS[MODES[mode].method].recipe(design.layout.n_phenotypes, design.subsample)
-    promise = design.promise(budget)
-    if MODES[mode].bought_moments:
-        promise = dataclasses.replace(promise, share=_LEFT_BY_MOMENTS)
-    return calibrate(design.bounds, promise, recipe, split=1.5)
-
-
-def with_moments(mechanism: StatedMechanism, promise: Promise) -> StatedMechanism:
-    """Return the statement of a mechanism beside moments of the phenotypes, as in version 0.4."""
-    (n_phenotypes,) = {q.shape[-1] for q in mechanism.queries if q.name == "phenotype_cross"}
-    factor = 4 if promise.adjacency is _REPLACE else 3
-    change = math.sqrt(factor * n_phenotypes) * 2**20
-    share = math.sqrt(1 - _LEFT_BY_MOMENTS)
-    sigma = rounded_up(change / (release_mu(promise.epsilon, promise.delta) * share))
-    query = StatedQuery(
-        "phenotype_moments", STATISTICS["phenotype_moments"], (3, n_phenotypes), "full",
-        (change,), (sigma,), None, (fine_bits(sigma),),
-    )  # fmt: skip
-    return dataclasses.replace(mechanism, queries=(*mechanism.queries, query))
+    return calibrate(design.bounds, design.promise(budget), recipe, split=1.5)
 
 
 def example_costs(mechanism: Mechanism) -> list[Cost]:
-    """Return the cost of an earlier release of the cohort, and of each charge of this one.
-
-    A charge for phenotype moments precedes that for the statistics; that for an adjustment is of
-    both.
-    """
-    promise = mechanism.promise
-    whole = release_mu(promise.epsilon, promise.delta) ** 2
-    paid = [mechanism.cost]
-    if promise.share == _LEFT_BY_MOMENTS:
-        paid = [Cost((1 - promise.share) * whole), *paid]
-    elif promise.share < 1:
-        paid = [Cost(whole)]
-    return [Cost(0.1 * sum(cost.mu_squared for cost in paid)), *paid]
+    """Return the cost of an earlier release of the cohort, and of this one."""
+    cost = release_cost(mechanism.promise, mechanism.recipe.subsample)
+    return [Cost(0.1 * cost.mu_squared), cost]
 
 
-def example_payment(mechanism: Mechanism) -> Payment:
+def example_payment(mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
     promise = mechanism.promise
     epsilon, delta = promise.epsilon, promise.delta
     account = Account("biobank", promise.privacy, promise.adjacency)
@@ -225,7 +181,7 @@ def example_payment(mechanism: Mechanism) -> Payment:
         for number, cost in enumerate(example_costs(mechanism))
     )
     balance = Balance(account, AccountBudget(3 * epsilon, delta), charges)
-    return Payment(mechanism, charges[1:], balance, 123.4)
+    return Payment(mechanism, charges[1], adjustment, balance, 123.4)
 
 
 def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solved:
@@ -263,16 +219,16 @@ def example_statement(
     budget = Budget(epsilon, delta)
     changes = {"clipped": private, **changes}
     design = example_design(mode, weights, budget, **changes)
-    payment = example_payment(example_mechanism(mode, design, budget)) if private else None
+    payment = None
+    if private:
+        mechanism = example_mechanism(mode, design, budget)
+        payment = example_payment(mechanism, design.paid_adjustment)
     return state(design, example_solved(mode, design, estimator), payment)
 
 
 def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
     """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, BUILD)
-    if payment is not None and payment.mechanism.promise.share == _LEFT_BY_MOMENTS:
-        mechanism = with_moments(statement.mechanism, payment.mechanism.promise)
-        statement = dataclasses.replace(statement, mechanism=mechanism)
     return dataclasses.replace(statement, created="2026-11-20")
 
 

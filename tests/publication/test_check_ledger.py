@@ -28,16 +28,17 @@ from primo_scale.publication.check_ledger import ledger_findings
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signed_document import Signer
 from primo_scale.run.describe_release import Payment
+from primo_scale.run.design import PaidAdjustment
 from primo_scale.storage.files import sha256_of_file
 
 
 @dataclass(frozen=True)
 class Paid:
-    """Published release, its ledger, and the charges that paid for it."""
+    """Published release, its ledger, and the charge that paid for it."""
 
     directory: Path
     ledger: Path
-    charges: tuple[Charge, ...]
+    charge: Charge
 
     def problems(self, ledger: Path | None = None) -> list[str]:
         return problems_in(ledger_findings(self.directory, ledger or self.ledger))
@@ -49,11 +50,10 @@ class Paid:
             self.publish(ledger)
 
     def publish(self, ledger: Ledger) -> None:
-        for charge in self.charges:
-            ledger.mark_published(charge, sha256_of_file(self.directory / "release.json"))
+        ledger.mark_published(self.charge, sha256_of_file(self.directory / "release.json"))
 
 
-def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
+def pay(ledger: Ledger, mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
     """Charge an earlier release of the cohort, and then one with this noise."""
     promise = mechanism.promise
     account = ledger.account_named("biobank", unit=promise.privacy, adjacency=promise.adjacency)
@@ -63,17 +63,17 @@ def pay(ledger: Ledger, mechanism: Mechanism) -> Payment:
         charge = ledger.reserve(request).charge
         ledger.mark_drawn(charge, f"statistics {charge.id}")
     (balance,) = ledger.balances()
-    return Payment(mechanism, balance.charges[1:], balance, 123.4)
+    return Payment(mechanism, balance.charges[1], adjustment, balance, 123.4)
 
 
 def make(root: Path, mode: str) -> Paid:
     weights, design = example_weights(), example_design(mode)
     with Ledger(root / "ledger.sqlite") as ledger:
-        payment = pay(ledger, example_mechanism(mode, design))
+        payment = pay(ledger, example_mechanism(mode, design), design.paid_adjustment)
         statement = state(design, example_solved(mode, design), payment)
         signer = Signer(ledger.public_key, ledger.sign)
         publish_release(root / "out", weights, statement, signer=signer)
-        paid = Paid(root / "out", root / "ledger.sqlite", payment.charges)
+        paid = Paid(root / "out", root / "ledger.sqlite", payment.charge)
         paid.publish(ledger)
     return paid
 
@@ -88,19 +88,18 @@ def paid(made: Paid, tmp_path: Path) -> Paid:
     """Return a paid release that a test may damage."""
     shutil.copytree(made.directory, tmp_path / "out")
     shutil.copy(made.ledger, tmp_path / "ledger.sqlite")
-    return Paid(tmp_path / "out", tmp_path / "ledger.sqlite", made.charges)
+    return Paid(tmp_path / "out", tmp_path / "ledger.sqlite", made.charge)
 
 
-@pytest.mark.parametrize("mode", ["full", "label-add-remove", "subsampled", "moments"])
+@pytest.mark.parametrize("mode", ["full", "label-add-remove", "subsampled"])
 def test_the_ledger_that_paid_agrees(mode, tmp_path):
     paid = make(tmp_path, mode)
     assert paid.problems() == []
-    assert len(read_document(paid.directory)["ledger"]["charges"]) == 1 + (mode == "moments")
 
 
 def test_the_command_line(paid):
     arguments = [paid.directory, "--ledger", paid.ledger]
-    assert "ok       charges" in succeeded(command(main, *arguments)).output
+    assert "ok       charge" in succeeded(command(main, *arguments)).output
     refused(command(main, *arguments[:2], f"{paid.ledger}.absent"), 3, "no ledger here")
     paid.ledger.write_text("no ledger")
     with pytest.raises(InputError, match="is not a privacy ledger"):
@@ -111,7 +110,7 @@ def test_another_ledger_does_not_have_the_charges(paid, tmp_path):
     with Ledger(tmp_path / "other.sqlite") as other:
         key = other.public_key
     found = paid.problems(tmp_path / "other.sqlite")
-    assert [problem.split(":")[0] for problem in found] == ["signer", "charges", "account"]
+    assert [problem.split(":")[0] for problem in found] == ["signer", "charge", "account"]
     assert key in found[0]
 
 
@@ -152,40 +151,19 @@ def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, pai
     assert any(what in problem for problem in paid.problems()), paid.problems()
 
 
-@pytest.mark.parametrize("mode", ["full", "moments"])
 @pytest.mark.parametrize("share", [0.0, 0.5, 0.999])
-def test_an_understated_balance_is_found(mode, share, tmp_path):
+def test_an_understated_balance_is_found(share, tmp_path):
     """The account had spent a tenth of this release before it."""
-    paid = make(tmp_path, mode)
+    paid = make(tmp_path, "full")
     document, before = read_document(paid.directory), "ledger.before.cost.mu_squared"
     paid.forge(put(document, before, share * value_at(document, before)))
     (problem,) = paid.problems()
     assert "is stated as spent before; the earlier charges cost" in problem
 
 
-def test_a_charge_between_those_of_a_release_counts_as_spent_before_it(tmp_path):
-    """The order is moments, another release, and the statistics that belong to the moments."""
-    paid = make(tmp_path, "moments")
-    document = read_document(paid.directory)
-    with Ledger(tmp_path / "other.sqlite") as ledger:
-        first, second = (charge.request for charge in paid.charges)
-        account = first.account
-        ledger.set_budget(account, epsilon=40, delta=1e-7)
-        requests = [first, ChargeRequest(account, "between", 5.0, 1e-7, Cost(0.25)), second]
-        charges = [ledger.reserve(request).charge for request in requests]
-        for charge in charges:
-            ledger.mark_drawn(charge, f"statistics {charge.id}")
-    again = Paid(paid.directory, tmp_path / "other.sqlite", (charges[0], charges[2]))
-    for stated, charge in zip(document["ledger"]["charges"], again.charges, strict=True):
-        stated["id"] = charge.id
-    for before, found in ((0.25, []), (0.0, ["account"]), (0.26, ["account"])):
-        again.forge(put(document, "ledger.before.cost.mu_squared", before))
-        assert [problem.split(":")[0] for problem in again.problems()] == found
-
-
 def test_later_charges_do_not_matter(paid):
     with Ledger(paid.ledger) as ledger:
-        account = paid.charges[0].request.account
+        account = paid.charge.request.account
         ledger.set_budget(account, epsilon=40)
         ledger.reserve(ChargeRequest(account, "later", 5.0, 1e-7, Cost(0.5)))
     assert paid.problems() == []

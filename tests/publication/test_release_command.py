@@ -18,6 +18,7 @@ from primo_scale.publication.statement import (
     ReferenceFrequencies,
     StatedLdPanel,
     StatedLoadings,
+    StatedPopulation,
     StatedScore,
     StatedSlope,
     statement_document,
@@ -104,10 +105,13 @@ def test_every_option_of_the_command_is_stated_or_listed_here():
         stated(private=False),
         with_scores(example_document("subsampled"), ("a", ("height", "LDL"))),
         example_document("ada-ssp-add-remove"),
-        example_document("moments") | {"hold_out": HELD_OUT, "summary_statistics": True},
+        example_document() | {"hold_out": HELD_OUT, "summary_statistics": True},
     ]  # fmt: skip
     panel = dataclasses.asdict(StatedLdPanel("a", "0" * 64, 9))
     documents[0]["public_inputs"]["ld_panel"] = panel
+    two = [dataclasses.asdict(StatedPopulation(name, 4, ())) | {"centroid": []} for name in "ab"]
+    populations = {"file": "a", "sha256": "0" * 64, "populations": two}
+    documents[0]["public_inputs"]["panel_populations"] = populations
     assert schema_problems(example_document() | documents[0]) == []
     shown = {word for each in documents for word in words_of(each) if word.startswith("--")}
     options = [(*parameter.opts, *parameter.secondary_opts) for parameter in main.params]

@@ -12,7 +12,6 @@ import pytest
 from release_edits import problems
 from release_examples import (
     MODES,
-    Mode,
     example_design,
     example_mechanism,
     example_payment,
@@ -24,8 +23,6 @@ from release_examples import (
 )
 from tiers import thinned
 
-from primo_scale.errors import InputError
-from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account
 from primo_scale.methods.catalogue import METHODS
@@ -81,15 +78,7 @@ def test_a_subsample_of_a_panels_cohort_is_stated_and_verified(subsample, tmp_pa
     assert statement.mechanism.sampler == KEYSTREAM["sampler"]
 
 
-@pytest.mark.parametrize("mode", ["moments", "moments-label-add-remove"])
-def test_paid_moments_are_a_charge_and_a_query_of_their_own(mode):
-    statement = example_statement(example_weights(), mode=mode)
-    assert statement.mechanism.share == 0.95
-    assert [charge.id for charge in statement.ledger.charges] == [f"{n:016x}" for n in (1, 2)]
-    assert statement.mechanism.queries[-1].name == "phenotype_moments"
-
-
-@pytest.mark.parametrize("mode", ["adjusted", "adjusted-label", "adjusted-add-remove"])
+@pytest.mark.parametrize("mode", MODES)
 def test_an_adjustment_is_a_query_under_the_charge_of_the_statistics(mode, tmp_path):
     statement = example_statement(example_weights(), mode=mode)
     assert statement.mechanism.share == 0.98
@@ -97,17 +86,7 @@ def test_an_adjustment_is_a_query_under_the_charge_of_the_statistics(mode, tmp_p
     assert charge.cost.mu_squared == pytest.approx(statement.guarantee.mu**2)
     queries = {query.name: query for query in statement.mechanism.queries}
     assert queries["adjustment"].shape == (2 * 3, 2 * 3)
-    fixed = {"fixed_cross", "fixed_gram", "fixed_phenotype"}
-    assert fixed.isdisjoint(queries) is (mode == "adjusted")
     assert problems(publish(tmp_path / "out", example_weights(), statement)) == []
-
-
-def test_an_adjustment_under_feature_privacy_is_refused(tmp_path, monkeypatch):
-    """The exact Y'Y would be one of residuals, which depend on private ages."""
-    monkeypatch.setitem(MODES, "wrong", Mode("stacked", PrivacyUnit.FEATURE, adjusts=True))
-    statement = example_statement(example_weights(), mode="wrong")
-    with pytest.raises(InputError, match="adjusted neither under feature privacy nor"):
-        publish(tmp_path / "out", example_weights(), statement)
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if "add-remove" in mode])
@@ -126,7 +105,7 @@ def test_a_private_number_of_people_changes_nothing_in_the_release(mode, tmp_pat
 
 def test_nothing_of_the_custodians_own_is_stated():
     design = example_design()
-    payment = example_payment(example_mechanism("full", design))
+    payment = example_payment(example_mechanism("full", design), design.paid_adjustment)
     unnamed = dataclasses.replace(payment.balance, account=Account("f" * 64))
     payment = dataclasses.replace(payment, balance=unnamed)
     statement = state(design, example_solved("full", design), payment)
@@ -160,7 +139,7 @@ def test_sources_tell_defaults_from_options():
 
 def test_a_choice_of_variants_by_a_score_qualifies_the_accuracy():
     design = example_design()
-    payment = example_payment(example_mechanism("full", design))
+    payment = example_payment(example_mechanism("full", design), design.paid_adjustment)
     chosen = [
         rests_on_scores(statement_document(state(design, example_solved("full", design), paid)))
         for paid in (payment, dataclasses.replace(payment, chosen_by_score=True))

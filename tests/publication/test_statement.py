@@ -100,7 +100,7 @@ def test_a_statement_without_noise_cannot_say(path, value, pristine):
 
 def test_an_older_statement_is_told_from_a_broken_one(pristine):
     old = put(read_document(pristine[True]), "schema_version", 1)
-    assert schema_problems(old) == ["schema version 1: this program reads version 3"]
+    assert schema_problems(old) == ["schema version 1: this program reads version 4"]
 
 
 def test_digest_covers_everything_but_files_and_signature(pristine):

@@ -28,14 +28,16 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "report.md"
 CASES = {
     "hold-out": Case(
         "--hold-out 0.3 --calibrate --ref-freq p.afreq --prior-weights T=p.score --ld-panel p "
-        "--pc-loadings p.eigenvec.allele --cohort c",
+        "--pc-loadings p.eigenvec.allele --panel-populations p.populations --cohort c",
         people=(120, 120),
     ),
     "sumstats": Case("--ref-freq p.afreq --sumstats --ld-blocks window:5"),
     "private n": Case("--adjacency add-remove --nominal-n 50 --method ada-ssp-budget --gamma 0.2"),
     "subsample": Case("--subsample 20"),
     "label": Case("--privacy label --method reuse-cov-proj-x", PHENOTYPES),
-    "factors": Case("--ref-freq p.afreq --ld-panel p --genetic-factors 2"),
+    "factors": Case(
+        "--ref-freq p.afreq --ld-panel p --genetic-factors 2 --pc-loadings p.eigenvec.allele"
+    ),
     "ridge": Case("--ridge 10"),
 }
 

@@ -55,7 +55,8 @@ SLOW = {
         GENOTYPES, people=(120, 120),
     ),
     "hold-out, components": Case(
-        "--hold-out 0.3 --ref-freq p.afreq --ld-panel p --calibrate",
+        "--hold-out 0.3 --ref-freq p.afreq --ld-panel p --calibrate "
+        "--pc-loadings p.eigenvec.allele --panel-populations p.populations",
         people=(120, 120),
     ),
     "variants of the panel": Case("--ref-freq p.afreq --ld-panel p --no-ld-components --sumstats"),
@@ -105,8 +106,8 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     patch.setattr(describe_release, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     patch.setattr(
-        finalize_stage, "pay_and_draw",
-        wall.passed(finalize_stage.pay_and_draw, lambda own, other: replace(
+        finalize_stage, "draw_once",
+        wall.passed(finalize_stage.draw_once, lambda own, other: replace(
             own, private=replace(own.private, matrices=other.private.matrices))),
     )  # fmt: skip
     patch.setattr(

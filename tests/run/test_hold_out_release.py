@@ -29,7 +29,7 @@ from primo_scale.ledger.payment_steps import PaymentStep
 from primo_scale.ledger.spending import ChargeState
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_accuracy import corrects_weights
-from primo_scale.privacy.held_out_sums import CONSTANT, UNIT
+from primo_scale.privacy.held_out_sums import UNIT, code_of_people
 from primo_scale.publication.readme import render_readme
 from primo_scale.publication.report import render_report
 from primo_scale.publication.verify import document_findings
@@ -79,7 +79,7 @@ def test_the_measurement_is_that_of_the_published_weights(demo):
     for j, stated in enumerate(document["hold_out"]["phenotypes"]):
         q = np.clip((u[:, j] - stated["score_centre"]) / stated["score_bound"], -1, 1)
         s = np.clip(r[:, j] / stated["residual_bound"], -1, 1)
-        kappa = CONSTANT / UNIT
+        kappa = code_of_people(1) / UNIT
         exact = [HELD * kappa**2, q @ q, s @ s, kappa * q.sum(), kappa * s.sum(), q @ s]
         noise = np.array(stated["sums"]) / UNIT**2 - exact
         # Six standard deviations, and values that are truncated to a lattice of 2^13 steps.
@@ -101,11 +101,12 @@ def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
         store.variants, ("a", "b", "c"), random.normal(0, 0.03, (150, 3)), np.ones(3),
         ("age", "sex"), random.normal(0, 0.01, (2, 3)), design.genotypes.centre_dosage,
     )  # fmt: skip
+    explained = random.normal(0, 0.01, (2, 3))
     few, many = (
         [
             np.concatenate(parts)
             for parts in zip(
-                *score_held_out(each, outcomes, design.outcomes, weights, demo).batches(),
+                *score_held_out(each, outcomes, design, weights, explained, demo).batches(),
                 strict=True,
             )
         ]
@@ -116,7 +117,7 @@ def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
     lost = dataclasses.replace(weights, centre_dosage=np.full(150, np.nan))
     with pytest.raises(ValueError, match="no public dosage"):
-        score_held_out(store, outcomes, design.outcomes, lost, demo)
+        score_held_out(store, outcomes, design, lost, explained, demo)
 
 
 def test_the_table_of_people_held_out_is_closed_with_its_last_use(tmp_path):
@@ -206,7 +207,7 @@ def test_scores_that_mislead_are_told_wherever_they_are_stated(demo):
     large |= {"slope": 0.3, "slope_lower": 0.1, "slope_upper": 0.6}
     small |= {"slope": 3.1, "slope_lower": 2.0, "slope_upper": 4.0}
     readme, report, lines = texts()
-    assert f"{reversed_['name']}: r -0.500, R^2 0.250 (0.200 to 0.300)" in lines
+    assert f"{reversed_['name']}: beyond covariates r -0.500, R^2 0.250 (0.200 to 0.300)" in lines
     assert "-0.500" in report
     for text in (readme, unescape(report)):
         assert f"predicts the opposite, r < 0: {reversed_['name']}." in text
@@ -430,7 +431,7 @@ def test_people_can_be_held_out_of_every_unit(tiny, privacy, options):
     succeeded(tiny_release(tiny, "--privacy", privacy, *options))
     assert command(verify.main, tiny.out).exit_code == 0
     document = read_document(tiny.out)
-    assert document["mechanism"]["share"] == (0.98 if privacy == "label" else 1)
+    assert document["mechanism"]["share"] == 0.98
 
 
 @pytest.mark.slow

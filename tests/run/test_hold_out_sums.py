@@ -1,13 +1,16 @@
 """People who are held out count in no sum, and are chosen without their values."""
 
+import shutil
+
 import numpy as np
 import pytest
-from small_cohort import Cohort, command, refused, write_cohort
+from small_cohort import Cohort, command, refused, succeeded, write_cohort
 from tiers import thinned
 
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.cli import ingest
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.privacy import phenotype_adjustment
 from primo_scale.run.design import load_design
 
 N, HELD = 400, 40
@@ -43,7 +46,11 @@ def frequencies(folder):
 
 
 @pytest.mark.parametrize("privacy", thinned(["full", "label", "feature", "clipped"], every=4))
-def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
+def test_the_sums_are_those_without_the_people_held_out(cohort, privacy, monkeypatch):
+    """The noise of the adjustment, which would differ, is left out."""
+    monkeypatch.setattr(
+        phenotype_adjustment, "add_symmetric_noise", lambda gram, sigma, **options: gram
+    )
     options = ["--ld-blocks", "window:5"]
     options += frequencies(cohort.folder) if privacy == "clipped" else ["--privacy", privacy]
     assert cohort.accumulate("--hold-out", 0.1, *options).exit_code == 0
@@ -54,6 +61,7 @@ def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
     store = ["--remove", folder / "apart.txt", "--out", folder / "others.zarr"]
     assert command(ingest.main, "--bfile", folder / "cohort", *store).exit_code == 0
     others = ["--genotypes", folder / "others.zarr", "--work-dir", folder / "others"]
+    others += ["--ledger", folder / "others.sqlite"]
     assert cohort.accumulate(*options, *others).exit_code == 0
     sums, expected = statistics(cohort.work), statistics(folder / "others")
     for block in range(expected.layout.n_blocks):
@@ -66,7 +74,8 @@ def test_the_sums_are_those_without_the_people_held_out(cohort, privacy):
 def test_who_is_held_out_depends_on_a_secret_of_the_work_directory(cohort):
     found = []
     for work in (cohort.work, cohort.folder / "other"):
-        assert cohort.accumulate("--hold-out", 0.1, "--work-dir", work).exit_code == 0
+        where = ("--work-dir", work, "--ledger", f"{work}.sqlite")
+        succeeded(cohort.accumulate("--hold-out", 0.1, *where))
         found.append(open_outcome_store(work / "outcomes.zarr").held_out(EVERYBODY))
     assert [apart.sum() for apart in found] == [HELD, HELD]
     assert (found[0] != found[1]).any()  # equal with probability 1 / (400 choose 40)
@@ -80,16 +89,17 @@ def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
     table.write_text(table.read_text().replace("\t3", "\t1"))
     bed = cohort.folder / "cohort.bed"
     bed.write_bytes(bed.read_bytes()[:3] + bed.read_bytes()[:2:-1])
-    for name in ("genotypes", "work/statistics", "work/partials"):
-        path = cohort.folder / f"{name}.zarr"
-        if path.exists():
-            path.rename(path.with_suffix(".old"))
+    for name in ("genotypes.zarr", "work/statistics.zarr", "work/adjustment.json", "ledger.sqlite"):
+        (cohort.folder / name).rename(cohort.folder / f"{name}.old")
+    shutil.rmtree(cohort.work / "private_statistics")
     cohort.ingest()
-    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    succeeded(cohort.accumulate("--hold-out", 0.1))
     np.testing.assert_array_equal(held_out(cohort), first)
     (cohort.work / "hold_out.key").unlink()
-    (cohort.work / "statistics.zarr").rename(cohort.work / "statistics.gone")
-    assert cohort.accumulate("--hold-out", 0.1).exit_code == 0
+    for name in ("work/statistics.zarr", "work/adjustment.json", "ledger.sqlite"):
+        (cohort.folder / name).rename(cohort.folder / f"{name}.gone")
+    shutil.rmtree(cohort.work / "private_statistics")
+    succeeded(cohort.accumulate("--hold-out", 0.1))
     assert (held_out(cohort) != first).any()
 
 

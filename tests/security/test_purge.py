@@ -50,7 +50,8 @@ def test_only_a_note_stays_and_the_same_command_finds_it_done(released, work) ->
 def test_a_purge_of_a_published_release_plans_nothing(command, tmp_path, monkeypatch) -> None:
     cohort = Cohort(write_cohort(tmp_path / "cohort"))
     cohort.ingest()
-    succeeded(cohort.accumulate())
+    if command == "finalize":
+        succeeded(cohort.accumulate())
     run = getattr(cohort, command)
     succeeded(run())
     work = cohort.folder / "release.work" if command == "release" else cohort.work

@@ -35,7 +35,7 @@ def statistics(layout, largest, seed=0, copies=1):
             grams[block, copy] = upper + np.triu(upper, 1).T
     q = layout.n_outcomes
     crosses = [entries(size, q) for size in layout.sizes]
-    return grams, crosses, entries(q, q), entries(layout.n_phenotypes)
+    return grams, crosses, entries(q, q), entries(1 + layout.n_phenotypes)
 
 
 def written(path, layout, content, *, largest=None, eigenvalue=None):
@@ -175,7 +175,7 @@ def test_an_entry_larger_than_announced_is_refused(tmp_path):
 
 def test_an_incomplete_store_has_no_digest(tmp_path):
     writer = BlockMatricesWriter(tmp_path / "s", "statistics", LAYOUT)
-    writer.write_observed(np.zeros(3, np.int64))
+    writer.write_observed(np.zeros(1 + LAYOUT.n_phenotypes, np.int64))
     with pytest.raises(KeyError):
         writer.sha256()
     with pytest.raises(InputError, match="missing"):

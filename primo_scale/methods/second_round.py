@@ -1,0 +1,482 @@
+"""Second round of X'Y: directions of each phenotype's own, and the weights of both rounds.
+
+The first round leaves a posterior of the effects, which is public. In windows of each LD block, the
+eigenvectors of the posterior covariance of what a window explains are the directions that are worth
+a second measurement. Each phenotype has its own, with the energies that water-filling gives them::
+
+    G_t = sum over people of y_k z_t,    z_t = v_t'x,    k the phenotype of direction t
+
+The codes x have the covariance Sigma: what X'X of the first round says of the components, and what
+the panel says of the rest inside every window. For effects beta, ``G_t = v_t' Sigma beta`` with the
+same sampling of people as X'Y, and noise of its own. Weights are the posterior mean for both rounds
+together. On private statistics all of this is post-processing (docs/maths/rounds.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+from threadpoolctl import threadpool_limits
+
+from primo_scale.genotypes.coding import LARGEST_CODE
+from primo_scale.genotypes.ld_components import LARGEST_STANDARD_DEVIATION, component_map
+from primo_scale.genotypes.own_directions import OwnDirections, OwnWindow
+from primo_scale.kernels.gibbs_sweep import EffectMaps
+from primo_scale.kernels.linear_map import FRACTION_BITS, LinearMap
+from primo_scale.machine import usable_cpus
+from primo_scale.methods.adjustment import Adjustment
+from primo_scale.methods.component_weights import (
+    ComponentSolution,
+    PanelComponents,
+    component_block,
+    fitted_scores,
+    on_components,
+    phenotype_covariance,
+)
+from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.genetic_factors import Coordinates, own_effects, projected
+from primo_scale.methods.map_blocks import map_blocks
+from primo_scale.methods.point_normal import (
+    Column,
+    effect_maps,
+    point_normal_means,
+    posterior_states,
+    sweeps_kept,
+)
+from primo_scale.methods.public_scores import FittedScores, PublicScores
+from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.target_noise import TargetNoise
+from primo_scale.privacy.water_filling import fill
+from primo_scale.storage.tiles import in_threads
+
+LARGEST_WINDOW = 100
+"""Variants of a window, at most: a direction costs as many multiplications for every person."""
+_STATES = 180  # draws of the effects from the posterior of the first round
+_OF_DRAWS = 0.8  # share of their covariance; the rest takes the effects as independent
+_LEAST_VARIANCE = 1e-3  # of a direction that the panel knows, relative to the window's largest
+_LEAST_LEFT = 0.3  # share of a phenotype's variance that scores leave, whatever they explain
+_TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, eq=False)
+class FirstRound:
+    """One LD block after the first round: m components of d_b codes, and l phenotypes."""
+
+    real: Float64  # map T from codes to components, shape (m, d_b)
+    squared_norms: Float64  # of the rows of T, shape (m,)
+    blend: Float64  # X'X of the components, shape (m, m)
+    gram: Float64  # the same with eigenvalues above the floor, shape (m, m)
+    gram_errors: Float64  # variances that its errors add to X'Y for an effect variance of 1, (m,)
+    target: Float64  # X'Y of the components, shape (m, l)
+    noise: Float64  # variance of the noise of the release in X'Y of each phenotype, shape (l,)
+    # Covariance of the codes that the components do not have, by the panel, times the number of
+    # people; 0 between windows. Shape (d_b, d_b).
+    rest: Float64
+    windows: tuple[int, ...]  # boundaries among the codes: 0, ..., d_b
+
+    @property
+    def back(self) -> Float64:
+        """Pseudoinverse of T, because its rows are orthogonal, shape (d_b, m)."""
+        return np.asarray(self.real.T / self.squared_norms)
+
+    def covariances(self, columns: Float64) -> Float64:
+        """Return ``Sigma v`` for codes' directions v in columns, shape (d_b, k)."""
+        back = self.back
+        return np.asarray(back @ (self.blend @ (back.T @ columns)) + self.rest @ columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Second measurement of one phenotype in one LD block, in k directions."""
+
+    vectors: Float64  # directions v of the codes, shape (d_b, k)
+    values: Float64  # G, in the scale of the first round's X'Y, shape (k,)
+    noise: float  # variance of the noise of the release in G
+    left: float  # variance of the residuals that are measured, relative to the phenotype's
+
+
+@dataclass(frozen=True, eq=False)
+class Phenotype:
+    """What the solution assumes of one phenotype, in lattice units."""
+
+    number: int
+    effect: float  # prior variance of the effect of a code
+    residual: float  # variance of a clipped phenotype
+    variance: float  # of the phenotype by the noisy statistics, relative to `residual`
+
+
+@dataclass(frozen=True, eq=False)
+class WindowDirections:
+    """Directions of one window for one phenotype, before they are scaled."""
+
+    vectors: Float64  # of unit variance, in columns, shape (w, k)
+    variances: Float64  # posterior variances of what they explain for one person, shape (k,)
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What the first round says of one phenotype."""
+
+    means: Float64  # of the effects of the codes, attenuated as the target, shape (d,)
+    explained: float  # variance that they explain for one person
+    windows: list[WindowDirections]  # of all windows of all LD blocks
+
+
+def posterior_of(blocks: Sequence[FirstRound], phenotype: Phenotype, n_samples: float) -> Posterior:
+    """Return the posterior of one phenotype, and the directions of every window."""
+    maps, column, effect = _column(blocks, phenotype, None)
+    means, states = posterior_states(maps, column, effect, _STATES)
+    found, explained, start = [], 0.0, 0
+    for block in blocks:
+        here = slice(start, start + len(block.rest))
+        found += _of_block(block, states[:, here].astype(np.float64), n_samples)
+        explained += float(means[here] @ block.covariances(means[here])) / n_samples
+        start = here.stop
+    return Posterior(means, explained, found)
+
+
+def energies(
+    windows: Sequence[WindowDirections], *, residual: float, noise: float
+) -> list[Float64]:
+    """Return the energies of the directions of one phenotype in every window, which add up to 1.
+
+    `residual` is the variance of sampling in a direction of variance 1, and `noise` that of the
+    noise in a direction with all of the energy; both divided by the squared number of people.
+    """
+    variances = np.concatenate([each.variances for each in windows])
+    useful = variances > 0
+    divided = np.zeros(len(variances))
+    divided[useful] = fill(variances[useful], variances[useful], residual, noise)
+    return np.split(divided, np.cumsum([len(each.variances) for each in windows])[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class SecondStatistics:
+    """Noisy sums of the second round, and how they compare with those of the first."""
+
+    directions: OwnDirections
+    values: Float64  # noisy sums of all directions, shape (m,)
+    sigma: float  # standard deviation of their noise
+    # Factor from the second round's sums to the scale of the first round's X'Y, for the different
+    # effects of clipping, shape (l,).
+    factors: Float64
+    slopes: Float64  # attenuation of effects in the first round, shape (l,)
+    ancestry: Float64 | None  # root of what principal components explain of the codes, (d, k)
+
+
+def windows_of(boundaries: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the boundaries of the windows, which divide every LD block evenly."""
+    cuts = [0]
+    for start, stop in pairwise(boundaries):
+        number = -(-(stop - start) // LARGEST_WINDOW)
+        cuts += [start + (stop - start) * part // number for part in range(1, number + 1)]
+    return tuple(cuts)
+
+
+def choose_directions(
+    adjustment: Adjustment,
+    prior: EffectPrior,
+    panel: PanelComponents,
+    windows: Sequence[Float64],
+    slopes: Float64,
+    *,
+    unit: float,
+    noise: float,
+) -> tuple[list[OwnWindow], int, Float64, float]:
+    """Choose the directions of the second round.
+
+    Parameters
+    ----------
+    windows
+        Covariances of the codes in every window of `windows_of`, in the panel.
+    slopes
+        Attenuation of effects by clipping in the first round, shape (l,).
+    unit
+        Standard deviation of a phenotype.
+    noise
+        Variance that the noise of the second round adds to one person's phenotype, in a direction
+        with all of the energy, for phenotypes as they are before the first round's scores are
+        subtracted.
+
+    Returns
+    -------
+    tuple
+        Directions and scores of every window; the sum V of the variances of a phenotype's
+        directions, rounded up; the share of each phenotype's variance that the scores leave; and
+        the degrees of freedom of the squared norm of a phenotype's directions.
+    """
+    n, cuts = panel.n_samples, windows_of(panel.boundaries)
+    blocks = _first_rounds(adjustment, panel, None, cuts, windows)
+    phenotypes = _phenotypes(adjustment, prior, n)
+    with threadpool_limits(1, user_api="blas"):
+        found = in_threads(lambda each: posterior_of(blocks, each, n), phenotypes, usable_cpus())
+    explained = np.array([each.explained for each in found]) / (slopes * unit) ** 2
+    left = np.clip(1 - explained, _LEAST_LEFT, 1.0)
+    divided = [
+        energies(each.windows, residual=phenotype.residual * share / n, noise=noise * left.mean())
+        for each, phenotype, share in zip(found, phenotypes, left.tolist(), strict=True)
+    ]
+    largest = max(float(part.max(initial=0)) for parts in divided for part in parts)
+    norm = LARGEST_STANDARD_DEVIATION**2 / largest
+    chosen = [
+        _own_window(number, each, found, divided, slopes, slice(*cuts[number : number + 2]), norm)
+        for number, each in enumerate(windows)
+    ]
+    degrees = float(np.mean([1 / sum((part**2).sum() for part in parts) for parts in divided]))
+    return chosen, int(np.ceil(norm)), left, degrees
+
+
+def _own_window(
+    number: int,
+    covariance: Float64,
+    found: Sequence[Posterior],
+    divided: Sequence[Sequence[Float64]],
+    slopes: Float64,
+    variants: slice,
+    norm: float,
+) -> OwnWindow:
+    """Return the scaled directions of all phenotypes in one window; there is at least one."""
+    scales = [np.sqrt(norm * parts[number]) for parts in divided]
+    if not any(each.any() for each in scales):
+        scales[0][-1] = 1.0
+    kept = [np.flatnonzero(each) for each in scales]
+    vectors = [
+        each.windows[number].vectors[:, here] for each, here in zip(found, kept, strict=True)
+    ]
+    scales = [each[here] for each, here in zip(scales, kept, strict=True)]
+    weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
+    return OwnWindow(
+        component_map(np.hstack(vectors).T, np.concatenate(scales)),
+        np.repeat(np.arange(len(found)), list(map(len, kept))),
+        _score_map(weights),
+        covariance.astype(np.float32),
+    )
+
+
+def _score_map(weights: Float64) -> LinearMap:
+    """Return the integer map of scores with weights of the codes, shape (l, w)."""
+    steps = np.abs(weights).max(axis=1) / LARGEST_CODE
+    matrix = np.rint(np.divide(weights, steps[:, None], where=steps[:, None] > 0, out=weights * 0))
+    multipliers = np.rint(np.ldexp(steps, FRACTION_BITS)).astype(np.int64)
+    return LinearMap(matrix.astype(np.int8), np.minimum(multipliers, 2**31 - 1))
+
+
+def solve_two_rounds(
+    adjustment: Adjustment,
+    prior: EffectPrior,
+    panel: PanelComponents,
+    public: PublicScores | None,
+    second: SecondStatistics,
+) -> ComponentSolution:
+    """Return the weights of the codes by both rounds, around public scores if there are any."""
+    scores, prior = fitted_scores(adjustment, prior, panel, public)
+    directions, d = second.directions, panel.boundaries[-1]
+    numbers = range(len(directions.sizes))
+    covariances = [directions.covariance_of(number) for number in numbers]
+    blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
+    phenotypes = _phenotypes(adjustment, prior, panel.n_samples)
+    starts = np.searchsorted(panel.boundaries, directions.boundaries[:-1], side="right") - 1
+    windows = [np.flatnonzero(starts == number).tolist() for number in range(len(blocks))]
+    explained = _along(adjustment)  # what ancestry explains of X'Y, by its root
+
+    def measured(number: int, phenotype: int) -> Measured:
+        """Return the second measurement of a phenotype in a block."""
+        rows = slice(*panel.boundaries[number : number + 2])
+        vectors, values, weights = [], [], np.zeros(rows.stop - rows.start)
+        for window in windows[number]:
+            variants = directions.variants(window)
+            inside = slice(variants.start - rows.start, variants.stop - rows.start)
+            owned = directions.owners_of(window) == phenotype
+            placed = np.zeros((rows.stop - rows.start, int(owned.sum())))
+            placed[inside] = directions.map_of(window).real[owned].T
+            vectors.append(placed)
+            values.append(second.values[directions.rows(window)][owned])
+            weights[inside] = directions.scores_of(window).real[phenotype]
+        directions_of_block = np.hstack(vectors)
+        factor = float(second.factors[phenotype] * adjustment.rescale[phenotype])
+        found = np.concatenate(values) * factor
+        known = weights * second.slopes[phenotype]  # subtracted before, less the public scores'
+        if scores is not None:
+            known = known - scores.mean(rows)[:, phenotype]
+        found += directions_of_block.T @ blocks[number].covariances(known)
+        if explained is not None and second.ancestry is not None:
+            found -= directions_of_block.T @ (second.ancestry[rows] @ explained[:, phenotype])
+        noise = (second.sigma * factor) ** 2
+        return Measured(directions_of_block, found, noise, directions.residuals[phenotype])
+
+    with threadpool_limits(1, user_api="blas"):
+        weights = solve_rounds(blocks, phenotypes, measured, sweeps_kept(len(phenotypes), d))
+    layout = adjustment.statistics.layout
+    fixed = np.zeros((layout.n_fixed, layout.n_phenotypes))
+    for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
+        block = blocks[number]
+        here = weights[start:stop]
+        fixed += adjustment.block(number).fixed_cross.T @ on_components(
+            block.real, block.squared_norms, here
+        )
+        if scores is not None:
+            weights[start:stop] = here + scores.mean(slice(start, stop))
+    return ComponentSolution(weights, fixed, scores, prior, 0.0, len(phenotypes))
+
+
+def _along(adjustment: Adjustment) -> Float64 | None:
+    """Return the coefficients of X'Y on what ancestry explains of X'X, shape (k, l)."""
+    if adjustment.ancestry is None:
+        return None
+    explained, root = adjustment.ancestry
+    return np.asarray(np.linalg.lstsq(root, explained)[0])
+
+
+def _first_rounds(
+    adjustment: Adjustment,
+    panel: PanelComponents,
+    scores: FittedScores | None,
+    cuts: tuple[int, ...],
+    covariances: Sequence[Float64],
+) -> list[FirstRound]:
+    n, layout = panel.n_samples, adjustment.statistics.layout
+
+    def first(number: int) -> FirstRound:
+        block = component_block(adjustment, panel, scores, number)
+        start, stop = panel.boundaries[number : number + 2]
+        windows = [cut for cut in cuts if start <= cut <= stop]
+        back = block.real.T / block.squared_norms
+        rest = np.zeros((stop - start, stop - start))
+        for lower, upper in pairwise(windows):
+            inside, known = slice(lower - start, upper - start), back[lower - start : upper - start]
+            rest[inside, inside] = n * covariances[cuts.index(lower)]
+            rest[inside, inside] -= known @ block.blend.gram @ known.T
+        return FirstRound(
+            real=block.real,
+            squared_norms=block.squared_norms,
+            blend=block.blend.gram,
+            gram=block.gram,
+            gram_errors=block.gram_errors,
+            target=block.target,
+            noise=block.noise.variances,
+            rest=rest,
+            windows=tuple(cut - start for cut in windows),
+        )
+
+    return map_blocks(first, layout.sizes)
+
+
+def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) -> list[Phenotype]:
+    variances = phenotype_covariance(adjustment, prior, n_samples).diagonal()
+    variances = variances * prior.residual_variance.mean() / prior.residual_variance
+    pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
+    return [Phenotype(number, *map(float, each)) for number, each in enumerate(pairs)]
+
+
+def solve_rounds(
+    blocks: Sequence[FirstRound],
+    phenotypes: Sequence[Phenotype],
+    measured: Callable[[int, int], Measured],
+    kept: int,
+) -> Float64:
+    """Return the posterior means of the effects of the codes by both rounds, shape (d, l).
+
+    `measured` returns the second measurement by the numbers of the block and the phenotype, and
+    `kept` is the number of sweeps over which means are taken.
+    """
+
+    def solve(phenotype: Phenotype) -> Float64:
+        second = [measured(number, phenotype.number) for number in range(len(blocks))]
+        maps, column, effect = _column(blocks, phenotype, second)
+        return point_normal_means(maps, column, effect, kept)
+
+    return np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
+
+
+def _of_block(block: FirstRound, states: Float64, n_samples: float) -> list[WindowDirections]:
+    found = []
+    for start, stop in pairwise(block.windows):
+        inside = slice(start, stop)
+        unit = np.zeros((len(block.rest), stop - start))
+        unit[np.arange(start, stop), np.arange(stop - start)] = 1
+        covariances = block.covariances(unit) / n_samples  # of the block's codes with the window's
+        values, vectors = np.linalg.eigh(covariances[inside])
+        known = values > _LEAST_VARIANCE * values.max(initial=_TINY)
+        root = vectors[:, known] / np.sqrt(values[known])
+        seen = covariances @ root  # of the codes with whitened directions of the window
+        draws = states @ seen
+        spread = np.cov(draws.T).reshape(draws.shape[1], -1)
+        apart = (seen.T * states.var(axis=0)) @ seen
+        variances, turned = np.linalg.eigh(_OF_DRAWS * spread + (1 - _OF_DRAWS) * apart)
+        found.append(WindowDirections(root @ turned, np.maximum(variances, 0)))
+    return found
+
+
+def _column(
+    blocks: Sequence[FirstRound], phenotype: Phenotype, second: Sequence[Measured] | None
+) -> tuple[EffectMaps, Column, float]:
+    """Return the coordinates of a phenotype, and the mean variance of its effects."""
+    found = [
+        _coordinates(block, phenotype, None if second is None else second[number])
+        for number, block in enumerate(blocks)
+    ]
+    coordinates = [each for each, _ in found]
+    covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
+    effects = own_effects(coordinates, covariance, prior)
+    _, noise = projected(coordinates, covariance, effects)
+    scale = float(effects.scales[0])
+    errors = np.concatenate([each.errors for each in coordinates])
+    column = Column(
+        phenotype.number,
+        np.concatenate([each.exposures for each in coordinates]),
+        np.concatenate([each.sampling for each in coordinates]),
+        np.concatenate([each.values[:, 0] for each in coordinates]),
+        noise[:, 0] + errors * scale,
+        scale,
+    )
+    return effect_maps([matrix for _, matrix in found]), column, phenotype.effect * scale
+
+
+def _coordinates(
+    block: FirstRound, phenotype: Phenotype, second: Measured | None
+) -> tuple[Coordinates, npt.NDArray[np.float32]]:
+    """Return the coordinates of one phenotype in a block, and M' of shape (d_b, coordinates).
+
+    They are those of `component_weights` for both measurements stacked.
+    """
+    number, effect, residual = phenotype.number, phenotype.effect, phenotype.residual
+    back = block.back
+    responses, covariance = back @ block.gram, block.gram  # of X'Y to effects of codes; of columns
+    target, errors = block.target[:, number], block.gram_errors
+    noise = np.full(len(target), block.noise[number])
+    if second is not None and len(second.values):
+        of_second = block.covariances(second.vectors)
+        on_components = back.T @ second.vectors
+        between = block.gram @ on_components
+        within = on_components.T @ between
+        # What the directions have beside the components counts as independent between them, so that
+        # the covariance stays positive definite.
+        beside = (second.vectors * of_second).sum(axis=0) - within.diagonal()
+        within[np.diag_indices_from(within)] += np.maximum(beside, 0)
+        left = second.left
+        covariance = np.block([[block.gram, left * between], [left * between.T, left * within]])
+        responses = np.hstack([responses, of_second])
+        target = np.concatenate([target, second.values])
+        errors = np.concatenate([errors, errors @ on_components**2])
+        noise = np.concatenate([noise, np.full(len(second.values), second.noise)])
+    total = residual * covariance
+    total[np.diag_indices_from(total)] += noise + effect * errors
+    root = scipy.linalg.solve_triangular(
+        np.linalg.cholesky(total), np.eye(len(total)), lower=True, check_finite=False
+    )
+    seen = responses @ root.T
+    exposures, vectors = np.linalg.eigh(effect * (seen.T @ seen))
+    basis = root.T @ vectors
+    coordinates = Coordinates(
+        exposures=np.maximum(exposures, _TINY),
+        sampling=np.clip(residual * (basis * (covariance @ basis)).sum(axis=0), _TINY, 1),
+        errors=effect * (errors @ basis**2),
+        values=(basis.T @ target)[:, None],
+        release_noise=TargetNoise(np.ones(1), np.zeros((0, 1))),
+    )
+    return coordinates, (seen @ vectors).astype(np.float32)

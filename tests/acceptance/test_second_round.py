@@ -1,0 +1,182 @@
+"""Releases of two rounds: exact sums of residuals, bounds, kills, statements and refusals."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from command_io import PANEL, simulated
+from crash import KILLED, killed_at
+from documents import read_document
+from noise_checks import has_scale
+from small_cohort import command, refused, succeeded
+
+from primo_scale.accumulation.own_sums import find_own_sums
+from primo_scale.cli import finalize, release, verify
+from primo_scale.genotypes.own_directions import open_directions
+from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels.packed import decode
+from primo_scale.ledger.ledger import Ledger
+from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.design import load_design
+
+N, D = 1502, 900
+BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
+
+
+class Cohort:
+    def __init__(self, folder):
+        self.folder = folder
+
+    def release(self, *options, out="release"):
+        prefix = self.folder / "cohort"
+        return command(
+            release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+            "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
+            "--ld-panel", PANEL, *BUDGET, "--rounds", 2,
+            "--ledger", self.folder / f"ledger-{out}", "--out", self.folder / out, *options,
+        )  # fmt: skip
+
+    def released(self, out):
+        return succeeded(self.release(out=out))
+
+
+@pytest.fixture(scope="module")
+def cohort(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("rounds")
+    simulated(folder / "cohort", N, 3, variants=D, phenotypes=3, missing=0.01)
+    cohort = Cohort(folder)
+    succeeded(cohort.release("--hold-out", 0.1))
+    return cohort
+
+
+@pytest.fixture(scope="module")
+def work(cohort):
+    return cohort.folder / "release.work"
+
+
+@pytest.fixture(scope="module")
+def people(work):
+    """Return clipped residuals, (n, l), and directions of each phenotype, by their definition."""
+    design = load_design(work / "design.json")
+    store = open_genotype_store(work / "genotypes.zarr")
+    codes = decode(
+        store.read_packed(slice(0, D), slice(0, N)), design.genotypes.code_table, N
+    ).astype(object)
+    directions = open_directions(work / "own_directions.zarr")
+    rows, scores = [], np.zeros((directions.n_phenotypes, N), dtype=object)
+    for window in range(len(directions.sizes)):
+        inside = codes[directions.variants(window)]
+        mapped = directions.map_of(window)
+        products = (mapped.matrix.astype(object) @ inside) * mapped.multipliers[:, None]
+        rows.append(np.clip((products + 2**23) // 2**24, -127, 127).T)
+        predicted = directions.scores_of(window)
+        products = (predicted.matrix.astype(object) @ inside) * predicted.multipliers[:, None]
+        scores += (products + 2**23) // 2**24
+    x = np.hstack(rows)
+    outcomes = open_outcome_store(work / "outcomes.zarr").read_rows(slice(0, N)).astype(object)
+    left = np.where(outcomes == 0, 0, np.clip(outcomes - scores.T, -32767, 32767))
+    return left, x, directions.owners
+
+
+def norms_of(x, owners):
+    return np.stack([(x[:, owners == k] ** 2).sum(axis=1) for k in range(owners.max() + 1)], axis=1)
+
+
+def test_sums_are_those_of_clipped_residuals(work, people):
+    residuals, x, owners = people
+    second = read_document(work.with_name("release"))["mechanism"]["second_round"]
+    limit = second["row_norm_squared"] * second["phenotypes_norm_squared"]
+    contributions = (residuals**2 * norms_of(x, owners)).sum(axis=1)
+    shares = np.sqrt(np.minimum(1, limit / np.maximum(contributions, 1).astype(float)))
+    assert 0.05 < (shares < 1).mean() < 0.999
+    exact = find_own_sums(work / "own_sums.zarr").values
+    expected = np.einsum("it,it->t", x.astype(float), (residuals * shares[:, None])[:, owners])
+    lengths = np.sqrt((x.astype(float) ** 2).sum(axis=0) * N)
+    assert np.abs(exact - expected).max() < 2 * lengths.max()  # a lattice step for each person
+    assert np.corrcoef(exact.astype(float), expected.astype(float))[0, 1] > 0.999_999
+
+
+def test_scores_are_those_of_the_first_round(people, work):
+    residuals, _, _ = people
+    before = open_outcome_store(work / "outcomes.zarr").read_rows(slice(0, N)).astype(float)
+    seen = before[:, 0] != 0
+    scores = (before - residuals.astype(float))[seen]
+    explained = [np.corrcoef(scores[:, k], before[seen, k])[0, 1] for k in range(3)]
+    assert min(explained) > 0.2  # in the people by whom the effects were estimated
+
+
+def test_noise_has_the_stated_scale_and_the_release_verifies(cohort, work):
+    document = read_document(cohort.folder / "release")
+    query = {each["name"]: each for each in document["mechanism"]["queries"]}["second_round"]
+    (noisy,) = (work / "private_statistics").glob("*.second_round.json")
+    values = np.array(json.loads(noisy.read_text())["values"])
+    noise = values - find_own_sums(work / "own_sums.zarr").values
+    assert query["shape"] == [len(noise)]
+    assert has_scale(noise, query["sigma"][0]) and not has_scale(noise, 1.3 * query["sigma"][0])
+    assert document["mechanism"]["share"] == pytest.approx(0.98 / 2)
+    succeeded(command(verify.main, cohort.folder / "release"))
+    assert "published already" in succeeded(cohort.release("--hold-out", 0.1)).stderr
+
+
+def test_another_way_to_weights_is_refused(cohort, work):
+    asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-release")
+    asked += ("--out", cohort.folder / "other", "--shrinkage", "known-noise")
+    refused(command(finalize.main, *asked), 2, "--shrinkage", "--rounds 1")
+
+
+@pytest.mark.parametrize(
+    "step",
+    ["statistics stored", "second round stored", "draw record committed", "key removed"],
+)
+@pytest.mark.slow
+def test_a_killed_release_is_continued_with_one_charge(cohort, step):
+    out = step.replace(" ", "-")
+    assert killed_at(step, cohort.released, out) == KILLED
+    succeeded(cohort.release(out=out))
+    with Ledger(cohort.folder / f"ledger-{out}", read_only=True) as ledger:
+        (balance,) = ledger.balances()
+        (charge,) = balance.charges
+    assert len(charge.bound_to) == 2
+    succeeded(command(verify.main, cohort.folder / out))
+
+
+@pytest.mark.slow
+def test_the_key_serves_no_other_second_round(cohort):
+    """Other directions would show the difference of two sums with one noise."""
+    assert killed_at("second round stored", cohort.released, "copied") == KILLED
+    work = cohort.folder / "copied.work"
+    for each in (work / "private_statistics").glob("*.second_round.json"):
+        each.unlink()
+    for name in ("own_directions.zarr", "own_sums.zarr"):
+        shutil.rmtree(work / name)
+        shutil.copytree(cohort.folder / "release.work" / name, work / name)
+    asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-copied")
+    found = command(finalize.main, *asked, "--out", cohort.folder / "copied")
+    refused(found, 3, "not the second round of these statistics")
+    assert not list((work / "private_statistics").glob("*.second_round.json"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--privacy", "label"),
+        ("--privacy", "feature"),
+        ("--adjacency", "add-remove", "--nominal-n", N),
+    ],
+    ids=lambda words: words[1],
+)
+def test_every_privacy_unit_has_two_rounds(cohort, options):
+    succeeded(cohort.release(*options, out=options[1]))
+    document = read_document(cohort.folder / options[1])
+    factor = 1 if options[1] == "add-remove" else 2
+    second = document["mechanism"]["second_round"]
+    query = {each["name"]: each for each in document["mechanism"]["queries"]}["second_round"]
+    bound = second["row_norm_squared"] * second["phenotypes_norm_squared"]
+    assert query["sensitivity"][0] == pytest.approx(factor * bound**0.5)
+    succeeded(command(verify.main, cohort.folder / options[1]))
+
+
+def test_rounds_that_are_not_possible_are_refused(cohort):
+    refused(cohort.release("--no-ld-components", out="none"), 2, "--rounds", "LD components")

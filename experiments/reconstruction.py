@@ -36,6 +36,7 @@ from primo_scale.simulation.cohort import SimulatedCohort, simulate
 _FREQUENCIES = Path(f"{DEMO}.afreq")
 N_PHENOTYPES, N_VARIANTS = 10, 200
 N_OTHERS = 2000  # people outside the cohort; some are targets and bystanders
+_RIDGE = N_VARIANTS * 0.7 / 0.3  # without noise, for effects of heritability 0.3
 DELTA = 1e-9
 EPSILONS = (1.0, 5.0, 20.0)
 _ITSELF, _PUBLIC = "attack with the cohort's LD", "attack with the panel's LD"
@@ -86,6 +87,7 @@ class Cohort:
                 outcomes=ps.OutcomeTables(*tables),
                 model=ps.Model(ref_freq=_FREQUENCIES),
                 privacy=privacy,
+                fit=ps.Fit(ridge=None if epsilon else _RIDGE),
                 ledger=self.folder / f"{name}.sqlite",
                 accept_noise=True,
                 out=self.folder / name,
@@ -128,7 +130,7 @@ def reconstruct(
 ) -> Float64:
     """Return the attacker's estimate of the additional person's centred codes, up to a factor."""
     change = (weights_of(after) - weights_of(before)) / coding.multiplier[:, None]
-    stated = after.document["estimation"]["penalties"]  # of a ridge: of a release without noise
+    stated = after.document["estimation"]["penalties"]  # of a release without noise
     rank_one = scatter @ change + (stated[0] if stated else 0.0) * change
     return np.asarray(np.linalg.svd(rank_one / np.linalg.norm(rank_one))[0][:, 0])
 

@@ -4,15 +4,16 @@ A cohort and fresh people are mosaics of a public panel's genotypes, with phenot
 genetic architectures. The product's own functions make every release: over the variants themselves,
 over LD components of the panel, or over those of a panel of other mosaics, each at several numbers
 of phenotypes and epsilons. Each is paid for once, finalized from the same noise with each
-estimator, and scored in the fresh people, beside a release without noise. More variants than the
-panel has are further copies of it with effects of their own. A release that is in the table of an
-earlier run is not made again.
+estimator, and scored in the fresh people, beside a release without noise and the scores of
+`experiments.without_noise`. More variants than the panel has are further copies of it with effects
+of their own, and have no such scores. A release that is in the table of an earlier run is not made
+again.
 """
 
 from __future__ import annotations
 
 import csv
-import shutil
+import json
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass, fields
 from itertools import product
@@ -25,7 +26,8 @@ import pandas as pd
 from scipy.stats import sem
 
 import primo_scale as ps
-from experiments.releases import DEMO, People, accuracy_in, budget_of, clear
+from experiments.releases import DEMO, Accuracy, People, accuracy_in, budget_of, clear
+from experiments.without_noise import accuracies
 
 _FRESH_PEOPLE, _MOSAIC_PANELS = 6_000, {"small": 343, "large": 2_504}
 _FEW = 20  # phenotypes of the release without noise; smaller releases share them
@@ -48,6 +50,7 @@ ARCHITECTURES = {
     "10% causal": Architecture(),
     "5% causal": Architecture(causal_fraction=0.05),
     "1% causal": Architecture(causal_fraction=0.01),
+    ".1% causal": Architecture(causal_fraction=0.001),
     "all causal": Architecture(causal_fraction=1.0),
     "h2 .05": Architecture(heritability=0.05),
     "h2 .8": Architecture(heritability=0.8),
@@ -65,7 +68,7 @@ class Setting:
     phenotypes: int
     first: int  # number of the first phenotype
     columns: str  # ``variants``, or components of the ``panel`` or of mosaics of it
-    draw: int = 1  # of the noise, on the same statistics
+    draw: int = 1  # of the noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,12 +184,11 @@ def _write_frequencies(study: Study, variants: Path) -> None:
 
 
 def measured(study: Study, setting: Setting) -> Iterator[Row]:
-    """Sum the cohort unless the last release did, and yield the accuracy of every estimator."""
+    """Sum the cohort, and yield the accuracy of every estimator."""
     work, release, ledger = (study.out / name for name in ("work", "release", "ledger"))
-    clear(work, ledger)
+    clear(work, ledger)  # the key of the charge before the sums draws all noise
     budget = budget_of(setting.epsilon, study.people)
     forecast = _accumulate(study, setting, budget)
-    shutil.copytree(_sums(study, setting), work)  # a work directory makes one draw of a release
     estimators = _OF_VARIANTS if setting.columns == "variants" else _OF_COMPONENTS
     for estimator in (None,) if np.isinf(setting.epsilon) else estimators:
         clear(release)
@@ -197,32 +199,40 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
         ps.finalize(request)
         fresh = study.prefix("fresh", setting.architecture)
         found = accuracy_in(fresh, release, study.out / "evaluation")
-        yield Row(
-            **asdict(setting),
-            estimator=estimator or "without noise",
-            r2=float(found.r2.mean()),
-            r2_error=float(sem(found.r2)) if len(found.r2) > 1 else float("nan"),
-            slope=float(found.slope.mean()),
-            forecast=forecast[0],
-            forecast_without_noise=forecast[1],
-        )
+        yield _row(setting, estimator or "without noise", found, forecast)
+    if np.isinf(setting.epsilon) and not study.variants:  # copies do not fit into memory
+        sizes = json.loads((release / "release.json").read_text())["cohort"]["block_sizes"]
+        for name, found in accuracies(
+            cohort=study.prefix("cohort", setting.architecture),
+            fresh=fresh,
+            phenotypes=[f"QT{number}" for number in range(1, 1 + setting.phenotypes)],
+            boundaries=np.cumsum([0, *sizes]).tolist(),
+            h2=ARCHITECTURES[setting.architecture].heritability,
+        ).items():
+            yield _row(setting, name, found, forecast)
 
 
-def _sums(study: Study, setting: Setting) -> Path:
-    same = "_".join(str(part) for part in astuple(setting)[:-1])  # all but the draw
-    return study.out / f"accumulated_{same}"
+def _row(setting: Setting, estimator: str, found: Accuracy, forecast: tuple[float, float]) -> Row:
+    return Row(
+        **asdict(setting),
+        estimator=estimator,
+        r2=float(found.r2.mean()),
+        r2_error=float(sem(found.r2)) if len(found.r2) > 1 else float("nan"),
+        slope=float(found.slope.mean()),
+        forecast=forecast[0],
+        forecast_without_noise=forecast[1],
+    )
 
 
 def _accumulate(study: Study, setting: Setting, budget: dict[str, Any]) -> tuple[float, float]:
     """Sum the cohort, and return the forecasts of R^2 with and without noise, or nan."""
-    sums, of_components = _sums(study, setting), setting.columns != "variants"
+    of_components = setting.columns != "variants"
     factors = ARCHITECTURES[setting.architecture].factors if of_components else None
-    clear(*(set(study.out.glob("accumulated_*")) - {sums}))
     request = ps.AccumulateRequest(
         genotypes=study.genotypes,
         outcomes=study.outcomes(setting),
         privacy=ps.Privacy(**budget),
-        work_dir=sums,
+        work_dir=study.out / "work",
         model=ps.Model(
             ref_freq=study.frequencies,
             ld_panel=study.panel_of(setting.columns),
@@ -233,8 +243,7 @@ def _accumulate(study: Study, setting: Setting, budget: dict[str, Any]) -> tuple
         accept_noise=True,
     )
     forecast = ps.plan(request).accuracy
-    if not sums.exists():
-        ps.accumulate(request)
+    ps.accumulate(request)
     if forecast is None:
         return float("nan"), float("nan")
     return forecast.r_squared, forecast.without_noise
@@ -247,7 +256,7 @@ def settings(
     phenotypes: tuple[int, ...],
     draws: int,
 ) -> Iterator[Setting]:
-    """Yield the setting of every release, those on the same statistics one after the other."""
+    """Yield the setting of every release."""
     for architecture in architectures:
         yield Setting(architecture, float("inf"), _FEW, 1, "variants")
         for kind, epsilon, count in product(columns, epsilons, phenotypes):

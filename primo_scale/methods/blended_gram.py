@@ -11,6 +11,9 @@ import numpy as np
 
 from primo_scale.methods.shrinkage import FLOOR_SHARE, Float64, noise_norm
 
+# Smallest eigenvalue relative to the largest, so that X'X without noise can be inverted.
+_LEAST_EIGENVALUE = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class Blend:
@@ -43,7 +46,8 @@ class Blend:
         """Return X'X with its eigenvalues raised to the floor, shape (m, m)."""
         noise = noise_norm(self.sigma, len(self.gram)) * float(self.kept.mean())
         values, vectors = np.linalg.eigh(self.gram)
-        return np.asarray((vectors * np.maximum(values, FLOOR_SHARE * noise)) @ vectors.T)
+        floor = max(FLOOR_SHARE * noise, _LEAST_EIGENVALUE * max(float(values[-1]), 1.0))
+        return np.asarray((vectors * np.maximum(values, floor)) @ vectors.T)
 
 
 def blended(noisy: Float64, sigma: float, expected: Float64, n_known: float) -> Blend:

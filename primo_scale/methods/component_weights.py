@@ -54,7 +54,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 @dataclass(frozen=True, eq=False)
 class PanelComponents:
-    """LD components that the statistics were summed over, and what their panel expects of them."""
+    """LD components or variants that were summed over, and what is expected of them."""
 
     # Function from the number of an LD block to its real map T, shape (m_b, d_b).
     map_of: Callable[[int], Float64]
@@ -242,7 +242,7 @@ def _coordinates(
         sampling=np.clip(residual * (basis * seen).sum(axis=0), _TINY, 1),
         errors=effect * (block.gram_errors @ basis**2),
         values=basis.T @ block.target,
-        release_noise=block.noise.relative_to(release),
+        release_noise=block.noise.relative_to(release or 1.0),  # without noise it has no part
     )
     if not mapped:
         return coordinates, None

@@ -39,6 +39,7 @@ _LEAST_SHARE = 1e-5
 _LEAST_GAIN = 1.0  # in standard errors
 # Effects are sampled of phenotypes or factors whose variance is at least this share of the largest.
 _LEAST_OF_LARGEST = 0.05
+_ROUNDING = 1e-9  # of a phenotype that does not vary, without noise
 # Largest factor between the variance of a factor and that of the coordinates that its eigenvector
 # was computed from. Where these differ more, sampled effects would fit noise.
 _MOST_OVERFITTED = 2.0
@@ -76,6 +77,7 @@ def sample_effects(
     errors = np.concatenate([block.errors for block in blocks])
     squares, noise = projected(blocks, phenotype_covariance, effects)
     suited = effects.scales > _LEAST_OF_LARGEST * effects.scales.max()
+    suited &= squares.sum(axis=0) > _ROUNDING * noise.sum(axis=0)
     if effects.basis is not None:
         shown = shown_variances(exposures + errors, squares, noise, effects.scales)
         suited &= (shown <= _MOST_OVERFITTED * effects.scales) & (

@@ -124,16 +124,6 @@ def noise_edge(sigma: float, size: int) -> float:
     return sigma * float(np.sqrt(2 * size))
 
 
-def automatic_penalty(variance: float, heritability: float) -> float:
-    """Return the penalty for which ridge is the posterior mean of equally small effects.
-
-    For a total lattice genotype variance V and phenotypes of variance 1, effects have variance
-    ``h2/V`` and residuals have variance ``1 - h2``, so that ``r = V (1 - h2)/h2``. V and h2 are
-    public.
-    """
-    return variance * (1 - heritability) / heritability
-
-
 def floored_at_zero(eigenvalues: Float64, rounding: float = 0.0) -> Float64:
     """Return a symmetric matrix' eigenvalues with negative and negligible values set to zero.
 

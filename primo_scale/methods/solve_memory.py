@@ -20,9 +20,9 @@ _COLUMNS_SOLVING, _COLUMNS_BEFORE = 10, 6
 _COLUMNS_OF_MEAN = 3
 # Numbers for each coordinate of LD components and phenotype, while genetic factors are estimated.
 _COORDINATES = 6
-# Matrices of (components, variants) of a block that is solved, and numbers for each variant of a
-# sampler of effects.
-_MAPS, _OF_A_SAMPLER = 3, 6
+# Matrices of (components, variants) of a block that is solved, those of (components, components)
+# beside its decomposition, and numbers for each variant of a sampler of effects.
+_MAPS, _GRAMS, _OF_A_SAMPLER = 3, 2, 6
 # Z'Z and the matrices of its decomposition, for a projection across phenotypes.
 _OUTCOME_GRAMS = 5
 
@@ -40,7 +40,8 @@ def effects_bytes(layout: BlockLayout, block_sizes: tuple[int, ...], estimator: 
         for components, variants in zip(layout.sizes, block_sizes, strict=True)
     ]
     needed = _COORDINATES * layout.n_variants * phenotypes + _OUTCOME_GRAMS * phenotypes**2
-    needed += _MAPS * sum(sorted(maps)[-usable_cpus() :])
+    solving = (_MAPS * m + _GRAMS * n**2 for m, n in zip(maps, layout.sizes, strict=True))
+    needed += sum(sorted(solving)[-usable_cpus() :])
     if estimator.samples_effects_of(n_variants, phenotypes):
         needed += sum(maps)  # kept twice in float32
         needed += n_variants * (phenotypes + _OF_A_SAMPLER * min(usable_cpus(), phenotypes))

@@ -55,6 +55,8 @@ class MethodFacts:
     parameters: tuple[str, ...] = ()  # names of parameters besides those of the estimator
 
 
+_NOISELESS = ("point-normal", "effect-variances", "ridge")
+"""Estimators without noise, the first also for LD components; others choose by the noise."""
 BUILD_ON_SCORES = ("reuse-cov-gauss", "sub-samp-reuse-cov")
 """Methods for which public scores can be the prior mean of the effects."""
 _EVERY = ("full", "label", "feature")
@@ -104,9 +106,8 @@ def estimation_problems(document: Document) -> list[str]:
     """
     estimation, mechanism = document["estimation"], document["mechanism"]
     estimator = estimation["estimator"]
-    # Without noise there is one estimator: the others choose a penalty by the noise.
-    noiseless = "known-noise" if document["cohort"].get("component_sizes") else "ridge"
-    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, (noiseless,))
+    noiseless = _NOISELESS[:1] if document["cohort"].get("component_sizes") else _NOISELESS
+    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, noiseless)
     if facts is None:
         return []
     if estimator not in facts.estimators:

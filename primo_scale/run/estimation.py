@@ -19,7 +19,7 @@ from primo_scale.methods.component_weights import PanelComponents
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele, to_dosage_scale
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.second_round import SecondStatistics
-from primo_scale.methods.shrinkage import Float64, automatic_penalty
+from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.solution import (
     LatticeWeights,
     Solution,
@@ -92,11 +92,9 @@ def _solve(
         _warn_of_missing(design, observed, n_samples)
     response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
-    if request.fit.ridge is not None:
-        penalty = request.fit.ridge * unit**2
-    else:
-        penalty = automatic_penalty(design.genotypes.variance, PRIOR_HERITABILITY)
     components = panel_components(design, request.work_dir, n_samples)
+    if components is None and chosen.estimator.fits_effects:
+        components = _variants(design, n_samples)
     inputs = SolveInputs(
         bounds=_bounds(design, n_samples),
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
@@ -106,7 +104,7 @@ def _solve(
         rescale=rescale,
         prior=effect_prior(design, rescale, response),
         n_samples=n_samples,
-        penalty=penalty,
+        penalty=(request.fit.ridge or 0.0) * unit**2,
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
         ancestry=ancestry_of(design, components, n_samples, request.work_dir),
@@ -221,6 +219,18 @@ def panel_components(design: Design, work_dir: Path, n_samples: float) -> PanelC
         variances=columns.variances,
         squared_norms=columns.squared_norms,
         n_known=design.panel.known_people,
+        n_samples=n_samples,
+        boundaries=design.boundaries,
+    )
+
+
+def _variants(design: Design, n_samples: float) -> PanelComponents:
+    """Return the variants as components of themselves, for statistics without noise."""
+    return PanelComponents(
+        map_of=lambda block: np.eye(design.block_sizes[block]),
+        variances=design.genotypes.variances,
+        squared_norms=np.ones(design.n_variants),
+        n_known=n_samples,
         n_samples=n_samples,
         boundaries=design.boundaries,
     )

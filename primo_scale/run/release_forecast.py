@@ -44,7 +44,7 @@ from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Mechanism
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, clipped_phenotype
 from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run.design import Budget, Design
-from primo_scale.run.panel_choices import component_shares, errors_of_gram
+from primo_scale.run.panel_choices import LARGEST_BLOCK, component_shares, errors_of_gram
 from primo_scale.run.payments import announce_opening
 from primo_scale.run.prior_scores import PriorScores
 from primo_scale.run.request import FinalizeRequest
@@ -93,7 +93,7 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             raise UsageError("without noise there is no budget to share", where="--gamma")
         if fit.ridge is not None and design.components is not None:
             raise UsageError("LD components are solved without a penalty", where="--ridge")
-        rule = ESTIMATORS["ridge" if design.components is None else "known-noise"]
+        rule = fit.estimator or _without_noise(design)
         return ChosenMethod(METHODS[_NOISELESS_METHOD], "no noise was added", rule)
     promise = design.promise(budget)
     if fit.method != "auto":
@@ -121,6 +121,17 @@ def choose(design: Design, budget: Budget | None, fit: Fit) -> ChosenMethod:
             remedy="Leave them out, or give --method reuse-cov-gauss",
         )
     return ChosenMethod(method, reason, estimator, ridge=fit.ridge)
+
+
+def _without_noise(design: Design) -> Estimator:
+    """Return the most accurate estimator without noise that the sizes of a design allow."""
+    sampling = ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    if design.components is None and not (
+        max(design.block_sizes) <= LARGEST_BLOCK
+        and sampling.samples_effects_of(design.n_variants, design.layout.n_phenotypes)
+    ):
+        return ESTIMATORS["effect-variances"]
+    return sampling
 
 
 def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:

@@ -408,7 +408,7 @@ class Fit:
     ridge : float or None
         Penalty, as scikit-learn's ``Ridge(alpha)`` on genotypes g of about unit variance:
         ``(k g - m) / 16`` with allele frequencies, and ``g - 1`` without them. None stands for the
-        automatic one.
+        rule of the method.
     gamma : float or None
         Share of mu^2 that ``ada-ssp-budget`` spends on the smallest eigenvalue of X'X; None stands
         for 5%.

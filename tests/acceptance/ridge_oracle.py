@@ -20,7 +20,7 @@ class Release:
     inputs: RealSet
     published: Published
     with_frequencies: bool
-    ridge: float | None
+    ridge: float
 
 
 @dataclass(frozen=True)

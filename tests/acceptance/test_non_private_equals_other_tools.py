@@ -28,15 +28,12 @@ from ridge_oracle import (
 )
 from tiers import thinned
 
-PRIOR_HERITABILITY = 0.3  # of the automatic penalty, docs/maths/gram.md
-
-
-# Filesets are released without or with frequencies, and penalties are automatic, given, or for
-# a dense Gram matrix. Larger ones keep every 30th or 8th variant, over all their chromosomes.
+# Filesets are released without or with frequencies, in LD blocks or with a dense Gram matrix.
+# Larger ones keep every 30th or 8th variant, over all their chromosomes.
 RELEASES = {
-    "1000g": ("1000g", False, None, "window:200", 30),
-    "hapmap3-frequencies": ("hapmap3", True, None, "window:100", 8),
-    "regenie-dense": ("regenie", False, None, None, None),
+    "1000g": ("1000g", False, 800.0, "window:200", 30),
+    "hapmap3-frequencies": ("hapmap3", True, 2_000.0, "window:100", 8),
+    "regenie-dense": ("regenie", False, 1_100.0, None, None),
     "regenie-binary-frequencies": ("regenie-binary", True, 40.0, "window:250", None),
 }
 
@@ -46,11 +43,9 @@ def release(request, real_sets, run, tmp_path_factory) -> Release:
     name, with_frequencies, ridge, blocks, step = RELEASES[request.param]
     inputs: RealSet = real_sets[name]
     directory = tmp_path_factory.mktemp(request.param)
-    options: list[object] = [*inputs.options, "--non-private"]
+    options: list[object] = [*inputs.options, "--non-private", "--ridge", ridge]
     if with_frequencies:
         options += ["--ref-freq", inputs.frequencies, "--sumstats"]
-    if ridge is not None:
-        options += ["--ridge", ridge]
     if blocks is not None:
         options += ["--ld-blocks", blocks]
     if step is not None:
@@ -71,16 +66,9 @@ def on_floats(release: Release) -> Regression:
     return regression(release, on_lattice=False)
 
 
-def test_the_penalty_is_given_or_follows_from_public_sizes(
-    release: Release, on_lattice: Regression
-) -> None:
-    p = release.inputs.alt_frequencies()[variants_of(release)] if release.with_frequencies else 0.5
-    p = np.clip(p, RAREST_IN_PANEL, 1 - RAREST_IN_PANEL)
-    variance = np.sum(on_lattice.multiplier**2 * 2 * p * (1 - p))
+def test_the_penalty_is_the_given_one(release: Release) -> None:
     unit = GENOTYPE_UNIT if release.with_frequencies else 1
-    prior = variance * (1 - PRIOR_HERITABILITY) / PRIOR_HERITABILITY
-    expected = prior if release.ridge is None else release.ridge * unit**2
-    assert penalty_of(release) == pytest.approx(expected, rel=1e-9)
+    assert penalty_of(release) == release.ridge * unit**2
 
 
 def test_missing_genotypes_count_as_the_public_centre(

@@ -12,6 +12,7 @@ from methods_examples import (
     symmetric_noise,
     with_noise,
 )
+from sklearn.linear_model import Ridge
 
 from primo_scale.methods import blended_gram, component_weights
 from primo_scale.methods.adjustment import Adjustment, adjust
@@ -92,6 +93,42 @@ def test_weights_are_the_posterior_mean_of_a_normal_model():
     covariance = gram @ prior_covariance @ gram + residual * gram + sigma**2 * np.eye(m)
     gamma = prior_covariance @ gram @ np.linalg.inv(covariance) @ target
     np.testing.assert_allclose(found, T.T @ gamma, rtol=1e-8)
+
+
+def test_without_noise_normal_effects_give_the_ridge_even_of_equal_variants(monkeypatch):
+    """Of scikit-learn, with the penalty v/t, where X'X has no inverse."""
+    X, fixed, Y = cohort()
+    X[:, 3], X[:, 7], X[:, 9] = X[:, 2], X[:, 8] - X[:, 10], 0
+    exact, effect, residual = statistics_of(X, fixed, Y), 50.0, 9e4
+    own = EffectCovariance(np.ones(3), None)
+    monkeypatch.setattr(component_weights, "fit_effects", lambda *_: own)
+    monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
+    inputs = inputs_on(exact, sigma=0.0, effect=effect, residual=residual)
+    inputs = replace(inputs, components=replace(inputs.components, variances=np.ones(12)))
+    found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
+    basis = np.linalg.qr(fixed)[0]
+    x, y = (each - basis @ (basis.T @ each) for each in (X, Y))
+    expected = Ridge(alpha=residual / effect, fit_intercept=False).fit(x, y).coef_.T
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+def test_without_noise_few_effects_are_found_and_equal_variants_share_theirs():
+    """One block of 40 variants, of which two have effects and two are equal, and no noise."""
+    rng = np.random.default_rng(7)
+    X, fixed = rng.integers(-1, 2, (500, 40)), np.full((500, 1), 100)
+    X[:, 5] = X[:, 4]
+    Y = (X[:, [4]] * 60 + X[:, [20]] * 80 + rng.normal(0, 200, (500, 1))).astype(np.int64)
+    exact = statistics_of(X, fixed, Y)
+    inputs = inputs_on(exact, n=500, sigma=0.0, effect=300.0, residual=5e4)
+    ridge, found = (
+        solved(exact, inputs, estimator=name).weights.genotypes for name in (PRIORS, "point-normal")
+    )
+    truth = np.zeros(40)
+    truth[[4, 20]] = 60, 80
+    errors = [((np.eye(40)[4:] @ each)[:, 0] - truth[4:]) for each in (ridge, found)]
+    for error in errors:  # only the sum of the effects of equal variants is known
+        error[:2] = error[:2].sum()
+    assert (errors[1] ** 2).sum() < 0.5 * (errors[0] ** 2).sum()
 
 
 def test_phenotypes_of_other_noise_have_their_own_posterior():

@@ -7,7 +7,6 @@ from primo_scale.methods.shrinkage import (
     JamesStein,
     KnownNoise,
     Ridge,
-    automatic_penalty,
     floored_at_zero,
     noise_norm,
 )
@@ -135,7 +134,3 @@ def test_james_stein_is_ridge_without_noise_or_with_few_phenotypes(sigma):
     H = np.full((3, len(sigma)), 0.01)
     expected = Ridge(0.5).factors(values, H)
     np.testing.assert_array_equal(JamesStein(0.5, sigma, 0.0).factors(values, H), expected)
-
-
-def test_automatic_penalty_is_the_ratio_of_residual_to_effect_variance():
-    assert automatic_penalty(100.0, 0.25) == pytest.approx(300.0)

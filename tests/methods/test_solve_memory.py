@@ -62,15 +62,21 @@ def test_peak_memory_with_public_scores_is_as_predicted(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("estimator", "sizes", "n_phenotypes"),
-    [("genetic-factors", (60,) * 10, 60), ("point-normal", (200, 100), 2)],
+    ("estimator", "sizes", "n_phenotypes", "wide"),
+    [
+        ("genetic-factors", (60,) * 10, 60, 3),
+        ("point-normal", (200, 100), 2, 3),
+        ("point-normal", (300, 200), 3, 1),  # as without noise
+    ],
 )
-def test_peak_memory_of_fitted_effects_is_as_predicted(estimator, sizes, n_phenotypes, tmp_path):
-    """Three variants for each component."""
+def test_peak_memory_of_fitted_effects_is_as_predicted(
+    estimator, sizes, n_phenotypes, wide, tmp_path
+):
+    """`wide` variants for each component."""
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, n_phenotypes)
     statistics = random_statistics(tmp_path / "statistics", layout, 1)
-    rng, block_sizes = np.random.default_rng(1), tuple(3 * size for size in sizes)
-    maps = [rng.standard_normal((size, 3 * size)) for size in sizes]
+    rng, block_sizes = np.random.default_rng(1), tuple(wide * size for size in sizes)
+    maps = [rng.standard_normal((size, wide * size)) for size in sizes]
     panel = PanelComponents(
         map_of=lambda block: maps[block],
         variances=np.ones(layout.n_variants),

@@ -122,16 +122,20 @@ def test_an_estimator_belongs_to_its_method(estimator):
     assert failed(document) == ([] if chosen else ["estimation"])
 
 
-def test_without_noise_there_is_only_ridge():
+def test_without_noise_no_estimator_chooses_a_penalty_by_the_noise():
     statement = example_statement(example_weights(), private=False)
     ridge = {"estimator": "ridge", "parameters": {}, "penalties": [1.5]}
     document = {"estimation": ridge, "mechanism": None, "cohort": {}}
     assert statement.estimation.estimator == "ridge"
     assert estimation_problems(document) == []
     of_components = {**document, "cohort": {"component_sizes": [1]}}
-    assert estimation_problems(of_components) == ["estimator is ridge, not one of known-noise"]
-    document["estimation"] = {"estimator": "sure", "parameters": {"prior_penalty": 1.0}}
-    assert estimation_problems(document) == ["estimator is sure, not one of ridge"]
+    assert estimation_problems(of_components) == ["estimator is ridge, not one of point-normal"]
+    for name in ("point-normal", "effect-variances", "sure", "known-noise"):
+        parameters = dict.fromkeys(PARAMETERS[name], 1.0)
+        document["estimation"] = {"estimator": name, "parameters": parameters, "penalties": []}
+        allowed = name in ("point-normal", "effect-variances")
+        problem = f"estimator is {name}, not one of point-normal, effect-variances, ridge"
+        assert estimation_problems(document) == ([] if allowed else [problem])
 
 
 @pytest.mark.parametrize("penalties", [[-1.5, -1.5], [1.5, 1.6]])

@@ -15,7 +15,7 @@ together. On private statistics all of this is post-processing (docs/maths/round
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -187,7 +187,6 @@ def choose_directions(
     *,
     unit: float,
     noise: float,
-    ancestry: Float64 | None,
 ) -> tuple[list[OwnWindow], int, Float64, float]:
     """Choose the directions of the second round.
 
@@ -203,8 +202,6 @@ def choose_directions(
         Variance that the noise of the second round adds to one person's phenotype, in a direction
         with all of the energy, for phenotypes as they are before the first round's scores are
         subtracted.
-    ancestry
-        Root of what principal components explain of the codes, shape (d, k), or None.
 
     Returns
     -------
@@ -214,7 +211,7 @@ def choose_directions(
         the degrees of freedom of the squared norm of a phenotype's directions.
     """
     n, cuts = panel.n_samples, windows_of(panel.boundaries)
-    blocks = _first_rounds(adjustment, panel, None, cuts, windows, ancestry)
+    blocks = _first_rounds(adjustment, panel, None, cuts, windows)
     phenotypes = _phenotypes(adjustment, prior, n)
     with threadpool_limits(1, user_api="blas"):
         found = in_threads(lambda each: posterior_of(blocks, each, n), phenotypes, usable_cpus())
@@ -281,64 +278,61 @@ def solve_two_rounds(
     directions, d = second.directions, panel.boundaries[-1]
     numbers = range(len(directions.sizes))
     covariances = [directions.covariance_of(number) for number in numbers]
-    ancestry = second.ancestry
-    blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances, ancestry)
+    blocks = _first_rounds(adjustment, panel, scores, directions.boundaries, covariances)
     phenotypes = _phenotypes(adjustment, prior, panel.n_samples)
     starts = np.searchsorted(panel.boundaries, directions.boundaries[:-1], side="right") - 1
     windows = [np.flatnonzero(starts == number).tolist() for number in range(len(blocks))]
-    explained = _along(adjustment)  # what ancestry explains of X'Y, by its root
-    subtracted = np.zeros((0 if ancestry is None else ancestry.shape[1], len(phenotypes)))
-    if ancestry is not None:  # scores were subtracted with the ancestry that they have
-        weights_of = [directions.scores_of(number).real.T for number in numbers]
-        subtracted = ancestry.T @ np.vstack(weights_of) * second.slopes
 
-    def measured(number: int, phenotype: int) -> Measured:
-        """Return the second measurement of a phenotype in a block."""
-        rows = slice(*panel.boundaries[number : number + 2])
-        vectors, values, weights = [], [], np.zeros(rows.stop - rows.start)
-        for window in windows[number]:
-            variants = directions.variants(window)
-            inside = slice(variants.start - rows.start, variants.stop - rows.start)
-            owned = directions.owners_of(window) == phenotype
-            placed = np.zeros((rows.stop - rows.start, int(owned.sum())))
-            placed[inside] = directions.map_of(window).real[owned].T
-            vectors.append(placed)
-            values.append(second.values[directions.rows(window)][owned])
-            weights[inside] = directions.scores_of(window).real[phenotype]
-        directions_of_block = np.hstack(vectors)
+    def measured(phenotype: int) -> list[Measured]:
+        """Return the second measurement of a phenotype in every block."""
         factor = float(second.factors[phenotype] * adjustment.rescale[phenotype])
-        found = np.concatenate(values) * factor
-        known = weights * second.slopes[phenotype]  # subtracted before, less the public scores'
-        if scores is not None:
-            known = known - scores.mean(rows)[:, phenotype]
-        found += directions_of_block.T @ blocks[number].covariances(known)
-        if explained is not None and ancestry is not None:
-            along = explained[:, phenotype] - subtracted[:, phenotype]
-            found -= directions_of_block.T @ (ancestry[rows] @ along)
-        noise = (second.sigma * factor) ** 2
-        return Measured(directions_of_block, found, noise, directions.residuals[phenotype])
+        noise, left = (second.sigma * factor) ** 2, directions.residuals[phenotype]
+        found = []
+        for number, block in enumerate(blocks):
+            rows = slice(*panel.boundaries[number : number + 2])
+            vectors, values, weights = [], [], np.zeros(rows.stop - rows.start)
+            for window in windows[number]:
+                variants = directions.variants(window)
+                inside = slice(variants.start - rows.start, variants.stop - rows.start)
+                owned = directions.owners_of(window) == phenotype
+                placed = np.zeros((rows.stop - rows.start, int(owned.sum())))
+                placed[inside] = directions.map_of(window).real[owned].T
+                vectors.append(placed)
+                values.append(second.values[directions.rows(window)][owned])
+                weights[inside] = directions.scores_of(window).real[phenotype]
+            known = weights * second.slopes[phenotype]  # subtracted before, less the public scores'
+            if scores is not None:
+                known = known - scores.mean(rows)[:, phenotype]
+            directed = np.hstack(vectors)
+            whole = np.concatenate(values) * factor + directed.T @ block.covariances(known)
+            found.append(Measured(directed, whole, noise, left))
+        if second.ancestry is None:
+            return found
+        return _without_ancestry(found, np.split(second.ancestry, panel.boundaries[1:-1]))
 
     with threadpool_limits(1, user_api="blas"):
         weights = solve_rounds(blocks, phenotypes, measured, sweeps_kept(len(phenotypes), d))
     layout = adjustment.statistics.layout
     fixed = np.zeros((layout.n_fixed, layout.n_phenotypes))
     for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
-        block = blocks[number]
-        here = weights[start:stop]
-        fixed += adjustment.block(number).fixed_cross.T @ on_components(
-            block.real, block.squared_norms, here
-        )
+        rows, block = slice(start, stop), blocks[number]
         if scores is not None:
-            weights[start:stop] = here + scores.mean(slice(start, stop))
+            weights[rows] += scores.mean(rows)
+        seen = on_components(block.real, block.squared_norms, weights[rows])
+        fixed += adjustment.block(number).fixed_cross.T @ seen
     return ComponentSolution(weights, fixed, scores, prior, 0.0, len(phenotypes))
 
 
-def _along(adjustment: Adjustment) -> Float64 | None:
-    """Return the coefficients of X'Y on what ancestry explains of X'X, shape (k, l)."""
-    if adjustment.ancestry is None:
-        return None
-    explained, root = adjustment.ancestry
-    return np.asarray(np.linalg.lstsq(root, explained)[0])
+def _without_ancestry(found: Sequence[Measured], roots: Sequence[Float64]) -> list[Measured]:
+    """Return measurements that are orthogonal to what ancestry explains of them, as X'Y is.
+
+    `roots` explain the codes of every block by principal components, shape (d_b, k).
+    """
+    seen = [each.vectors.T @ root for each, root in zip(found, roots, strict=True)]
+    values = np.concatenate([each.values for each in found])
+    along = np.linalg.lstsq(np.vstack(seen), values)[0]
+    pairs = zip(found, seen, strict=True)
+    return [replace(each, values=each.values - part @ along) for each, part in pairs]
 
 
 def _first_rounds(
@@ -347,7 +341,6 @@ def _first_rounds(
     scores: FittedScores | None,
     cuts: tuple[int, ...],
     covariances: Sequence[Float64],
-    ancestry: Float64 | None,
 ) -> list[FirstRound]:
     n, layout = panel.n_samples, adjustment.statistics.layout
 
@@ -361,9 +354,6 @@ def _first_rounds(
             inside, known = slice(lower - start, upper - start), back[lower - start : upper - start]
             rest[inside, inside] = n * covariances[cuts.index(lower)]
             rest[inside, inside] -= known @ block.blend.gram @ known.T
-            if ancestry is not None:  # as in X'X, from which it was subtracted
-                root = ancestry[lower:upper]
-                rest[inside, inside] -= root @ root.T
         return FirstRound(
             real=block.real,
             squared_norms=block.squared_norms,
@@ -389,18 +379,17 @@ def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) ->
 def solve_rounds(
     blocks: Sequence[FirstRound],
     phenotypes: Sequence[Phenotype],
-    measured: Callable[[int, int], Measured],
+    measured: Callable[[int], Sequence[Measured]],
     kept: int,
 ) -> Float64:
     """Return the posterior means of the effects of the codes by both rounds, shape (d, l).
 
-    `measured` returns the second measurement by the numbers of the block and the phenotype, and
+    `measured` returns the second measurement of a phenotype in every block, by its number, and
     `kept` is the number of sweeps over which means are taken.
     """
 
     def solve(phenotype: Phenotype) -> Float64:
-        second = [measured(number, phenotype.number) for number in range(len(blocks))]
-        maps, column, effect = _column(blocks, phenotype, second)
+        maps, column, effect = _column(blocks, phenotype, measured(phenotype.number))
         return point_normal_means(maps, column, effect, kept)
 
     return np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)

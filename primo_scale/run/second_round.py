@@ -107,7 +107,6 @@ def _chosen(
         response.slope,
         unit=design.outcomes.unit,
         noise=(unit / n_samples) ** 2,
-        ancestry=ancestry_of(design, None, n_samples, work_dir),
     )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
     return write_directions(root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees)

@@ -184,22 +184,22 @@ def _write_frequencies(study: Study, variants: Path) -> None:
 
 
 def measured(study: Study, setting: Setting) -> Iterator[Row]:
-    """Sum the cohort, and yield the accuracy of every estimator."""
+    """Sum the cohort, and yield the accuracy of every estimator, and of two rounds."""
     work, release, ledger = (study.out / name for name in ("work", "release", "ledger"))
-    clear(work, ledger)  # the key of the charge before the sums draws all noise
     budget = budget_of(setting.epsilon, study.people)
-    forecast = _accumulate(study, setting, budget)
-    estimators = _OF_VARIANTS if setting.columns == "variants" else _OF_COMPONENTS
-    for estimator in (None,) if np.isinf(setting.epsilon) else estimators:
-        clear(release)
-        fit = ps.Fit(shrinkage=estimator)
-        request = ps.FinalizeRequest(
-            work_dir=work, out=release, ledger=ledger, accept_noise=True, fit=fit, **budget
-        )
-        ps.finalize(request)
-        fresh = study.prefix("fresh", setting.architecture)
-        found = accuracy_in(fresh, release, study.out / "evaluation")
-        yield _row(setting, estimator or "without noise", found, forecast)
+    fresh = study.prefix("fresh", setting.architecture)
+    for rounds, estimators in _estimators(setting):
+        clear(work, ledger)  # the key of the charge before the sums draws all noise
+        forecast = _accumulate(study, setting, budget, rounds)
+        for estimator in estimators:
+            clear(release)
+            fit = ps.Fit(shrinkage=None if np.isinf(setting.epsilon) else estimator)
+            request = ps.FinalizeRequest(
+                work_dir=work, out=release, ledger=ledger, accept_noise=True, fit=fit, **budget
+            )
+            ps.finalize(request)
+            found = accuracy_in(fresh, release, study.out / "evaluation")
+            yield _row(setting, "two rounds" if rounds == 2 else estimator, found, forecast)
     if np.isinf(setting.epsilon) and not study.variants:  # copies do not fit into memory
         sizes = json.loads((release / "release.json").read_text())["cohort"]["block_sizes"]
         for name, found in accuracies(
@@ -210,6 +210,18 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
             h2=ARCHITECTURES[setting.architecture].heritability,
         ).items():
             yield _row(setting, name, found, forecast)
+
+
+def _estimators(setting: Setting) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """Yield numbers of rounds, and the estimators of the statistics of each."""
+    if np.isinf(setting.epsilon):
+        yield 1, ("without noise",)
+    elif setting.columns == "variants":
+        yield 1, _OF_VARIANTS
+    else:
+        yield 1, _OF_COMPONENTS
+        if not ARCHITECTURES[setting.architecture].factors:
+            yield 2, ("point-normal",)
 
 
 def _row(setting: Setting, estimator: str, found: Accuracy, forecast: tuple[float, float]) -> Row:
@@ -224,7 +236,9 @@ def _row(setting: Setting, estimator: str, found: Accuracy, forecast: tuple[floa
     )
 
 
-def _accumulate(study: Study, setting: Setting, budget: dict[str, Any]) -> tuple[float, float]:
+def _accumulate(
+    study: Study, setting: Setting, budget: dict[str, Any], rounds: int
+) -> tuple[float, float]:
     """Sum the cohort, and return the forecasts of R^2 with and without noise, or nan."""
     of_components = setting.columns != "variants"
     factors = ARCHITECTURES[setting.architecture].factors if of_components else None
@@ -238,6 +252,7 @@ def _accumulate(study: Study, setting: Setting, budget: dict[str, Any]) -> tuple
             ld_panel=study.panel_of(setting.columns),
             ld_components=of_components,
             genetic_factors=factors or None,
+            rounds=rounds,
         ),
         ledger=study.out / "ledger",
         accept_noise=True,

@@ -13,8 +13,9 @@ from typing import Any
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 
-# Steps of a release without hold-out, in order.
-STEPS = tuple(step for step in PaymentStep if step is not PaymentStep.HOLD_OUT_STORED)
+# Steps of a release of one round without hold-out, in order.
+_OTHERS = (PaymentStep.SECOND_ROUND_STORED, PaymentStep.HOLD_OUT_STORED)
+STEPS = tuple(step for step in PaymentStep if step not in _OTHERS)
 # Steps of paying for a release and adjusting its phenotypes, in order.
 ADJUSTMENT_STEPS = STEPS[:5]
 

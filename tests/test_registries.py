@@ -264,6 +264,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
             },
             "mechanism": stated,
             "guarantee": {"privacy": "full", "adjacency": "replace-one"},
+            "public_inputs": {},
         }
     )  # fmt: skip
     assert (stated["calibration"], stated["split"]) == ("half", None)

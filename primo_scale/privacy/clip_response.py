@@ -110,7 +110,7 @@ def response_of_contributions(
 
     `respond` returns the response to a clip that is multiplied by a factor. The squared norm of
     each phenotype's columns is chi-square, on so many degrees of freedom relative to its mean.
-    Source: docs/maths/rounds.md, "The clip".
+    Source: docs/maths/rounds.md, "On the lattice".
     """
     lengths = 2 * scipy.special.gammaincinv(degrees / 2, _LENGTHS) / degrees
     responses = [respond(float(factor)) for factor in 1 / np.sqrt(lengths)]

@@ -65,6 +65,7 @@ def options_of(document: Document) -> list[tuple[str, str | None]]:
         "ld-panel": _file_name(public.get("ld_panel")),
         "panel-populations": _file_name(public.get("panel_populations")),
         "genetic-factors": given.get("--genetic-factors"),
+        "rounds": _rounds(document),
         # The bound is rounded down to an integer, of which this is no rounding error.
         "row-norm": None if bound is None else math.sqrt(bound + 0.5) / unit,
         "pc-loadings": _file_name(public.get("pc_loadings")),
@@ -80,6 +81,14 @@ def options_of(document: Document) -> list[tuple[str, str | None]]:
     stated = [(name, str(value)) for name, value in options.items() if value is not None]
     scores = [("prior-weights", value) for value in _prior_weights(document)]
     return [*stated, *scores, *((flag, None) for flag in _flags(document, given))]
+
+
+def _rounds(document: Document) -> int | None:
+    """Return the number of rounds of noisy LD components, or None for another release."""
+    mechanism = document["mechanism"]
+    if mechanism is None or document["cohort"].get("component_sizes") is None:
+        return None
+    return 2 if mechanism.get("second_round") else 1
 
 
 def _prior_weights(document: Document) -> list[str]:

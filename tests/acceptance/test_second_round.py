@@ -11,6 +11,7 @@ from documents import read_document
 from noise_checks import has_scale
 from small_cohort import command, refused, succeeded
 
+from primo_scale.accumulation.columns import subtract_scores
 from primo_scale.accumulation.own_sums import find_own_sums
 from primo_scale.cli import finalize, release, verify
 from primo_scale.genotypes.own_directions import open_directions
@@ -81,6 +82,12 @@ def people(work):
 
 def norms_of(x, owners):
     return np.stack([(x[:, owners == k] ** 2).sum(axis=1) for k in range(owners.max() + 1)], axis=1)
+
+
+def test_residuals_stay_within_16_bits_and_missing_phenotypes_stay_zero():
+    phenotypes = np.array([[32_767, -32_767, 0, 5]], dtype=np.int16)
+    found = subtract_scores(phenotypes, np.array([[-9_000, 9_000, 700, 7]]))
+    assert found.dtype == np.int16 and found.tolist() == [[32_767, -32_767, 0, -2]]
 
 
 def test_sums_are_those_of_clipped_residuals(work, people):

@@ -13,6 +13,7 @@ ACCOUNT = {"cohort": "c", "unit": "full", "adjacency": "replace-one"}
 CREATED = ("created", {"format_version": 2})
 BUDGET = ("budget", {**ACCOUNT, "epsilon": 4.0, "delta": 1e-8})
 BOUND = ("bound", {"charge": "first", "request": "statistics"})
+BOUND_AGAIN = ("bound", {"charge": "first", "request": "second round", "number": 1})
 DRAWN = ("drawn", {"charge": "first", "digest": "noise"})
 PUBLISHED = ("published", {"charge": "first", "digest": "release"})
 
@@ -34,6 +35,7 @@ def problems_of(*events):
 def test_events_of_a_release_have_no_problem():
     assert problems_of(BUDGET, reserved(), DRAWN, PUBLISHED, reserved("second")) == []
     assert problems_of(BUDGET, reserved(), BOUND, DRAWN, PUBLISHED) == []
+    assert problems_of(BUDGET, reserved(), BOUND, BOUND_AGAIN, DRAWN, PUBLISHED) == []
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,7 @@ def test_events_of_a_release_have_no_problem():
         ((BUDGET, reserved(), DRAWN, DRAWN), "event 5 (drawn): records a second noise"),
         ((BUDGET, reserved(), BOUND, BOUND), "event 5 (bound): the key of charge first serves two"),
         ((BUDGET, reserved(), DRAWN, BOUND), "event 5 (bound): the key of charge first serves two"),
+        ((BUDGET, reserved(), BOUND_AGAIN), "event 4 (bound): the key of charge first serves two"),
         ((BUDGET, reserved(), PUBLISHED), "event 4 (published): charge first was published before"),
         ((BUDGET, DRAWN), "event 3 (drawn): charge first was never reserved"),
         ((BUDGET, ("budget", {**BUDGET[1], "delta": 1e-9})), "event 3 (budget): changes the delta"),

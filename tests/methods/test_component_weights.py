@@ -102,7 +102,7 @@ def test_without_noise_normal_effects_give_the_ridge_even_of_equal_variants(monk
     exact, effect, residual = statistics_of(X, fixed, Y), 50.0, 9e4
     own = EffectCovariance(np.ones(3), None)
     monkeypatch.setattr(component_weights, "fit_effects", lambda *_: own)
-    monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
+    monkeypatch.setattr(component_weights, "phenotype_covariance", lambda *_: np.eye(3))
     inputs = inputs_on(exact, sigma=0.0, effect=effect, residual=residual)
     inputs = replace(inputs, components=replace(inputs.components, variances=np.ones(12)))
     found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
@@ -150,7 +150,7 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
     basis, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))
     covariance = EffectCovariance(np.array([2.5, 0.4, 0.1]), basis)
     monkeypatch.setattr(component_weights, "fit_effects", lambda *_: covariance)
-    monkeypatch.setattr(component_weights, "_phenotype_covariance", lambda *_: np.eye(3))
+    monkeypatch.setattr(component_weights, "phenotype_covariance", lambda *_: np.eye(3))
     effect, residual, sigma = 50.0, 9e4, 4000.0
     noise = TargetNoise(np.full(3, sigma**2), 7000.0 * basis[:, :2].T)
     block_of = Adjustment.block
@@ -185,12 +185,12 @@ def test_the_phenotypes_covariance_is_that_of_their_residuals():
     expected = residuals.T @ residuals / len(X)
     prior = EffectPrior(np.ones(3), expected.diagonal())
     adjustment = adjust(exact, inputs.scales, inputs.rescale, gram_factor=1.0)
-    found = component_weights._phenotype_covariance(adjustment, prior, len(X))
+    found = component_weights.phenotype_covariance(adjustment, prior, len(X))
     np.testing.assert_allclose(found, expected / expected.diagonal().mean(), rtol=1e-6)
     noisy = replace(inputs.scales, phenotype_gram=1e12)
     noise = with_noise(exact, noisy, np.random.default_rng(4))
     adjustment = adjust(noise, noisy, inputs.rescale, gram_factor=1.0)
-    found = component_weights._phenotype_covariance(adjustment, prior, len(X))
+    found = component_weights.phenotype_covariance(adjustment, prior, len(X))
     limits = expected.diagonal() / expected.diagonal().mean()
     assert (found.diagonal() <= 2.001 * limits).all()
     assert (found.diagonal() >= 0.499 * limits).all()

@@ -207,7 +207,7 @@ def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit,
     rows = np.full((400, 4), before.constant, dtype=np.int16)
     rows[:, 1:3] *= random.choice([-1, 1], (400, 2)).astype(np.int16)
     rows[:, 3] = 700
-    z = after.residuals(rows, before, of_covariates=np.ones(400, dtype=bool))[:, 3:]
+    z = after.residuals(rows, before)[:, 3:]
     norms = (x**2).sum(axis=1)[:, None]
     multipliers, record = rule.shrink(norms)
     x = scale_entries(x.astype(np.int8), multipliers).astype(float)

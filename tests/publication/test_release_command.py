@@ -96,6 +96,18 @@ def test_a_bound_on_rows_is_stated_as_the_option_that_gives_it():
         assert math.floor(found["row_norm"] ** 2) == bound
 
 
+def over_components(rounds: int) -> dict[str, Any]:
+    """Return the document of a release over LD components of so many rounds."""
+    document = put(example_document(), "cohort.component_sizes", [1, 1])
+    second = {"directions": 3, "row_norm_squared": 4, "phenotypes_norm_squared": 5}
+    return put(document, "mechanism.second_round", second if rounds == 2 else None)
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_the_number_of_rounds_over_ld_components_is_stated(rounds):
+    assert parsed(over_components(rounds))["rounds"] == rounds
+
+
 def test_every_option_of_the_command_is_stated_or_listed_here():
     """An option that is new fails here until the command states it, or the list above names it."""
     documents = [
@@ -106,6 +118,7 @@ def test_every_option_of_the_command_is_stated_or_listed_here():
         with_scores(example_document("subsampled"), ("a", ("height", "LDL"))),
         example_document("ada-ssp-add-remove"),
         example_document() | {"hold_out": HELD_OUT, "summary_statistics": True},
+        over_components(1),
     ]  # fmt: skip
     panel = dataclasses.asdict(StatedLdPanel("a", "0" * 64, 9))
     documents[0]["public_inputs"]["ld_panel"] = panel

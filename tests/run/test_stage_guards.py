@@ -54,7 +54,7 @@ def summed(made, tmp_path):
 def drawn(cohort):
     """Return whether any noise of statistics was drawn; accumulate has paid."""
     (charge,) = cohort.charges()
-    return charge.state is not ChargeState.RESERVED or charge.bound_to is not None
+    return charge.state is not ChargeState.RESERVED or charge.bound_to != ()
 
 
 def raise_budget(cohort):

@@ -265,7 +265,7 @@ def test_a_whole_release_leaves_nothing_about_people_in_the_clear(
 def test_every_kind_of_private_store_is_encrypted_under_a_key(tmp_path, key, kind) -> None:
     create_group(tmp_path / "s.zarr", kind, {"private": "guess-me"})
     assert (b"guess-me" in contents(tmp_path / "s.zarr")) is (
-        kind in ("genotypes", "dosages", "ld components")
+        kind in ("genotypes", "dosages", "ld components", "own directions")
     )
 
 

@@ -170,7 +170,10 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
         store = store_at(parse_location(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
             continue  # claimed by another, or emptied by a run that was then interrupted
-        names = (PARTIALS, STATISTICS, OUTCOMES, UNADJUSTED, COMPONENTS)
+        names = (
+            *(PARTIALS, STATISTICS, OUTCOMES, UNADJUSTED, COMPONENTS),
+            *(DIRECTIONS, OWN_SUMS, SECOND_PARTIALS),
+        )
         for name in (*names, GENOTYPES) if genotypes else names:
             store.remove_below(name)
         store.remove(_CLAIM)

@@ -3,8 +3,8 @@
 A cohort and fresh people are mosaics of a public panel's genotypes, with phenotypes of several
 genetic architectures. The product's own functions make every release: over the variants themselves,
 over LD components of the panel, or over those of a panel of other mosaics, each at several numbers
-of phenotypes and epsilons. Each is paid for once, finalized from the same noise with each
-estimator, and scored in the fresh people, beside a release without noise and the scores of
+of phenotypes and epsilons. Each is paid for once, of one round, finalized from the same noise with
+each estimator, and scored in the fresh people, beside a release without noise and the scores of
 `experiments.without_noise`. More variants than the panel has are further copies of it with effects
 of their own, and have no such scores. A release that is in the table of an earlier run is not made
 again.

@@ -14,7 +14,7 @@ together. On private statistics all of this is post-processing (docs/maths/round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -60,6 +60,7 @@ _STATES = 180  # draws of the effects from the posterior of the first round
 _OF_DRAWS = 0.8  # share of their covariance; the rest takes the effects as independent
 _LEAST_VARIANCE = 1e-3  # of a direction that the panel knows, relative to the window's largest
 _LEAST_LEFT = 0.3  # share of a phenotype's variance that scores leave, whatever they explain
+_LEAST_SCALE = 0.01  # of the only direction of a window that has none worth its noise
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -111,48 +112,49 @@ class Phenotype:
 
 
 @dataclass(frozen=True, eq=False)
-class WindowDirections:
-    """Directions of one window for one phenotype, before they are scaled."""
-
-    vectors: Float64  # of unit variance, in columns, shape (w, k)
-    variances: Float64  # posterior variances of what they explain for one person, shape (k,)
-
-
-@dataclass(frozen=True, eq=False)
 class Posterior:
     """What the first round says of one phenotype."""
 
     means: Float64  # of the effects of the codes, attenuated as the target, shape (d,)
-    explained: float  # variance that they explain for one person
-    windows: list[WindowDirections]  # of all windows of all LD blocks
+    left: float  # share of the phenotype's variance that they do not explain
+    vectors: list[Float64]  # directions of unit variance of every window, in columns, (w, k)
+    energies: list[Float64]  # of the directions of every window, shape (k,), together 1
 
 
-def posterior_of(blocks: Sequence[FirstRound], phenotype: Phenotype, n_samples: float) -> Posterior:
-    """Return the posterior of one phenotype, and the directions of every window."""
+def posterior_of(
+    blocks: Sequence[FirstRound],
+    phenotype: Phenotype,
+    n_samples: float,
+    *,
+    variance: float,
+    noise: float,
+) -> Posterior:
+    """Return the posterior of one phenotype, and the directions that are worth their noise.
+
+    `variance` is that of the phenotype, attenuated as the effects, and `noise` that of the noise in
+    a direction with all of the energy, of a mean over people.
+    """
     maps, column, effect = _column(blocks, phenotype, None)
     means, states = posterior_states(maps, column, effect, _STATES)
-    found, explained, start = [], 0.0, 0
+    vectors, variances, explained, start = [], [], 0.0, 0
     for block in blocks:
         here = slice(start, start + len(block.rest))
-        found += _of_block(block, states[:, here].astype(np.float64), n_samples)
+        for each, known in _of_block(block, states[:, here].astype(np.float64), n_samples):
+            vectors.append(each)
+            variances.append(known)
         explained += float(means[here] @ block.covariances(means[here])) / n_samples
         start = here.stop
-    return Posterior(means, explained, found)
-
-
-def energies(
-    windows: Sequence[WindowDirections], *, residual: float, noise: float
-) -> list[Float64]:
-    """Return the energies of the directions of one phenotype in every window, which add up to 1.
-
-    `residual` is the variance of sampling in a direction of variance 1, and `noise` that of the
-    noise in a direction with all of the energy; both divided by the squared number of people.
-    """
-    variances = np.concatenate([each.variances for each in windows])
-    useful = variances > 0
-    divided = np.zeros(len(variances))
-    divided[useful] = fill(variances[useful], variances[useful], residual, noise)
-    return np.split(divided, np.cumsum([len(each.variances) for each in windows])[:-1])
+    left = float(np.clip(1 - explained / variance, _LEAST_LEFT, 1.0))
+    signal = np.maximum(np.concatenate(variances), _TINY)
+    divided = fill(signal, signal, left * phenotype.residual / n_samples, left * noise)
+    energies = np.split(divided, np.cumsum(list(map(len, variances)))[:-1])
+    kept = [each > 0 for each in energies]
+    return Posterior(
+        means,
+        left,
+        [each[:, here] for each, here in zip(vectors, kept, strict=True)],
+        [each[here] for each, here in zip(energies, kept, strict=True)],
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,9 +201,8 @@ def choose_directions(
     unit
         Standard deviation of a phenotype.
     noise
-        Variance that the noise of the second round adds to one person's phenotype, in a direction
-        with all of the energy, for phenotypes as they are before the first round's scores are
-        subtracted.
+        Variance of the noise of the second round in a direction with all of the energy, of a mean
+        over people, for phenotypes whose first scores are not subtracted.
 
     Returns
     -------
@@ -213,46 +214,40 @@ def choose_directions(
     n, cuts = panel.n_samples, windows_of(panel.boundaries)
     blocks = _first_rounds(adjustment, panel, None, cuts, windows)
     phenotypes = _phenotypes(adjustment, prior, n)
+
+    def posterior(phenotype: Phenotype) -> Posterior:
+        variance = float(unit * slopes[phenotype.number]) ** 2
+        return posterior_of(blocks, phenotype, n, variance=variance, noise=noise)
+
     with threadpool_limits(1, user_api="blas"):
-        found = in_threads(lambda each: posterior_of(blocks, each, n), phenotypes, usable_cpus())
-    explained = np.array([each.explained for each in found]) / (slopes * unit) ** 2
-    left = np.clip(1 - explained, _LEAST_LEFT, 1.0)
-    divided = [
-        energies(each.windows, residual=phenotype.residual * share / n, noise=noise * left.mean())
-        for each, phenotype, share in zip(found, phenotypes, left.tolist(), strict=True)
-    ]
-    largest = max(float(part.max(initial=0)) for parts in divided for part in parts)
-    norm = LARGEST_STANDARD_DEVIATION**2 / largest
+        found = in_threads(posterior, phenotypes, usable_cpus())
+    divided = [np.concatenate(each.energies) for each in found]
+    norm = LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
     chosen = [
-        _own_window(number, each, found, divided, slopes, slice(*cuts[number : number + 2]), norm)
+        _own_window(number, each, found, slopes, slice(*cuts[number : number + 2]), norm)
         for number, each in enumerate(windows)
     ]
-    degrees = float(np.mean([1 / sum((part**2).sum() for part in parts) for parts in divided]))
-    return chosen, int(np.ceil(norm)), left, degrees
+    degrees = float(np.mean([1 / (each**2).sum() for each in divided]))
+    return chosen, int(np.ceil(norm)), np.array([each.left for each in found]), degrees
 
 
 def _own_window(
     number: int,
     covariance: Float64,
     found: Sequence[Posterior],
-    divided: Sequence[Sequence[Float64]],
     slopes: Float64,
     variants: slice,
     norm: float,
 ) -> OwnWindow:
     """Return the scaled directions of all phenotypes in one window; there is at least one."""
-    scales = [np.sqrt(norm * parts[number]) for parts in divided]
-    if not any(each.any() for each in scales):
-        scales[0][-1] = 1.0
-    kept = [np.flatnonzero(each) for each in scales]
-    vectors = [
-        each.windows[number].vectors[:, here] for each, here in zip(found, kept, strict=True)
-    ]
-    scales = [each[here] for each, here in zip(scales, kept, strict=True)]
+    vectors = [each.vectors[number] for each in found]
+    scales = [np.sqrt(norm * each.energies[number]) for each in found]
+    if not any(map(len, scales)):  # a column that varies least
+        vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
     weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
     return OwnWindow(
         component_map(np.hstack(vectors).T, np.concatenate(scales)),
-        np.repeat(np.arange(len(found)), list(map(len, kept))),
+        np.repeat(np.arange(len(found)), list(map(len, scales))),
         _score_map(weights),
         covariance.astype(np.float32),
     )
@@ -395,8 +390,10 @@ def solve_rounds(
     return np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
 
 
-def _of_block(block: FirstRound, states: Float64, n_samples: float) -> list[WindowDirections]:
-    found = []
+def _of_block(
+    block: FirstRound, states: Float64, n_samples: float
+) -> Iterator[tuple[Float64, Float64]]:
+    """Yield the directions of every window, (w, k), and the posterior variances in them."""
     for start, stop in pairwise(block.windows):
         inside = slice(start, stop)
         unit = np.zeros((len(block.rest), stop - start))
@@ -410,8 +407,7 @@ def _of_block(block: FirstRound, states: Float64, n_samples: float) -> list[Wind
         spread = np.cov(draws.T).reshape(draws.shape[1], -1)
         apart = (seen.T * states.var(axis=0)) @ seen
         variances, turned = np.linalg.eigh(_OF_DRAWS * spread + (1 - _OF_DRAWS) * apart)
-        found.append(WindowDirections(root @ turned, np.maximum(variances, 0)))
-    return found
+        yield root @ turned, variances
 
 
 def _column(

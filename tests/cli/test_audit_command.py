@@ -40,7 +40,7 @@ def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
     result = run(*ONE, "--adjacency", "add-remove")
     assert result.exit_code == 1
     assert result.output.count("EXCEEDS THE CLAIM") == 2
-    assert "    outcomes: mu 0.166 stated, at least " in result.output
+    assert "    phenotypes: mu 0.166 stated, at least " in result.output
     assert result.output.splitlines()[-1] == "AUDIT FAILED: 2 of 2 mechanisms"
 
 

@@ -116,7 +116,10 @@ def _partial_arrays(
             arrays[f"gram/{block}"] = groups.ArrayLayout(
                 (row_groups, size, size), (1, side, side), kind
             )
-        arrays[f"cross/{block}"] = groups.ArrayLayout((row_groups, size, q), (1, side, q), np.int64)
+        width = q if plan.sums_gram else 1  # a direction has one phenotype
+        arrays[f"cross/{block}"] = groups.ArrayLayout(
+            (row_groups, size, width), (1, side, width), np.int64
+        )
     return arrays
 
 

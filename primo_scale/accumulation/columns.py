@@ -65,6 +65,9 @@ class Columns:
         else:  # a block is one tile
             self._variants = [components.variants(tile.block) for tile in tiles]
             self._maps = [components.map_of(tile.block) for tile in tiles]
+            for mapping, height in zip(self._maps, heights, strict=True):
+                if mapping is not None and len(mapping.matrix) != height:
+                    raise ValueError("the columns of a map are one tile")
             self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
             self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
 

@@ -11,7 +11,6 @@ import numpy as np
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.plan import Task
 from primo_scale.errors import InputError
-from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.kernels.products import Int64
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array
@@ -30,7 +29,7 @@ class RawOwnSums:
 
 
 class OwnReduction:
-    """Sum of partial sums over row groups, of which every direction keeps that of its phenotype."""
+    """Sum of partial sums over row groups."""
 
     def __init__(self, partials: Partials, path: Location) -> None:
         self._partials, self._path = partials, path
@@ -46,14 +45,10 @@ class OwnReduction:
 
     def finish(self) -> RawOwnSums:
         """Sum all row groups, and store the result."""
-        partials, directions = self._partials, self._partials.components
-        if not isinstance(directions, OwnDirections):
-            raise TypeError("a second round has directions of every phenotype's own")
-        first, parts = partials.plan.layout.n_fixed, []
-        for window, size in enumerate(directions.sizes):
-            crosses = read_block(partials.array(f"cross/{window}")).sum(axis=0)
-            parts.append(crosses[np.arange(size), first + directions.owners_of(window)])
-        values, inputs = np.concatenate(parts), partials.inputs.to_json()
+        partials = self._partials
+        windows = range(partials.plan.layout.n_blocks)
+        parts = [read_block(partials.array(f"cross/{window}")).sum(axis=0) for window in windows]
+        values, inputs = np.concatenate(parts)[:, 0], partials.inputs.to_json()
         group = groups.create_group(self._path, KIND, {})
         write_array(group, "sums", values, (min(len(values), 1 << 18),))
         groups.flush(group)

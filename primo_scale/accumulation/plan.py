@@ -225,7 +225,9 @@ def default_plan(
     groups = min(reads, max(operations // _TASK_OPERATIONS, _FEWEST_TILE_TASKS // tile_tasks, 1))
     stripe = rows * min(-(-reads // _FEWEST_STRIPES), max(1, _LARGEST_STRIPE // rows))
     row_group = rows * -(-reads // groups)
-    tile, step = DEFAULT_TILE, phenotype_step
+    step = phenotype_step
+    # A map writes all columns of its block at once, and a second round has no tiles of X'X.
+    tile = DEFAULT_TILE if sums_gram else max(DEFAULT_TILE, *layout.sizes)
     return Plan(layout, n_samples, row_group, stripe, rows, tile, together, step, sums_gram)
 
 

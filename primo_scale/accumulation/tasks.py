@@ -33,6 +33,7 @@ from primo_scale.accumulation.columns import (
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.errors import OnWorker, OtherVersion, PrimoError, anticipated
+from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.kernels.choice import choose_kernel
 from primo_scale.kernels.clipping import UNCLIPPED
@@ -155,7 +156,12 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
             gram.add(of_block, of_block)
     summed = cross.total().T
     for tile, part in zip(tiles, columns.parts, strict=True):
-        partials.commit_cross(tile, from_byte_planes(summed[part], plan.layout.n_outcomes))
+        products = from_byte_planes(summed[part], plan.layout.n_outcomes)
+        directions = partials.components
+        if isinstance(directions, OwnDirections):  # each has a phenotype of its own
+            owners = directions.owners_of(tile.block)
+            products = np.take_along_axis(products, owners[:, None], axis=1)
+        partials.commit_cross(tile, products)
     for tile, gram in zip(tiles, grams, strict=bool(grams)):
         partials.commit_tile(tile, mirrored(gram.total()))
 

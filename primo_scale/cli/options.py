@@ -182,7 +182,8 @@ _model_options = under(
         "--rounds",
         type=click.IntRange(1, 2),
         help="Measurements of X'Y; the second has directions chosen by the first (default: 2 over "
-        "LD components without --genetic-factors, else 1; docs/maths/rounds.md).",
+        "LD components of up to 100 phenotypes without --genetic-factors, else 1; "
+        "docs/maths/rounds.md).",
     ),
     click.option(
         "--row-norm",

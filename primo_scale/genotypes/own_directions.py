@@ -111,8 +111,8 @@ class OwnDirections:
         return groups.array_of(groups.open_group(self.path, KIND), name)
 
 
-def find_directions(path: Location, request: str) -> OwnDirections | None:
-    """Return the finished store of a request, or None.
+def find_directions(path: Location, request: str | None = None) -> OwnDirections | None:
+    """Return the finished store of a request, or of any, or None.
 
     `request` is a digest of everything that determines the directions. They are not computed again,
     because the last bits of an eigenvector may differ between machines.
@@ -120,7 +120,7 @@ def find_directions(path: Location, request: str) -> OwnDirections | None:
     if not groups.is_complete(path, KIND):
         return None
     attributes = groups.attributes_of(groups.open_group(path, KIND))
-    return open_directions(path) if attributes["request"] == request else None
+    return open_directions(path) if request in (None, attributes["request"]) else None
 
 
 def open_directions(path: Location) -> OwnDirections:

@@ -46,15 +46,14 @@ def draw_second_round(
     parameters = {"second_round": asdict(second), "inputs": raw.inputs, "hold_out": hold_out}
     request = payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
     payer.ledger.bind(charge, request, number=1)
+    if charge.state is not ChargeState.RESERVED and not path.is_file():
+        raise InputError(
+            "the noisy sums of the second round are missing",
+            where=path,
+            remedy="Restore the file from a backup, or use another --work-dir, which pays again",
+        )
     with noise_store.payment_explained(charge.id):
         if not path.is_file():
-            if charge.state is not ChargeState.RESERVED:
-                raise InputError(
-                    "the noisy sums of the second round are missing",
-                    where=path,
-                    remedy="Restore the file from a backup, or use another --work-dir, which pays "
-                    "again",
-                )
             source = KeystreamNoise(noise_store.open_key(charge.id))
             announce_step(PaymentStep.DRAW_STARTED)
             noisy = add_lattice_noise(raw.values, second.sigma, source=source, label=LABEL)

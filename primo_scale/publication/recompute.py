@@ -172,6 +172,8 @@ def _subsample_problems(document: Document, claims: Claims) -> list[str]:
         problems.append("amplification is proved only for replace-one")
     if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
         problems.append(f"a subsample of {claims.subsample} among {claims.people}")
+    if any(claims.second):
+        problems.append("no theorem covers a second round beside a subsample")
     if document["mechanism"]["eigenvalue_share"] > 0:
         problems.append("no theorem covers the smallest eigenvalue of a subsample")
     return problems

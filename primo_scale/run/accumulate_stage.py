@@ -91,12 +91,12 @@ def accumulate_stage(
         )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
+    write_choices(work_dir / work_directory.DESIGN, design)
     if design.rounds == 2 and panels.ld is not None and request.privacy.budget is not None:
         directions = second_directions(
             store, request, design, panels.ld, raw, request.privacy.budget
         )
         _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
-    write_choices(work_dir / work_directory.DESIGN, design)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
 

@@ -48,6 +48,10 @@ from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
 
+# Phenotypes up to which a release has two rounds by default. With more, the directions of all
+# phenotypes make the second round take a multiple of the first.
+_MOST_OF_TWO_ROUNDS = 100
+
 
 @dataclass(frozen=True)
 class NoGenotypes:
@@ -172,7 +176,8 @@ def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) 
             limit=f"{MOST_SAMPLED_EFFECTS} effects",
             remedy="Leave it out, or give --ld-panel or fewer phenotypes",
         )
-    default = 2 if possible and model.genetic_factors is None else 1
+    few = n_phenotypes <= _MOST_OF_TWO_ROUNDS
+    default = 2 if possible and few and model.genetic_factors is None else 1
     return model.rounds or default
 
 

@@ -46,7 +46,7 @@ from primo_scale.run.release_forecast import (
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.second_round import open_second_round, second_noise
+from primo_scale.run.second_round import open_second_round
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
@@ -145,8 +145,8 @@ def _release_privately(
             paid = draw_once(raw, first, payer, adjustment.charge, on_block=move, is_last=is_last)
             second = None
             if design.rounds == 2:
-                directions, sums = open_second_round(design, request.work_dir, raw)
-                own = second_noise(design, mechanism, directions)
+                work_dir = request.work_dir
+                directions, own, sums = open_second_round(design, mechanism, work_dir, raw)
                 values = draw_second_round(sums, own, mechanism, paid, payer)
                 second = NoisySecondRound(directions, own, values)
                 mechanism = replace(mechanism, second_round=own)

@@ -257,7 +257,7 @@ class Model:
         are chosen; None stands for phenotypes that share none.
     rounds : int or None
         Measurements of X'Y, 1 or 2; None stands for 2 where effects of LD components can be
-        sampled and no `genetic_factors` are given, and else for 1.
+        sampled, there are at most 100 phenotypes and no `genetic_factors` are given, else for 1.
     row_norm : float or None
         Bound on the norm of a coded genotype row, in units of the coding; None stands for the rule
         of docs/maths/clipping-and-integers.md.

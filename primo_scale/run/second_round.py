@@ -13,13 +13,12 @@ from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.own_sums import RawOwnSums, find_own_sums
 from primo_scale.accumulation.partials import Inputs
 from primo_scale.accumulation.plan import Plan, default_plan
-from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawStatistics, remove_partials
 from primo_scale.errors import InputError
 from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.own_directions import (
     OwnDirections,
     find_directions,
-    open_directions,
     write_directions,
 )
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
@@ -40,7 +39,7 @@ from primo_scale.run.progress import count_bar
 from primo_scale.run.release_forecast import public_eigenvalues
 from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import stage
-from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, store_root
+from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.locations import Location
@@ -71,6 +70,7 @@ def second_directions(
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:
         return found
+    remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
         return _chosen(design, panel, paid.private, store, request.work_dir, root, wanted)
 
@@ -150,25 +150,26 @@ def second_plan(design: Design, directions: OwnDirections) -> Plan:
 
 
 def open_second_round(
-    design: Design, work_dir: Path, raw: RawStatistics
-) -> tuple[OwnDirections, RawOwnSums]:
-    """Return the directions and the exact sums of the second round of finished statistics."""
+    design: Design, mechanism: Mechanism, work_dir: Path, raw: RawStatistics
+) -> tuple[OwnDirections, SecondRound, RawOwnSums]:
+    """Return the directions, the noise and the exact sums of the second round of statistics."""
     root = store_root(work_dir, design.object_store)
-    sums = find_own_sums(root / OWN_SUMS)
-    if sums is None:
+    sums, directions = find_own_sums(root / OWN_SUMS), find_directions(root / DIRECTIONS)
+    if sums is None or directions is None:
         raise InputError(
-            "the sums of the second round are missing",
-            where=str(root / OWN_SUMS),
+            "the second round is missing",
+            where=str(root / (OWN_SUMS if sums is None else DIRECTIONS)),
             remedy="Run accumulate again with the same files",
         )
-    directions = open_directions(root / DIRECTIONS)
-    same = all(
-        sums.inputs[name] == raw.inputs[name] for name in ("genotypes", "outcomes", "design")
-    )
-    if not same or sums.inputs["components"] != directions.digest:
+    noise = second_noise(design, mechanism, directions)
+    summed, rule = sums.inputs, sums.inputs["row_rule"]
+    same = all(summed[name] == raw.inputs[name] for name in ("genotypes", "outcomes", "design"))
+    bounds = rule["row_norm"], rule["phenotype_norm"]
+    same &= bounds == (noise.row_norm, noise.phenotype_norm)
+    if not same or summed["components"] != directions.digest:
         raise InputError(
             "not the second round of these statistics",
             where=str(root / OWN_SUMS),
             remedy="Remove it, and run accumulate again with the same files",
         )
-    return directions, sums
+    return directions, noise, sums

@@ -2,24 +2,30 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from command_io import PANEL, simulated
 from crash import KILLED, killed_at
+from design_partials import inputs_of
 from documents import read_document
 from noise_checks import has_scale
 from small_cohort import command, refused, succeeded
 
+from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.columns import subtract_scores
-from primo_scale.accumulation.own_sums import find_own_sums
+from primo_scale.accumulation.own_sums import OwnReduction, find_own_sums
+from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli import finalize, release, verify
-from primo_scale.genotypes.own_directions import open_directions
+from primo_scale.genotypes.own_directions import OwnWindow, open_directions, write_directions
 from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
+from primo_scale.run.second_round import second_inputs, second_plan
 
 N, D = 1502, 900
 BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")
@@ -58,13 +64,16 @@ def work(cohort):
 
 @pytest.fixture(scope="module")
 def people(work):
+    return people_of(work, open_directions(work / "own_directions.zarr"))
+
+
+def people_of(work, directions):
     """Return clipped residuals, (n, l), and directions of each phenotype, by their definition."""
     design = load_design(work / "design.json")
     store = open_genotype_store(work / "genotypes.zarr")
     codes = decode(
         store.read_packed(slice(0, D), slice(0, N)), design.genotypes.code_table, N
     ).astype(object)
-    directions = open_directions(work / "own_directions.zarr")
     rows, scores = [], np.zeros((directions.n_phenotypes, N), dtype=object)
     for window in range(len(directions.sizes)):
         inside = codes[directions.variants(window)]
@@ -102,6 +111,38 @@ def test_sums_are_those_of_clipped_residuals(work, people):
     lengths = np.sqrt((x.astype(float) ** 2).sum(axis=0) * N)
     assert np.abs(exact - expected).max() < 2 * lengths.max()  # a lattice step for each person
     assert np.corrcoef(exact.astype(float), expected.astype(float))[0, 1] > 0.999_999
+
+
+def test_windows_of_more_directions_than_a_tile_are_summed_whole(work, tmp_path):
+    """Directions of many phenotypes: a map of 2,100 rows belongs to one window."""
+    design, random = load_design(work / "design.json"), np.random.default_rng(1)
+    found = open_directions(work / "own_directions.zarr")
+    owners = np.sort(random.integers(0, 3, 2100))
+    width = found.boundaries[1]
+    wide = LinearMap(
+        random.integers(-127, 128, (2100, width), dtype=np.int8), np.full(2100, 1 << 17)
+    )
+    windows = [
+        OwnWindow(found.map_of(w), found.owners_of(w), found.scores_of(w), found.covariance_of(w))
+        for w in range(len(found.sizes))
+    ]
+    windows[0] = OwnWindow(wide, owners, found.scores_of(0), found.covariance_of(0))
+    forged = write_directions(
+        tmp_path / "forged.zarr", "wide", windows, found.row_norm, found.residuals, found.degrees
+    )
+    inputs = inputs_of(work / "genotypes.zarr", work / "outcomes.zarr")
+    inputs = replace(inputs, digests={**inputs.digests, "design": design.digest})
+    inputs = second_inputs(inputs, design, forged)
+    plan = second_plan(design, forged)
+    partials = open_partials(tmp_path / "partials.zarr", plan, inputs, design.genotypes.code_table)
+    for task in [*plan.row_tasks(), *plan.tile_tasks()]:
+        run_task(partials.address, task)
+    exact = OwnReduction(partials, tmp_path / "sums.zarr").finish().values
+    residuals, x, _ = people_of(work, forged)
+    norms = norms_of(x, forged.owners).astype(np.int64)
+    clipped = inputs.clipping_rule.clip_contributions(residuals.astype(np.int16), norms)
+    expected = np.einsum("it,it->t", x.astype(np.int64), clipped.astype(np.int64)[:, forged.owners])
+    np.testing.assert_array_equal(exact, expected)
 
 
 def test_scores_are_those_of_the_first_round(people, work):

@@ -102,8 +102,8 @@ class Cohort:
         words = ["--genotypes", self.store, *outcomes(self.folder), "--work-dir", self.work]
         return list(map(str, [*words, "--ledger", self.ledger]))
 
-    def accumulate(self, *options):
-        budget = () if "--non-private" in options else BUDGET
+    def accumulate(self, *options, budget=BUDGET):
+        budget = () if "--non-private" in options else budget
         return command(accumulate.main, *self.accumulation, *budget, *options)
 
     def finalize(self, *options, budget=BUDGET):

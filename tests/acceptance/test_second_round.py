@@ -164,6 +164,8 @@ def test_noise_has_the_stated_scale_and_the_release_verifies(cohort, work):
     assert has_scale(noise, query["sigma"][0]) and not has_scale(noise, 1.3 * query["sigma"][0])
     assert document["mechanism"]["share"] == pytest.approx(0.98 / 2)
     succeeded(command(verify.main, cohort.folder / "release"))
+    report = (cohort.folder / "release" / "report.html").read_text()
+    assert "before, and measured a second time after" in report
     assert "published already" in succeeded(cohort.release("--hold-out", 0.1)).stderr
 
 

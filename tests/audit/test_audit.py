@@ -210,7 +210,7 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
     """The diagonal has the smaller scale of the off-diagonal entries."""
 
     def wrong(noisy, gram, tile, *, block, copy):
-        sigma = off_diagonal_sigma(noisy.scales.gram[block])
+        sigma = off_diagonal_sigma(noisy.mechanism.scales.gram[block])
         noise = add_lattice_noise(np.zeros(3, np.int64), sigma, source=noisy.source, label="X'X")
         return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
 
@@ -225,7 +225,7 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     """Two independent draws for one number: their mean has half the variance."""
 
     def wrong(noisy, gram, tile, *, block, copy):
-        sigma, source = noisy.scales.gram[block], noisy.source
+        sigma, source = noisy.mechanism.scales.gram[block], noisy.source
         noise = add_lattice_noise(
             np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label="X'X"
         ).reshape(gram.shape)

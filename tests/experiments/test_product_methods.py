@@ -31,9 +31,9 @@ def test_noise_scales_spend_the_promise(cohort, unit):
     shift = (2 + 2 * cosine) * (row * outcome / noisy.cross_sigma) ** 2
     if unit is not PrivacyUnit.LABEL:
         shift = shift + (2 - 2 * cosine**2) * (row**2 / noisy.gram_sigma) ** 2
-    # What the counts of observed phenotypes, and with label privacy C'Y, leave of mu^2.
-    rest = {PrivacyUnit.FULL: 0.99, PrivacyUnit.LABEL: 0.99 * 0.95, PrivacyUnit.FEATURE: 1.0}
-    mu = math.sqrt(np.max(shift) / rest[unit])
+    # What the counts of observed phenotypes leave of mu^2.
+    rest = 1.0 if unit is PrivacyUnit.FEATURE else 0.99
+    mu = math.sqrt(np.max(shift) / rest)
     delta = norm.cdf(mu / 2 - 2 / mu) - math.exp(2) * norm.cdf(-mu / 2 - 2 / mu)
     assert delta == pytest.approx(1e-6, rel=1e-3)
 

@@ -99,7 +99,7 @@ def random_statistics(path, layout, copies):
     return write_matrices(
         path, layout, [e + e.T + 10_000 * np.eye(len(e), dtype=np.int64) for e in entries],
         [rng.integers(-999, 1000, (size, q)) for size in layout.sizes],
-        10**6 * np.eye(q, dtype=np.int64), np.full(layout.n_phenotypes, 10_000),
+        10**6 * np.eye(q, dtype=np.int64), np.full(1 + layout.n_phenotypes, 10_000),
         gram_copies=copies,
     ).finish({})  # fmt: skip
 

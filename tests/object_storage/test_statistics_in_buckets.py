@@ -36,7 +36,7 @@ def summed(location: Location, inputs: dict[str, str] | None = None) -> None:
     (size,), q = LAYOUT.sizes, LAYOUT.n_outcomes
     writer = write_matrices(
         location, LAYOUT, [numbers(size, size)], [numbers(size, q)], numbers(q, q) + 1,
-        np.array([5, 6]),
+        np.array([7, 5, 6]),
     )  # fmt: skip
     writer.finish({"sha256": writer.sha256(), "inputs": inputs or {}, "plan_digest": "the plan's"})
 

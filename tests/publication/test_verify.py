@@ -137,8 +137,8 @@ def is_harmless(document: dict[str, Any], path: str, factor: float) -> bool:
         _, _, number, name, *_ = path.split(".")
         query = document["mechanism"]["queries"][int(number)]
         if factor > 1 and name == "sigma":
-            promise = document["guarantee"]["privacy"], document["guarantee"]["adjacency"]
-            alone = ADDS_UP + (("phenotype_cross",) if promise == ("label", "add-remove") else ())
+            added = document["guarantee"]["adjacency"] == "add-remove"
+            alone = (*ADDS_UP, "phenotype_cross") if added else ADDS_UP
             return query["name"] not in alone
         return factor > 1 and name in ("off_diagonal_sigma", "fine_bits")
     # Only amplification depends on the number of people, and the last digits of an eigenvalue's

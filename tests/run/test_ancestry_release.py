@@ -122,7 +122,8 @@ def test_a_trait_of_environment_alone_reads_nothing(released):
     scores = own_scores(folder / "release", folder / "people")[apart]
     pheno = pd.read_csv(folder / "pheno.tsv", sep="\t")[apart]
     for stated in (nothing, nothing["groups"][0]):
-        assert stated["r2_lower"] == 0 and stated["r2"] < 0.01
+        assert stated["r2_lower"] == 0
+        assert stated["r2"] is None or stated["r2"] < 0.01  # where noise hides a score of zero
     within = half["groups"][0]
     population = np.repeat(np.arange(3), SIZES)[apart]
     tables = scores["HERITABLE"].to_numpy(), pheno["HERITABLE"].to_numpy()

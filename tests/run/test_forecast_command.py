@@ -209,7 +209,7 @@ def test_a_target_is_reached_at_the_stated_sizes_and_hardly_below(few):
 @pytest.mark.slow
 def test_more_people_than_the_sums_can_hold_do_not_end_the_search():
     """The search begins with 10^8 people."""
-    sizes = {"people": 100_000, "phenotypes": 100, "epsilon": 1.0}
+    sizes = {"people": 100_000, "phenotypes": 1000, "epsilon": 1.0}
     with pytest.raises(UsageError, match="64-bit integers"):
         ps.forecast(request(None, **{**sizes, "people": 10**8}))
     (row,) = ps.forecast(request(None, **sizes, target="80%"))

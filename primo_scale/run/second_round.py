@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def second_directions(
     ):
         paid = draw_once(raw, mechanism, payer, charge, on_block=move, is_last=False)
     root = store_root(request.work_dir, design.object_store)
-    drawn = hashlib.sha256(paid.private.matrices.sha256().encode()).hexdigest()
+    drawn = paid.private.matrices.sha256()
     wanted = sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:

@@ -121,6 +121,7 @@ def contributions(partials: Partials) -> Callable[[slice], tuple[Int64, Int64]]:
     n_phenotypes, groups = directions.n_phenotypes, list(plan.shared_blocks())
 
     def of_people(samples: slice) -> tuple[Int64, Int64]:
+        """Read the genotypes of people once, window by window."""
         people = samples.stop - samples.start
         norms, scores = np.zeros((2, n_phenotypes, people), dtype=np.int64)
         for windows in groups:

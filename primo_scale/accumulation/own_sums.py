@@ -52,8 +52,7 @@ class OwnReduction:
         group = groups.create_group(self._path, KIND, {})
         write_array(group, "sums", values, (min(len(values), 1 << 18),))
         groups.flush(group)
-        stated = {"plan_digest": partials.attributes["plan_digest"], "inputs": inputs}
-        groups.mark_complete(group, {**stated, "sha256": _sha256(values)})
+        groups.mark_complete(group, {"inputs": inputs, "sha256": _sha256(values)})
         return RawOwnSums(values, _sha256(values), inputs)
 
 

@@ -111,6 +111,7 @@ def _clipping(
         seen = contributions(partials)
 
         def of_residuals(samples: slice, rows: Int16) -> tuple[Int64, Int16]:
+            """Clip what the first round leaves of the phenotypes."""
             norms, scores = seen(samples)
             residuals = subtract_scores(rows[:, -layout.n_phenotypes :], scores)
             unclipped = np.full((len(rows), columns), UNCLIPPED, dtype=np.int64)
@@ -120,6 +121,7 @@ def _clipping(
     norms_of = row_norms(partials)
 
     def of_records(samples: slice, rows: Int16) -> tuple[Int64, Int16]:
+        """Clip whole records, or by another rule for them."""
         if rule is None:
             return np.full((len(rows), columns), UNCLIPPED, dtype=np.int64), rows
         norms = norms_of(samples)

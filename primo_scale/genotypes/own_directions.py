@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from primo_scale.storage.locations import Location
 
 KIND = "own directions"
 _CHUNK = 1 << 20
+_READ_WHOLE = ("maps", "multipliers", "owners", "scores", "score_multipliers")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +62,8 @@ class OwnDirections:
     def map_of(self, window: int) -> LinearMap:
         """Return the map from the codes of one window to its directions."""
         rows, size = self.rows(window), self.sizes[window]
-        entries = self._maps[slice(*self._entries[window : window + 2])]
-        return LinearMap(entries.reshape(size, -1), self._multipliers[rows])
+        entries = self._whole["maps"][slice(*self._entries[window : window + 2])]
+        return LinearMap(entries.reshape(size, -1), self._whole["multipliers"][rows])
 
     def owners_of(self, window: int) -> Int64:
         """Return the phenotype of each direction of one window."""
@@ -69,8 +71,8 @@ class OwnDirections:
 
     def scores_of(self, window: int) -> LinearMap:
         """Return the map from the codes of one window to the scores of the phenotypes."""
-        columns = self._scores[:, self.variants(window)]
-        return LinearMap(np.ascontiguousarray(columns), self._score_multipliers[window])
+        columns = self._whole["scores"][:, self.variants(window)]
+        return LinearMap(np.ascontiguousarray(columns), self._whole["score_multipliers"][window])
 
     def covariance_of(self, window: int) -> Float64:
         """Return the covariance of the codes of one window in the panel."""
@@ -81,7 +83,7 @@ class OwnDirections:
     @cached_property
     def owners(self) -> Int64:
         """Phenotype of each direction, shape (m,)."""
-        return read_block(self._array("owners")).astype(np.int64)
+        return np.asarray(self._whole["owners"], dtype=np.int64)
 
     @cached_property
     def _rows(self) -> list[int]:
@@ -92,20 +94,8 @@ class OwnDirections:
         return [0, *accumulate((np.array(self.sizes) * np.diff(self.boundaries)).tolist())]
 
     @cached_property
-    def _maps(self) -> npt.NDArray[np.int8]:
-        return read_block(self._array("maps"))
-
-    @cached_property
-    def _multipliers(self) -> Int64:
-        return read_block(self._array("multipliers"))
-
-    @cached_property
-    def _scores(self) -> npt.NDArray[np.int8]:
-        return read_block(self._array("scores"))
-
-    @cached_property
-    def _score_multipliers(self) -> Int64:
-        return read_block(self._array("score_multipliers"))
+    def _whole(self) -> dict[str, npt.NDArray[Any]]:
+        return {name: read_block(self._array(name)) for name in _READ_WHOLE}
 
     def _array(self, name: str) -> groups.Array:
         return groups.array_of(groups.open_group(self.path, KIND), name)

@@ -20,17 +20,16 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-import scipy
 from threadpoolctl import threadpool_limits
 
-from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.genotypes.ld_components import LARGEST_STANDARD_DEVIATION, component_map
 from primo_scale.genotypes.own_directions import OwnDirections, OwnWindow
 from primo_scale.kernels.gibbs_sweep import EffectMaps
-from primo_scale.kernels.linear_map import FRACTION_BITS, LinearMap
+from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.component_weights import (
+    ComponentBlock,
     ComponentSolution,
     PanelComponents,
     component_block,
@@ -61,20 +60,15 @@ _OF_DRAWS = 0.8  # share of their covariance; the rest takes the effects as inde
 _LEAST_VARIANCE = 1e-3  # of a direction that the panel knows, relative to the window's largest
 _LEAST_LEFT = 0.3  # share of a phenotype's variance that scores leave, whatever they explain
 _LEAST_SCALE = 0.01  # of the only direction of a window that has none worth its noise
+_NO_SCORE = 1e-12  # weight in place of 0 where all are, because a map has no row of zeros
 _TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, eq=False)
 class FirstRound:
-    """One LD block after the first round: m components of d_b codes, and l phenotypes."""
+    """One LD block after the first round, and what the panel knows beside its components."""
 
-    real: Float64  # map T from codes to components, shape (m, d_b)
-    squared_norms: Float64  # of the rows of T, shape (m,)
-    blend: Float64  # X'X of the components, shape (m, m)
-    gram: Float64  # the same with eigenvalues above the floor, shape (m, m)
-    gram_errors: Float64  # variances that its errors add to X'Y for an effect variance of 1, (m,)
-    target: Float64  # X'Y of the components, shape (m, l)
-    noise: Float64  # variance of the noise of the release in X'Y of each phenotype, shape (l,)
+    block: ComponentBlock  # m components of d_b codes, and X'Y of l phenotypes
     # Covariance of the codes that the components do not have, by the panel, times the number of
     # people; 0 between windows. Shape (d_b, d_b).
     rest: Float64
@@ -83,12 +77,14 @@ class FirstRound:
     @property
     def back(self) -> Float64:
         """Pseudoinverse of T, because its rows are orthogonal, shape (d_b, m)."""
-        return np.asarray(self.real.T / self.squared_norms)
+        return np.asarray(self.block.real.T / self.block.squared_norms)
 
     def covariances(self, columns: Float64) -> Float64:
         """Return ``Sigma v`` for codes' directions v in columns, shape (d_b, k)."""
         back = self.back
-        return np.asarray(back @ (self.blend @ (back.T @ columns)) + self.rest @ columns)
+        # Without the floor of its eigenvalues, which would count as covariance of the codes.
+        gram = self.block.blend.gram
+        return np.asarray(back @ (gram @ (back.T @ columns)) + self.rest @ columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,20 +241,13 @@ def _own_window(
     if not any(map(len, scales)):  # a column that varies least
         vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
     weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
+    weights[~weights.any(axis=1)] = _NO_SCORE
     return OwnWindow(
         component_map(np.hstack(vectors).T, np.concatenate(scales)),
         np.repeat(np.arange(len(found)), list(map(len, scales))),
-        _score_map(weights),
+        component_map(weights, np.ones(len(weights))),
         covariance.astype(np.float32),
     )
-
-
-def _score_map(weights: Float64) -> LinearMap:
-    """Return the integer map of scores with weights of the codes, shape (l, w)."""
-    steps = np.abs(weights).max(axis=1) / LARGEST_CODE
-    matrix = np.rint(np.divide(weights, steps[:, None], where=steps[:, None] > 0, out=weights * 0))
-    multipliers = np.rint(np.ldexp(steps, FRACTION_BITS)).astype(np.int64)
-    return LinearMap(matrix.astype(np.int8), np.minimum(multipliers, 2**31 - 1))
 
 
 def solve_two_rounds(
@@ -291,7 +280,9 @@ def solve_two_rounds(
                 inside = slice(variants.start - rows.start, variants.stop - rows.start)
                 owned = directions.owners_of(window) == phenotype
                 placed = np.zeros((rows.stop - rows.start, int(owned.sum())))
-                placed[inside] = directions.map_of(window).real[owned].T
+                every = directions.map_of(window)
+                own = LinearMap(every.matrix[owned], every.multipliers[owned])
+                placed[inside] = own.real.T
                 vectors.append(placed)
                 values.append(second.values[directions.rows(window)][owned])
                 weights[inside] = directions.scores_of(window).real[phenotype]
@@ -310,7 +301,7 @@ def solve_two_rounds(
     layout = adjustment.statistics.layout
     fixed = np.zeros((layout.n_fixed, layout.n_phenotypes))
     for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
-        rows, block = slice(start, stop), blocks[number]
+        rows, block = slice(start, stop), blocks[number].block
         if scores is not None:
             weights[rows] += scores.mean(rows)
         seen = on_components(block.real, block.squared_norms, weights[rows])
@@ -340,6 +331,7 @@ def _first_rounds(
     n, layout = panel.n_samples, adjustment.statistics.layout
 
     def first(number: int) -> FirstRound:
+        """Return one block; windows cover what its components leave of the codes."""
         block = component_block(adjustment, panel, scores, number)
         start, stop = panel.boundaries[number : number + 2]
         windows = [cut for cut in cuts if start <= cut <= stop]
@@ -349,17 +341,7 @@ def _first_rounds(
             inside, known = slice(lower - start, upper - start), back[lower - start : upper - start]
             rest[inside, inside] = n * covariances[cuts.index(lower)]
             rest[inside, inside] -= known @ block.blend.gram @ known.T
-        return FirstRound(
-            real=block.real,
-            squared_norms=block.squared_norms,
-            blend=block.blend.gram,
-            gram=block.gram,
-            gram_errors=block.gram_errors,
-            target=block.target,
-            noise=block.noise.variances,
-            rest=rest,
-            windows=tuple(cut - start for cut in windows),
-        )
+        return FirstRound(block, rest, tuple(cut - start for cut in windows))
 
     return map_blocks(first, layout.sizes)
 
@@ -443,32 +425,31 @@ def _coordinates(
     They are those of `component_weights` for both measurements stacked.
     """
     number, effect, residual = phenotype.number, phenotype.effect, phenotype.residual
-    back = block.back
-    responses, covariance = back @ block.gram, block.gram  # of X'Y to effects of codes; of columns
-    target, errors = block.target[:, number], block.gram_errors
-    noise = np.full(len(target), block.noise[number])
+    first, back = block.block, block.back
+    gram = covariance = first.gram  # of the columns
+    responses = back @ gram  # of X'Y to effects of codes
+    target, errors = first.target[:, number], first.gram_errors
+    noise = np.full(len(target), first.noise.variances[number])
     if second is not None and len(second.values):
         of_second = block.covariances(second.vectors)
-        on_components = back.T @ second.vectors
-        between = block.gram @ on_components
-        within = on_components.T @ between
+        seen = back.T @ second.vectors  # by the components
+        between = gram @ seen
+        within = seen.T @ between
         # What the directions have beside the components counts as independent between them, so that
         # the covariance stays positive definite.
         beside = (second.vectors * of_second).sum(axis=0) - within.diagonal()
         within[np.diag_indices_from(within)] += np.maximum(beside, 0)
         left = second.left
-        covariance = np.block([[block.gram, left * between], [left * between.T, left * within]])
+        covariance = np.block([[gram, left * between], [left * between.T, left * within]])
         responses = np.hstack([responses, of_second])
         target = np.concatenate([target, second.values])
-        errors = np.concatenate([errors, errors @ on_components**2])
+        errors = np.concatenate([errors, errors @ seen**2])
         noise = np.concatenate([noise, np.full(len(second.values), second.noise)])
     total = residual * covariance
     total[np.diag_indices_from(total)] += noise + effect * errors
-    root = scipy.linalg.solve_triangular(
-        np.linalg.cholesky(total), np.eye(len(total)), lower=True, check_finite=False
-    )
-    seen = responses @ root.T
-    exposures, vectors = np.linalg.eigh(effect * (seen.T @ seen))
+    root = np.linalg.inv(np.linalg.cholesky(total))
+    whitened = responses @ root.T
+    exposures, vectors = np.linalg.eigh(effect * (whitened.T @ whitened))
     basis = root.T @ vectors
     coordinates = Coordinates(
         exposures=np.maximum(exposures, _TINY),
@@ -477,4 +458,4 @@ def _coordinates(
         values=(basis.T @ target)[:, None],
         release_noise=TargetNoise(np.ones(1), np.zeros((0, 1))),
     )
-    return coordinates, (seen @ vectors).astype(np.float32)
+    return coordinates, (whitened @ vectors).astype(np.float32)

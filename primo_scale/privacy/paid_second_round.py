@@ -27,7 +27,6 @@ class _Stored:
     """Document of the noisy sums."""
 
     values: tuple[int, ...]
-    sigma: float
 
 
 def draw_second_round(
@@ -57,7 +56,7 @@ def draw_second_round(
             source = KeystreamNoise(noise_store.open_key(charge.id))
             announce_step(PaymentStep.DRAW_STARTED)
             noisy = add_lattice_noise(raw.values, second.sigma, source=source, label=LABEL)
-            stored = _Stored(tuple(noisy.tolist()), second.sigma)
+            stored = _Stored(tuple(noisy.tolist()))
             write_atomically(path, canonical_json(asdict(stored)))
             announce_step(PaymentStep.SECOND_ROUND_STORED)
         stored = read_fields(path, _Stored, remedy="Restore the file from a backup")

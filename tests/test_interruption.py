@@ -8,7 +8,7 @@ import threading
 from concurrent.futures import Future
 
 import pytest
-from processes import ROOT, run
+from support.processes import ROOT, run
 
 from primo_scale import interruption
 from primo_scale.errors import InterruptedRun

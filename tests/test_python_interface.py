@@ -21,9 +21,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import threadpoolctl  # noqa: F401  # its import sets an environment variable
-from command_io import simulated
-from crash import exit_code
-from documented_code import blocks
+from support.command_io import simulated
+from support.crash import exit_code
+from support.documented_code import blocks
 
 import primo_scale as ps
 from primo_scale.publication import open_release as open_release_module

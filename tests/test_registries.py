@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from small_cohort import command, write_cohort
+from support.small_cohort import command, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli.finalize import main as finalize

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from acceptance_inputs import RealSet, read_table, write_bounds
 from click.testing import Result
-from small_cohort import command
+from support.acceptance_inputs import RealSet, read_table, write_bounds
+from support.small_cohort import command
 
 Run = Callable[..., Result]
 

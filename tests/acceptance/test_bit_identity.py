@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from command_io import PANEL, digest_in, table_options
-from design_partials import partials_of_design
-from example_stores import flip_a_bit, swap
-from small_cohort import BUDGET, share_adjustment
-from tiers import thinned
+from support.command_io import PANEL, digest_in, table_options
+from support.partials import partials_of_design
+from support.small_cohort import BUDGET, share_adjustment
+from support.stores import flip_a_bit, swap
+from support.tiers import thinned
 
 from primo_scale.accumulation.partials import Partials
 from primo_scale.accumulation.reduction import Reduction

@@ -7,10 +7,10 @@ import json
 import shutil
 
 import pytest
-from acceptance_inputs import texts
-from crash import ADJUSTMENT_STEPS, KILLED, STEPS, killed_at, steps_passed
-from small_cohort import Cohort, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.acceptance_inputs import texts
+from support.crash import ADJUSTMENT_STEPS, KILLED, STEPS, killed_at, steps_passed
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
+from support.tiers import thinned
 
 from primo_scale.cli import verify
 from primo_scale.ledger.ledger import Ledger

@@ -4,24 +4,458 @@ Warnings of numpy are errors, in this process and in the worker. All tasks sent 
 examined.
 """
 
+from __future__ import annotations
+
 import functools
+import json
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import bed_reader
 import numpy as np
+import numpy.typing as npt
 import pytest
 import zarr
-from acceptance_inputs import Published, texts
-from edge_answers import exact_statistics, left_out, noise_scales, right_answer
-from edge_cohorts import COHORTS, EdgeCohort, write_cohort
-from edge_releases import Recorder, Released, assert_same_but_for_noise, sent_tasks, weights_in
-from tiers import thinned
+from distributed import Client
+from sklearn.linear_model import Ridge
+from support.acceptance_inputs import (
+    Float64,
+    Int64,
+    Published,
+    blocks,
+    norms,
+    ratios,
+    scaled,
+    texts,
+)
+from support.tiers import thinned
 
 from primo_scale.cluster import connect
 from primo_scale.cluster.profile import LocalProfile
+from primo_scale.version import __version__
+
+MISSING = {"NA", "nan", "-nan", "-9", "-9.0"}
+BINARY = ({0.0, 1.0}, {1.0, 2.0})
+
+
+@dataclass(frozen=True)
+class Column:
+    """Phenotype or covariate: one cell per person, and public bounds."""
+
+    cells: Sequence[str]
+    lower: float = -2.0
+    upper: float = 2.0
+    mean: float = 0.0
+    sd: float = 1.0
+
+    def observed(self) -> npt.NDArray[np.bool_]:
+        """Return a mask of people with a value, which is neither missing nor an unknown code."""
+        codes = {self.lower, self.upper}
+        return np.array(
+            [
+                cell not in MISSING and (codes not in BINARY or float(cell) in codes)
+                for cell in self.cells
+            ]
+        )
+
+    def values(self) -> Float64:
+        """Return the clamped values; the public mean where missing."""
+        present = self.observed()
+        numbers = [float(cell) if there else self.mean
+                   for cell, there in zip(self.cells, present, strict=True)]  # fmt: skip
+        return np.clip(numbers, self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class EdgeCohort:
+    dosages: Float64  # copies of A1, nan where missing, shape (n, d)
+    phenotypes: Mapping[str, Column]  # by name
+    covariates: Mapping[str, Column]
+
+    @property
+    def n(self) -> int:
+        return len(self.dosages)
+
+    def codes(self) -> Float64:
+        """Return the codes without frequencies: copies minus one, 0 where missing."""
+        return np.where(np.isnan(self.dosages), 0.0, self.dosages - 1)
+
+    def without_person(self, person: int) -> EdgeCohort:
+        left = [i for i in range(self.n) if i != person]
+        phenotypes, covariates = (
+            {name: replace(c, cells=[c.cells[i] for i in left]) for name, c in columns.items()}
+            for columns in (self.phenotypes, self.covariates)
+        )
+        return EdgeCohort(self.dosages[left], phenotypes, covariates)
+
+    def ordinary(self) -> EdgeCohort:
+        """Return an ordinary cohort with the same public facts."""
+        phenotypes, covariates = (
+            {
+                name: replace(column, cells=_within(column, self.n, seed))
+                for seed, (name, column) in enumerate(columns.items(), start=first)
+            }
+            for columns, first in ((self.phenotypes, 100), (self.covariates, 200))
+        )
+        return EdgeCohort(genotypes(*self.dosages.shape, seed=99), phenotypes, covariates)
+
+
+def genotypes(n: int, d: int, *, seed: int) -> Float64:
+    """Return dosages of common variants without missing calls."""
+    return np.random.default_rng(seed).integers(0, 3, (n, d)).astype(np.float64)
+
+
+def cells(n: int, *, seed: int) -> list[str]:
+    """Return normal numbers rounded to eighths, which are on the lattice for a power-of-two sd."""
+    values = np.random.default_rng(seed).normal(size=n)
+    return [f"{value:g}" for value in np.rint(8 * values) / 8]
+
+
+def decimals(n: int, *, seed: int, scale: float = 1.0) -> list[str]:
+    """Return normal numbers that the coding truncates."""
+    return [f"{v:.6f}" for v in np.random.default_rng(seed).normal(scale=scale, size=n)]
+
+
+def odd(values: Sequence[str]) -> list[str]:
+    """Return the cells with the first ones replaced by missing, infinite and extreme values."""
+    first = ["inf", "-inf", "nan", "NA", "-9", "1e308", "-1e308", "-nan", "-9.0", "Infinity"]
+    return [*first, *values[len(first) :]]
+
+
+def _degenerate_columns() -> EdgeCohort:
+    """Return twenty-four people with all kinds of degenerate columns and rows."""
+    n = 24
+    dosages = genotypes(n, 7, seed=1)
+    dosages[7, 0] = np.nan
+    dosages[:, 1], dosages[:, 2] = 1, 2  # monomorphic, at the centre and off it
+    dosages[:, 3] = dosages[:, 0]  # a copy, so that X has no full rank
+    dosages[:, 4] = np.nan  # no calls
+    dosages[5] = np.nan
+    phenotypes = {
+        "plain": Column(decimals(n, seed=2)),
+        "constant": Column(["1.25"] * n),
+        "beyond": Column(["1e9"] * n),
+        "absent": Column(["NA"] * n),
+        "odd": Column(odd(decimals(n, seed=3))),
+        "from_mean_up": Column(decimals(n, seed=4, scale=3.0), lower=0.0, upper=3.0),
+        "far_from_zero": Column(
+            [f"{170 + 10 * float(v):.4f}" for v in decimals(n, seed=5, scale=2.0)],
+            lower=150.0, upper=200.0, mean=170.0, sd=16.0,
+        ),
+        "controls": Column(["0"] * n, lower=0.0, upper=1.0, mean=0.25, sd=0.5),
+        "no_codes": Column(
+            ["1", "2", "0", "3", "inf", "NA", "1.5", "-9", *("12"[i % 2] for i in range(n - 8))],
+            lower=1.0, upper=2.0, mean=1.5, sd=0.5,
+        ),
+    }  # fmt: skip
+    covariates = {
+        "age": Column(cells(n, seed=6)),
+        "ones": Column(["1"] * n),
+        "none": Column(["nan"] * n),
+        "odd_too": Column(odd(cells(n, seed=7))),
+    }
+    for columns in (phenotypes, covariates):  # person 5 has no values: a row of zeros
+        for name, column in columns.items():
+            row = [*column.cells[:5], "NA", *column.cells[6:]]
+            columns[name] = replace(column, cells=row)
+    return EdgeCohort(dosages, phenotypes, covariates)
+
+
+ABSENT = Column(["NA"] * 9)
+COHORTS = {
+    "degenerate": _degenerate_columns(),
+    "one variant, one phenotype": EdgeCohort(
+        genotypes(13, 1, seed=10), {"y": Column(decimals(13, seed=11))}, {}
+    ),
+    "one person": EdgeCohort(
+        genotypes(1, 3, seed=12), {"a": Column(["1.5"]), "b": Column(["NA"])}, {}
+    ),
+    "one of everything": EdgeCohort(
+        genotypes(1, 1, seed=13), {"a": Column(["0.3"])}, {"c": Column(["-1.5"])}
+    ),
+    "fewer people than phenotypes and variants": EdgeCohort(
+        genotypes(4, 9, seed=14),
+        {f"y{j}": Column(decimals(4, seed=20 + j)) for j in range(9)},
+        {"age": Column(cells(4, seed=15))},
+    ),
+    "nothing": EdgeCohort(np.full((9, 4), np.nan), {"a": ABSENT, "b": ABSENT}, {"c": ABSENT}),
+}
+
+
+def write_cohort(cohort: EdgeCohort, directory: Path) -> list[object]:
+    """Write every input file of a cohort, and return them as options of ``gwas_release``."""
+    directory.mkdir(parents=True, exist_ok=True)
+    n, d = cohort.dosages.shape
+    people = [f"person{i:04d}zq" for i in range(n)]
+    bed_reader.to_bed(
+        directory / "c.bed",
+        cohort.dosages,
+        properties={
+            "fid": ["f"] * n,
+            "iid": people,
+            "chromosome": ["1"] * d,
+            "sid": [f"rs{j}" for j in range(d)],
+            "bp_position": list(range(100, 100 + d)),
+            "allele_1": ["A"] * d,
+            "allele_2": ["G"] * d,
+        },
+    )
+    options: list[object] = ["--bfile", directory / "c"]
+    for kind, columns in (("pheno", cohort.phenotypes), ("covar", cohort.covariates)):
+        if columns:
+            table, bounds = directory / f"{kind}.tsv", directory / f"{kind}.bounds.tsv"
+            header = ["FID", "IID", *columns]
+            rows = zip(["f"] * n, people, *(c.cells for c in columns.values()), strict=True)
+            table.write_text("".join("\t".join(row) + "\n" for row in (header, *rows)))
+            known = [f"{name}\t{c.lower!r}\t{c.upper!r}\t{c.mean!r}\t{c.sd!r}"
+                     for name, c in columns.items()]  # fmt: skip
+            bounds.write_text("\n".join(["name\tlower\tupper\tmean\tsd", *known]) + "\n")
+            options += [f"--{kind}", table, f"--{kind}-bounds", bounds]
+    return options
+
+
+def _within(column: Column, n: int, seed: int) -> list[str]:
+    """Return ordinary cells for a column with these bounds."""
+    if {column.lower, column.upper} in BINARY:
+        return [f"{column.upper if (i * seed) % 3 else column.lower:g}" for i in range(n)]
+    unit = np.random.default_rng(seed).uniform(0.2, 0.8, n)
+    return [f"{column.lower + u * (column.upper - column.lower):.5f}" for u in unit]
+
+
+# Largest factor that compensates missing values of a phenotype: docs/maths/counts-and-moments.md.
+MOST_RESCALED = 10
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Regression of every phenotype, and the largest errors that truncation can cause."""
+
+    per_allele: Float64  # weights in raw units, shape (d, l)
+    fitted: Float64  # predictions for the cohort in raw units, shape (n, l)
+    # Largest errors of weights and predictions from truncating phenotypes to lattice steps.
+    weight_error: Float64
+    fit_error: Float64
+
+
+def right_answer(cohort: EdgeCohort, *, ridge: float, unit: int) -> Answer:
+    """Return ridge regression (scikit-learn) or minimum-norm least squares (numpy) on the cells.
+
+    Missing values count as the public centre, and a phenotype with n_j values is multiplied by
+    ``n / max(n_j, n/10)``. The constant and the covariates are projected out and not penalised. The
+    weights are linear in the phenotypes, so that errors of at most one step, ``sd / unit``, change
+    them by at most the absolute row sums of the matrix. The cohort's covariates are on the lattice,
+    `ridge` penalises genotypes in copies, and `unit` are the lattice steps per standard deviation
+    of a phenotype.
+    """
+    x, fixed = cohort.codes(), fixed_columns(cohort)
+    y, steps = zip(*(_filled(column, unit) for column in cohort.phenotypes.values()), strict=True)
+    y, steps = np.stack(y, axis=1), np.array(steps)
+    onto_fixed = fixed @ np.linalg.pinv(fixed)
+    residual = x - onto_fixed @ x
+    residual[np.abs(residual) < 1e-12] = 0  # rounding errors, because codes are at most 1
+    weights = _solve(residual, y - onto_fixed @ y, ridge)
+    inverse = _solve(residual, np.eye(cohort.n) - onto_fixed, ridge)
+    hat = onto_fixed + residual @ inverse
+    means = np.array([column.mean for column in cohort.phenotypes.values()])
+    return Answer(
+        per_allele=weights,
+        fitted=means + x @ weights + onto_fixed @ (y - x @ weights),
+        weight_error=np.abs(inverse).sum(axis=1)[:, None] * steps,
+        fit_error=np.abs(hat).sum(axis=1)[:, None] * steps,
+    )
+
+
+def fixed_columns(cohort: EdgeCohort) -> Float64:
+    """Return the constant and the centred covariates, shape (n, 1 + c)."""
+    covariates = [column.values() - column.mean for column in cohort.covariates.values()]
+    return np.stack([np.ones(cohort.n), *covariates], axis=1)
+
+
+def _filled(column: Column, unit: int) -> tuple[Float64, float]:
+    """Return a centred phenotype with compensated missing values, and one lattice step of it."""
+    n, observed = len(column.cells), column.observed().sum()
+    rescale = n / max(observed, n / MOST_RESCALED)
+    return (column.values() - column.mean) * rescale, column.sd / unit * rescale
+
+
+def _solve(x: Float64, y: Float64, ridge: float) -> Float64:
+    if ridge:
+        fitted = Ridge(alpha=ridge, fit_intercept=False, solver="cholesky").fit(x, y)
+        return fitted.coef_.reshape(y.shape[1], -1).T
+    return np.linalg.lstsq(x, y, rcond=1e-10)[0]
+
+
+def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, Int64]:
+    """Return X'X by blocks, X'Z, Z'Z and counts of the clipped rows, as integers.
+
+    Codes of -1, 0 and 1 never exceed their bound, so that only phenotypes are clipped.
+    """
+    coding = design["outcomes"]
+    columns = [np.full(cohort.n, coding["constant"])]
+    for column, c in zip(cohort.covariates.values(), coding["covariates"], strict=True):
+        columns.append(np.trunc((column.values() - c["centre"]) * c["scale"]))
+    fixed = np.stack(columns, axis=1).astype(np.int64)
+    for j, (column, p) in enumerate(
+        zip(cohort.phenotypes.values(), coding["phenotypes"], strict=True)
+    ):
+        sd = column.sd if coding["effects"] else p["sd"]
+        lattice = np.trunc((column.values() - p["mean"]) / sd * coding["unit"])
+        if coding["effects"]:  # what is left of an observed value is never 0
+            values = p["mean"] + np.where(lattice == 0, 1, lattice) * (sd / coding["unit"])
+            predicted = fixed @ np.array(coding["effects"][j]) / 2**15
+            lattice = (values - p["mean"]) / p["sd"] * coding["unit"] - predicted
+            lattice = np.trunc(np.clip(lattice, -32767, 32767))
+            lattice[lattice == 0] = 1
+        columns.append(np.where(column.observed(), lattice, 0))
+    z = np.stack(columns, axis=1).astype(np.int64)
+    first = 1 + len(cohort.covariates)
+    if left_out(design):
+        z, first = z[:, first:], 0
+    y = z[:, first:]
+    z[:, first:] = scaled(y, ratios(norms(y), design["phenotype_norm"]))
+    x = cohort.codes().astype(np.int64)
+    assert norms(x).max() <= design["row_norm"]
+    statistics = {"outcome_gram": z.T @ z}
+    for number, block in enumerate(blocks(design["boundaries"])):
+        statistics[f"gram/{number}"] = x[:, block].T @ x[:, block]
+        statistics[f"cross/{number}"] = x[:, block].T @ z
+    present = [column.observed().sum() for column in cohort.phenotypes.values()]
+    return {**statistics, "observed": np.array([cohort.n, *present])}
+
+
+def left_out(design: dict[str, Any]) -> bool:
+    """Return whether the constant and the covariates are in no sum (docs/maths/adjustment.md)."""
+    return bool(design["clipped"]) and design["privacy"] != "label"
+
+
+def noise_scales(
+    statement: dict[str, Any], boundaries: list[int], n_fixed: int
+) -> dict[str, Float64]:
+    """Return the standard deviation of the noise on every statistic from release.json."""
+    sigma = {query["name"]: query["sigma"] for query in statement["mechanism"]["queries"]}
+
+    def of(name: str, block: int = 0) -> float:
+        values = sigma.get(name, [0.0])
+        return values[block if len(values) > 1 else 0]
+
+    n_phenotypes = statement["cohort"]["n_phenotypes"]
+    cross = [0.0] * n_fixed + [of("phenotype_cross")] * n_phenotypes
+    outcome = np.full((len(cross), len(cross)), np.inf)  # C'Y is not measured
+    outcome[:n_fixed, :n_fixed] = 0
+    outcome[n_fixed:, n_fixed:] = of("phenotype_gram")
+    counts = [of("observed")] * (1 + n_phenotypes)
+    if statement["cohort"]["n_samples"] is not None:
+        counts[0] = 0
+    scales = {"outcome_gram": outcome, "observed": np.array(counts)}
+    for number, _ in enumerate(blocks(boundaries)):
+        scales[f"gram/{number}"] = np.array(of("gram", number))
+        scales[f"cross/{number}"] = np.array(cross)
+    return scales
+
+
+# Parts of a release that noise or the date changes; all others must follow from public facts.
+_NOISY = re.compile(
+    r"estimation\.(attenuation|penalties|parameters)|signature|created"
+    r"|public_inputs\.phenotypes\.\d+\.sd|ledger\.charges\.\d+\.id|files\.\d+\.(sha256|bytes)"
+)
+_NUMBER = r"-?\b\d+(\.\d+)?(e[-+]?\d+)?\b"
+_RANDOM = r"\b([0-9a-f]{16}|[0-9a-f]{64}|[0-9a-f]{128})\b|\b\d{4}-\d\d-\d\d\b"
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Dask client, and the tasks that it sent to its cluster since the last `take`."""
+
+    client: Client
+    sent: list[tuple[Any, ...]] = field(default_factory=list)
+
+    def take(self) -> list[tuple[Any, ...]]:
+        taken = list(self.sent)
+        self.sent.clear()
+        return taken
+
+
+@dataclass(frozen=True)
+class Released:
+    """Release of a cohort, with all output of the run and all tasks sent to the cluster."""
+
+    cohort: EdgeCohort
+    published: Published
+    work: Path
+    stdout: str
+    stderr: str
+    sent: list[tuple[Any, ...]]
+
+    def stored(self, name: str) -> dict[str, Any]:
+        """Return the content of a JSON file of the work directory."""
+        return json.loads((self.work / name).read_text())
+
+
+def weights_in(release: Path) -> Float64:
+    """Return all weights, including those of the intercept and the covariates."""
+    published = Published(release)
+    return np.vstack(
+        [
+            published.variant_weights.to_numpy(np.float64),
+            published.intercept,
+            published.covariate_weights,
+        ]
+    )
+
+
+def assert_same_but_for_noise(one: Released, other: Released) -> None:
+    """Compare files, lines and statements, except for noisy numbers and names of charges."""
+    first, second = texts(one.published.path), texts(other.published.path)
+    assert list(first) == list(second)
+    assert first["centre.afreq"] == second["centre.afreq"]
+    for name in first.keys() - {"release.json"}:
+        assert skeleton(name, first[name]) == skeleton(name, second[name]), name
+    statements = [dict(leaves(each.published.statement)) for each in (one, other)]
+    assert statements[0] == statements[1]
+    assert any(name.startswith("cohort.") for name in statements[0])  # leaves were compared
+
+
+def skeleton(name: str, text: str) -> list[str]:
+    """Return the lines of a file without digests, dates, and numbers in files that hold noise."""
+    text = re.sub(_RANDOM, "RANDOM", text)
+    if name == "release.log":
+        return text.splitlines()
+    if name == "report.html":  # verify redraws the pictures from the noisy weights
+        text = re.sub(r"<svg.*?</svg>", "PICTURE", text, flags=re.DOTALL)
+    if name.endswith(".gz"):
+        rows = [line.split("\t") for line in text.splitlines()]
+        return ["\t".join(re.sub(_NUMBER, "N", cell) for cell in row) for row in rows]
+    return [re.sub(_NUMBER, "N", line) for line in text.splitlines()]
+
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and value of every leaf of a JSON document, except for noisy ones."""
+    if _NOISY.match(path):
+        return
+    if isinstance(value, dict | list):
+        pairs = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, inner in pairs:
+            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+        return
+    yield path, value
+
+
+def sent_tasks(released: Released) -> list[tuple[Any, ...]]:
+    """Return the tasks sent to the cluster, without random names and the work directory."""
+    sent = []
+    for function, key, (path, store_id, *others), task in released.sent:
+        assert others == ["auto", __version__]
+        assert path == (released.work / "partials.zarr").resolve()
+        name = f"{store_id}-0"  # no worker died
+        assert key == f"{task.key}-{name}"
+        sent.append((function, key.removesuffix(name), task))
+    return sent
+
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from acceptance_inputs import clipped_blocks, norms
-from command_io import PANEL, digest_in, simulated
-from documents import read_document
-from filesets import write_fileset_of
 from pgenlib import PgenWriter
-from small_cohort import BUDGET, command, refused, share_adjustment, succeeded
+from support.acceptance_inputs import clipped_blocks, norms
+from support.command_io import PANEL, digest_in, simulated
+from support.documents import read_document
+from support.filesets import write_fileset_of
+from support.small_cohort import BUDGET, command, refused, share_adjustment, succeeded
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation.resource_needs import read_bytes, worker_bytes

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from acceptance_inputs import clipped_blocks, norms
-from command_io import PANEL, simulated
-from design_partials import inputs_of, partials_of_design
-from documents import read_document
-from filesets import copy_fileset
-from small_cohort import command, refused, succeeded
-from tiers import thinned
+from support.acceptance_inputs import clipped_blocks, norms
+from support.command_io import PANEL, simulated
+from support.documents import read_document
+from support.filesets import copy_fileset
+from support.partials import inputs_of, partials_of_design
+from support.small_cohort import command, refused, succeeded
+from support.tiers import thinned
 
 from primo_scale.accumulation.reduction import Reduction
 from primo_scale.accumulation.statistics import open_raw_statistics

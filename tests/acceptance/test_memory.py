@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from command_io import PANEL, table_options
-from processes import ROOT, command_of
-from small_cohort import BUDGET, outcomes, write_cohort
+from support.command_io import PANEL, table_options
+from support.processes import ROOT, command_of
+from support.small_cohort import BUDGET, outcomes, write_cohort
 
 from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
 

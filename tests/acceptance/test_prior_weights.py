@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL, simulated
-from documents import read_document
-from small_cohort import command, refused, succeeded
+from support.command_io import PANEL, simulated
+from support.documents import read_document
+from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli import finalize, ingest, release

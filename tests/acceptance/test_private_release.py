@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import zarr
-from acceptance_inputs import Published, RealSet, texts
+from support.acceptance_inputs import Published, RealSet, texts
 
 EPSILON, DELTA = 5.0, 1e-6
 N_VARIANTS = 600

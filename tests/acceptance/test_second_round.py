@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_io import PANEL, simulated
-from crash import KILLED, killed_at
-from design_partials import inputs_of
-from documents import read_document
-from noise_checks import has_scale
-from small_cohort import command, refused, succeeded
+from support.command_io import PANEL, simulated
+from support.crash import KILLED, killed_at
+from support.documents import read_document
+from support.noise_checks import has_scale
+from support.partials import inputs_of
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.columns import subtract_scores

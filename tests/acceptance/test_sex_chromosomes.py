@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from acceptance_inputs import Published, RealSet, write_bounds
-from filesets import copy_fileset
-from readme_scores import assert_equal_scores, own_scores, readme_scores
-from tiers import thinned
+from support.acceptance_inputs import Published, RealSet, write_bounds
+from support.filesets import copy_fileset
+from support.readme_scores import assert_equal_scores, own_scores, readme_scores
+from support.tiers import thinned
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import zarr
-from acceptance_inputs import (
+from support.acceptance_inputs import (
     GENOTYPE_UNIT,
     Int64,
     RealSet,
@@ -22,7 +22,7 @@ from acceptance_inputs import (
     read_table,
     scaled,
 )
-from tiers import thinned
+from support.tiers import thinned
 
 EPSILON, DELTA = 2, 1e-6
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from acceptance_inputs import RealSet
-from design_partials import partials_of_design
-from small_cohort import BUDGET
+from support.acceptance_inputs import RealSet
+from support.partials import partials_of_design
+from support.small_cohort import BUDGET
 
 from primo_scale.accumulation.checkpoint import _draw_subsample
 from primo_scale.accumulation.partials import KIND

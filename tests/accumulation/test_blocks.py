@@ -4,10 +4,10 @@ import itertools
 from pathlib import Path
 
 import pytest
-from command_io import PANEL
-from filesets import variants_with
 from hypothesis import given
 from hypothesis import strategies as st
+from support.command_io import PANEL
+from support.filesets import variants_with
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import InputError, UsageError

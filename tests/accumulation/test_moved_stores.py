@@ -4,9 +4,9 @@ import shutil
 
 import numpy as np
 import pytest
-from design_partials import inputs_of
-from small_cohort import D, N, write_cohort
-from tiers import thinned
+from support.partials import inputs_of
+from support.small_cohort import D, N, write_cohort
+from support.tiers import thinned
 
 from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords

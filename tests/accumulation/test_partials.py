@@ -6,8 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from example_partials import commit_zeros, partials_below
-from example_stores import flip_a_bit
+from support.partials import commit_zeros, partials_below
+from support.stores import flip_a_bit
 
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation import summation as run

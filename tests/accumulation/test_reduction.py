@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from example_partials import partials_below
-from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_pieces import pieces_of
-from traced_memory import least_peak
+from support.partials import partials_below
+from support.stores import flip_a_bit, pieces_of
+from support.traced_memory import least_peak
 
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.reduction import Reduction, reduction_bytes

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from example_partials import commit_zeros, partials_below
-from tiers import thinned
-from whole_matrices import zero_statistics
+from support.partials import commit_zeros, partials_below
+from support.stores import zero_statistics
+from support.tiers import thinned
 
 from primo_scale import machine
 from primo_scale.accumulation.checkpoint import partial_bytes

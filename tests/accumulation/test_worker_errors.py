@@ -5,7 +5,7 @@ import socket
 
 import numpy as np
 import pytest
-from example_partials import partials_below
+from support.partials import partials_below
 
 from primo_scale.accumulation import tasks
 from primo_scale.accumulation.plan import Plan, RowTask

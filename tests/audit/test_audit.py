@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from audited_mechanisms import ADD, DELTA, EPSILON, FULL, LABEL, mechanism
-from opendp_noise import OpenDPNoise
-from tiers import thinned
-from whole_matrices import write_matrices
+from support.audited_mechanisms import ADD, DELTA, EPSILON, FULL, LABEL, mechanism
+from support.opendp_noise import OpenDPNoise
+from support.stores import write_matrices
+from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.audit import mechanism_audit as auditing

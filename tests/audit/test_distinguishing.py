@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.audit.distinguishing import Scores, evidence, rate_at_least, rate_at_most
 from primo_scale.gaussian.calibration import mu_for

@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from audited_mechanisms import ADD, DELTA, EPSILON, FEATURE, FULL, LABEL, REPLACE, mechanism
+from support.audited_mechanisms import ADD, DELTA, EPSILON, FEATURE, FULL, LABEL, REPLACE, mechanism
 
 from primo_scale.audit.mechanism_audit import StatedNoise
 from primo_scale.audit.worst_pairs import N_SAMPLES, statistics_of, worst_pairs

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, simulated, table_options
-from small_cohort import command, succeeded
+from support.command_io import PANEL, simulated, table_options
+from support.small_cohort import command, succeeded
 
 from primo_scale.cli.release import main as make_release
 

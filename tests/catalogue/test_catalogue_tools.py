@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from presence import installed
-from processes import run_program
-from readme_scores import assert_equal_scores, own_scores
+from support.processes import run_program
+from support.readme_scores import assert_equal_scores, own_scores
+from support.tiers import installed
 
 N_VARIANTS = 3_000
 SCORED = "fresh_ALL_additive_0"  # the tools take data set and chromosome from this name

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from presence import missing
+from support.tiers import missing
 
 HERE = Path(__file__).resolve().parent
 PYTHON = HERE.parents[1] / ".venv-catalogue" / "bin" / "python"

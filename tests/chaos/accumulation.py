@@ -19,7 +19,7 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 @click.argument("inputs", type=click.Path(path_type=Path))
 @click.argument("work", type=click.Path(path_type=Path))
 def main(inputs: Path, work: Path) -> None:
-    from design_partials import partials_of_design
+    from support.partials import partials_of_design
 
     from primo_scale.accumulation.engine import run_tasks
     from primo_scale.accumulation.summation import accumulate

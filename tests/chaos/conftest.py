@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from command_io import digest_in, simulated
-from commands import Cohort, Finished, Journal
-from processes import run
-from small_cohort import share_adjustment
+from support.chaos_runs import Cohort, Finished, Journal
+from support.command_io import digest_in, simulated
+from support.processes import run
+from support.small_cohort import share_adjustment
 
 import primo_scale as ps
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_io import digest_in
-from commands import Cohort, Finished, Journal, kill
-from processes import PATIENCE_SECONDS, kill_group, started, wait_until
+from support.chaos_runs import Cohort, Finished, Journal, kill
+from support.command_io import digest_in
+from support.processes import PATIENCE_SECONDS, kill_group, started, wait_until
 
 SEED = 5
 KILLS = [

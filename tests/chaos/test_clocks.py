@@ -14,10 +14,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from command_io import digest_in
-from commands import Cohort, Finished, Journal, dask_process, free_address, scheduler_at, worker_of
-from presence import missing
-from processes import PATIENCE_SECONDS, run, started, wait_until
+from support.chaos_runs import (
+    Cohort,
+    Finished,
+    Journal,
+    dask_process,
+    free_address,
+    scheduler_at,
+    worker_of,
+)
+from support.command_io import digest_in
+from support.processes import PATIENCE_SECONDS, run, started, wait_until
+from support.tiers import missing
 
 pytestmark = [pytest.mark.alone, pytest.mark.chaos]
 

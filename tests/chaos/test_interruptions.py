@@ -10,9 +10,17 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from command_io import digest_in, error_in
-from commands import Cohort, Finished, Journal, dask_process, free_address, scheduler_at, worker_of
-from processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
+from support.chaos_runs import (
+    Cohort,
+    Finished,
+    Journal,
+    dask_process,
+    free_address,
+    scheduler_at,
+    worker_of,
+)
+from support.command_io import digest_in, error_in
+from support.processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
 from primo_scale.storage.files import exclusive_lock
 from primo_scale.storage.groups import is_complete

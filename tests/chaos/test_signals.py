@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from command_io import PANEL, error_in, simulated, table_options
-from processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
-from small_cohort import command, succeeded
+from support.command_io import PANEL, error_in, simulated, table_options
+from support.processes import PATIENCE_SECONDS, command_of, kill_group, run, started, wait_until
+from support.small_cohort import command, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.release import main as release_command

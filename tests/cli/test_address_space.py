@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_io import error_in
-from small_cohort import Cohort, write_cohort
+from support.command_io import error_in
+from support.small_cohort import Cohort, write_cohort
 
 from primo_scale.cli.address_space import LEAST_ADDRESS_SPACE, refuse_small_address_space
 from primo_scale.cli.main import COMMANDS

@@ -5,7 +5,7 @@ makes that 1e-9 a command.
 """
 
 import pytest
-from small_cohort import command, refused, succeeded
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.audit.subjects import audit_subjects
 from primo_scale.cli.audit import main

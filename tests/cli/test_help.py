@@ -5,7 +5,7 @@ import shlex
 
 import click
 import pytest
-from small_cohort import command
+from support.small_cohort import command
 
 from primo_scale.cli.accumulate import main as accumulate
 from primo_scale.cli.finalize import main as finalize

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_cohort import command, refused, succeeded
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.ingest import main
 

@@ -6,10 +6,10 @@ import sqlite3
 import sys
 from dataclasses import replace
 
-import processes
 import pytest
-from ledger_examples import request
-from small_cohort import command
+from support import processes
+from support.ledger_examples import request
+from support.small_cohort import command
 
 from primo_scale.cli.ledger import main
 from primo_scale.errors import BudgetRefused

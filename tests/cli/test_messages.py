@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from filesets import open_filesets
-from small_cohort import Cohort, N, command, refused, write_cohort
+from support.filesets import open_filesets
+from support.small_cohort import Cohort, N, command, refused, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.cli import certificates, ledger, release

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from bed_reader import open_bed
 from click.testing import Result
-from command_io import PANEL
-from processes import run_program
 from scipy import stats
-from small_cohort import command, refused, succeeded
+from support.command_io import PANEL
+from support.processes import run_program
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.simulate import main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds

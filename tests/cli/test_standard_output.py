@@ -5,8 +5,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from processes import command_of
-from small_cohort import BUDGET, Cohort, write_cohort
+from support.processes import command_of
+from support.small_cohort import BUDGET, Cohort, write_cohort
 
 FULL = Path("/dev/full")
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, digest_in, simulated
-from presence import missing
-from processes import free_ports
-from queue_runs import Cohort, GridEngine, Slurm
-from small_cohort import command, succeeded
+from support.command_io import PANEL, digest_in, simulated
+from support.processes import free_ports
+from support.queue_runs import Cohort, GridEngine, Slurm
+from support.small_cohort import command, succeeded
+from support.tiers import missing
 
 import primo_scale as ps
 from primo_scale.cli import accumulate

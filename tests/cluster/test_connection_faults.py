@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from distributed import LocalCluster
-from processes import free_ports
+from support.processes import free_ports
 
 from primo_scale.cluster import connect
 from primo_scale.cluster.certificates import make_certificates, security_of

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import psutil
 import pytest
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.cluster import local
 from primo_scale.cluster import profile as profiles

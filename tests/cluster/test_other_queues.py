@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from queue_runs import wait_for
+from support.queue_runs import wait_for
 
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import JobQueueProfile, Jobs, JobWorkers, Listener

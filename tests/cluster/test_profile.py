@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from filesets import written
+from support.filesets import written
 
 from primo_scale.cluster.profile import (
     JobQueueProfile,

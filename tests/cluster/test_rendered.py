@@ -1,29 +1,69 @@
-"""Job scripts and manifests of the examples, and the operator's own schema for manifests."""
+"""Job scripts and manifests of the examples, and the operator's own schema for manifests.
+
+``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_rendered.py`` writes the golden files. Read
+the differences before committing them, because sites run these job scripts.
+"""
 
 import copy
 import json
+import os
+import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
+import dask
+import dask_jobqueue
 import jsonschema
 import pytest
+import yaml
+from click.testing import CliRunner
 from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
-from small_cohort import command, refused, succeeded
-from write_golden import EXAMPLES, FOLDER, GOLDEN, rendered
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli import show_cluster
 from primo_scale.cluster.certificates import make_certificates
 from primo_scale.cluster.kubernetes import manifest
 from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume, read_profile
 
+FOLDER = Path(__file__).parent / "golden"
+EXAMPLES = FOLDER.parents[2] / "cluster"
+GOLDEN = {"slurm": "slurm.sh", "pbs": "pbs.sh", "lsf": "lsf.sh", "sge": "sge.sh",
+          "kubernetes": "kubernetes.yaml"}  # fmt: skip
+
+
+def rendered(kind: str) -> str:
+    """Return the output for the example of a kind, for any machine and any user's settings.
+
+    A manifest, which is printed as JSON, is returned as YAML.
+    """
+    nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
+    settings = Path(dask_jobqueue.__file__).with_name("jobqueue.yaml")
+    (defaults,) = dask.config.collect_yaml([str(settings)])
+    with (
+        mock.patch.dict(os.environ, nobody),
+        mock.patch.object(sys, "executable", "PYTHON"),
+        dask.config.set({"jobqueue": defaults["jobqueue"]}),
+    ):
+        result = CliRunner().invoke(
+            show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
+        )
+    assert result.exit_code == 0, result.output
+    if kind == "kubernetes":
+        return yaml.safe_dump(json.loads(result.output), sort_keys=False)
+    return result.output
+
+
 CRD = json.loads((Path(__file__).parent / "operator" / "daskcluster.v1.json").read_text())
 
 
 @pytest.mark.parametrize("kind", GOLDEN)
 def test_an_example_renders_to_its_golden_file(kind: str) -> None:
+    if "ACCEPT_GOLDEN" in os.environ:
+        (FOLDER / GOLDEN[kind]).write_text(rendered(kind))
     assert rendered(kind) == (FOLDER / GOLDEN[kind]).read_text()
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from queue_runs import ROOT, Cohort, Run, Slurm, gated_command, wait_for
+from support.queue_runs import ROOT, Cohort, Run, Slurm, gated_command, wait_for
 
 pytestmark = pytest.mark.cluster
 

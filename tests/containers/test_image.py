@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command_io import PANEL, table_options
-from presence import ROOT, missing
+from support.command_io import PANEL, table_options
+from support.tiers import ROOT, missing
 
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 SEPARATE = ["--isolation", "chroot"]  # which needs no container engine

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import click
 import pytest
-from documented_code import ROOT, blocks, run_blocks
+from support import documented_code
+from support.documented_code import ROOT, blocks, run_blocks
 from test_links import PAGES
 
 from primo_scale.cli.main import main
@@ -80,5 +81,5 @@ def test_options_are_found_and_compared(monkeypatch, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("```\nprimo-scale release --bfile x \\\n    --gone 3\n```\n")
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    monkeypatch.setattr(sys.modules["documented_code"], "ROOT", tmp_path)
+    monkeypatch.setattr(documented_code, "ROOT", tmp_path)
     assert unknown_options(page) == ["release --gone"]

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from documented_code import ROOT
-from presence import missing
+from support.documented_code import ROOT
+from support.tiers import missing
 from test_links import PAGES
 
 from benchmarks import cohorts, genome, headline, ingest, programs

@@ -13,11 +13,11 @@ from unittest.mock import Mock
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL, simulated
-from filesets import name_variants, write_fileset_of, write_loadings
-from readme_scores import own_scores, readme_scores
 from sklearn.metrics import roc_auc_score
-from small_cohort import command, refused, succeeded
+from support.command_io import PANEL, simulated
+from support.filesets import name_variants, write_fileset_of, write_loadings
+from support.readme_scores import own_scores, readme_scores
+from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli import evaluate, ingest

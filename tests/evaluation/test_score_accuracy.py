@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import roc_auc_score
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.evaluation.accuracy import (
     Estimate,

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from filesets import variants_with
+from support.filesets import variants_with
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import match_weights

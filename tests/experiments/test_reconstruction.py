@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from exact_profile import exact_delta
+from support.noise_checks import exact_delta
 
 from experiments import reconstruction
 from experiments.reconstruction import Genotypes, recognition_bound, reconstruct, rounded, run

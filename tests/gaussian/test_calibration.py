@@ -6,9 +6,9 @@ from functools import partial
 import mpmath
 import pytest
 from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
-from exact_profile import exact_delta
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from support.noise_checks import exact_delta
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import (

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import ECB
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_checks import KEY, correlated
+from support.noise_checks import KEY, correlated
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import keystream_noise, normal_attempts

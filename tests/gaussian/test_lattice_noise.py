@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from noise_checks import RISK, has_scale
 from scipy import stats
+from support.noise_checks import RISK, has_scale
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import lattice_noise as drawing

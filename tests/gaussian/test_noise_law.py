@@ -8,10 +8,10 @@ import math
 
 import numpy as np
 import pytest
-from noise_checks import KEY, RISK, correlated, has_scale
-from opendp_noise import OpenDPNoise
 from scipy import stats
-from tiers import thinned
+from support.noise_checks import KEY, RISK, correlated, has_scale
+from support.opendp_noise import OpenDPNoise
+from support.tiers import thinned
 
 from primo_scale.gaussian import keystream_noise
 from primo_scale.gaussian.keystream_noise import KeystreamNoise

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from neighbours import (
+from scipy.optimize import minimize
+from support.neighbours import (
     ADD,
     REPLACE,
     assert_bound,
@@ -16,8 +17,7 @@ from neighbours import (
     rows_within,
     within_blocks,
 )
-from scipy.optimize import minimize
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.gaussian import sensitivity
 

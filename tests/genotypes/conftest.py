@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from filesets import copy_fileset
-from ingest_runs import FORMATS
+from support.filesets import copy_fileset
+from support.ingest_runs import FORMATS
 
 from primo_scale.genotypes.source import SourceFiles
 

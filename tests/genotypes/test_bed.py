@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from filesets import copy_fileset, open_filesets
-from ingest_runs import bed_reader_dosages
+from support.filesets import copy_fileset, open_filesets
+from support.ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes import bed

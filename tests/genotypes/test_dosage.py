@@ -6,7 +6,7 @@ from pathlib import Path
 import dask
 import numpy as np
 import pytest
-from ingest_runs import run
+from support.ingest_runs import run
 
 import primo_scale
 from primo_scale.genotypes.store import GenotypeStore

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import FORMATS, Stop, run, stop_after, stored
 from pgenlib import PgenReader
-from processes import run_program
-from small_cohort import command, refused
-from tiers import thinned
+from support.ingest_runs import FORMATS, Stop, run, stop_after, stored
+from support.processes import run_program
+from support.small_cohort import command, refused
+from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.cli import ingest as ingest_command

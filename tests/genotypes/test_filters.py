@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from filesets import sample_table, variants_with, written
+from support.filesets import sample_table, variants_with, written
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import parse_chromosomes

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import FORMATS, run, stored
-from processes import run_program
-from tiers import thinned
+from support.ingest_runs import FORMATS, run, stored
+from support.processes import run_program
+from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.errors import InputError, UsageError

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from filesets import variants_with
-from processes import run_program
+from support.filesets import variants_with
+from support.processes import run_program
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.frequencies import (

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from filesets import variants_with
+from support.filesets import variants_with
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import build_of, find_known_variants, settle_genome_build

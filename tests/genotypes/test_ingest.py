@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from ingest_runs import bed_reader_dosages, run, split_by_chromosome, stored
-from tiers import thinned
+from support.ingest_runs import bed_reader_dosages, run, split_by_chromosome, stored
+from support.tiers import thinned
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes import bed, ingest_plan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ingest_runs import Stop, bed_reader_dosages, run, stop_after
+from support.ingest_runs import Stop, bed_reader_dosages, run, stop_after
 
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError

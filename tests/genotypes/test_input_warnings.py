@@ -1,10 +1,10 @@
 """Warnings about suspicious input, compared with the fixtures' descriptions and plink1.9."""
 
 import pytest
-from filesets import copy_fileset
-from ingest_runs import run
-from processes import run_program
-from tiers import thinned
+from support.filesets import copy_fileset
+from support.ingest_runs import run
+from support.processes import run_program
+from support.tiers import thinned
 
 from primo_scale.genotypes.filters import Selection
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 import pytest
-from command_io import PANEL
-from filesets import write_fileset_of
 from hypothesis import given
 from hypothesis import strategies as st
+from support.command_io import PANEL
+from support.filesets import write_fileset_of
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import InputError, UsageError

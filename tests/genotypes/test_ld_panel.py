@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from filesets import variants_with, write_fileset_of
+from support.filesets import variants_with, write_fileset_of
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import GenotypeCoding

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import xarray
 from bed_reader import open_bed
-from ingest_runs import bed_reader_dosages
+from support.ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.pandas_plink import from_pandas_plink

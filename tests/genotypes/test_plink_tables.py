@@ -1,9 +1,9 @@
 """Strict reading of .bim and .fam files."""
 
 import pytest
-from filesets import written
 from hypothesis import given
 from hypothesis import strategies as st
+from support.filesets import written
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import canonical_chromosome, read_bim, read_fam

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from presence import ROOT, installed
-from small_cohort import Cohort, refused, succeeded, write_cohort
+from support.small_cohort import Cohort, refused, succeeded, write_cohort
+from support.tiers import ROOT, installed
 
 READER = ROOT / "tests" / "gwaslab" / "read_summary_statistics.py"
 AUTOSOMES = 22

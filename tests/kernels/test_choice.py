@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from integer_products import available, product
-from processes import run
-from tiers import thinned
+from support.integer_products import available, product
+from support.processes import run
+from support.tiers import thinned
 
 from primo_scale.errors import UsageError
 from primo_scale.kernels import (

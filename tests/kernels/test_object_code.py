@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
-from processes import run
+from support.processes import run
 
 from primo_scale.cluster.dask_settings import WORKER_ENVIRONMENT
 from primo_scale.kernels import numba_compiler, object_code

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
+from support.integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
 from primo_scale.kernels import NAMES
 from primo_scale.kernels.product_blas import Float32

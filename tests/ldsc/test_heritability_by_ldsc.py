@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from command_io import PANEL, simulated
-from presence import installed
+from support.command_io import PANEL, simulated
+from support.tiers import installed
 
 import primo_scale as ps
 from experiments import ld_score_regression

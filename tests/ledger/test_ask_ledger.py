@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ledger_examples import ACCOUNT, DELTA, request
+from support.ledger_examples import ACCOUNT, DELTA, request
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.ledger.ledger import Ledger

@@ -3,7 +3,7 @@
 import stat
 
 import pytest
-from ledger_examples import ACCOUNT, DELTA, gaussian, report_public_key, request, together
+from support.ledger_examples import ACCOUNT, DELTA, gaussian, report_public_key, request, together
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu

@@ -3,10 +3,10 @@
 import math
 
 import pytest
-from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_examples import ACCOUNT, DELTA, gaussian, request
+from support.ledger_examples import ACCOUNT, DELTA, gaussian, request
+from support.noise_checks import exact_delta
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu

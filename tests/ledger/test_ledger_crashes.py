@@ -8,8 +8,8 @@ import signal
 import sys
 
 import pytest
-from crash import KILLED, STEPS, killed_at, steps_passed
-from ledger_examples import publish
+from support.crash import KILLED, STEPS, killed_at, steps_passed
+from support.ledger_examples import publish
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.interruption import deferred, signals_noted

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-from ledger_examples import ACCOUNT, DELTA, publish, request
-from tiers import thinned
+from support.ledger_examples import ACCOUNT, DELTA, publish, request
+from support.tiers import thinned
 
 from primo_scale.errors import InputError, PrimoError, ResourceError
 from primo_scale.ledger.ledger import Ledger

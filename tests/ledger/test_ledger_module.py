@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 
 import pytest
-from ledger_examples import request
+from support.ledger_examples import request
 
 import primo_scale as ps
 from primo_scale.gaussian.calibration import composed_epsilon

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import replace
 
 import pytest
-from ledger_examples import DELTA, gaussian, refused_command
+from support.ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from ledger_examples import DELTA, gaussian, refused_command
+from support.ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit

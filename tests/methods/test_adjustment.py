@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from methods_examples import (
+from support.methods_examples import (
     inputs_for,
     integer_cohort,
     ridge_weights,

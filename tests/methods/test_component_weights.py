@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import (
+from sklearn.linear_model import Ridge
+from support.methods_examples import (
     inputs_for,
     integer_cohort,
     solved,
@@ -12,7 +13,6 @@ from methods_examples import (
     symmetric_noise,
     with_noise,
 )
-from sklearn.linear_model import Ridge
 
 from primo_scale.methods import blended_gram, component_weights
 from primo_scale.methods.adjustment import Adjustment, adjust

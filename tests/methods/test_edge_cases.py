@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from methods_examples import (
+from support.methods_examples import (
     SHRINKAGES_OF_VARIANTS,
     inputs_for,
     ridge_weights,
@@ -15,7 +15,7 @@ from methods_examples import (
     statistics_of,
     with_noise,
 )
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS

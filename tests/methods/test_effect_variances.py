@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import inputs_for, solved, statistics_of, symmetric_noise, with_noise
+from support.methods_examples import inputs_for, solved, statistics_of, symmetric_noise, with_noise
 
 from primo_scale.methods.effect_variances import fitted_prior, moments_of
 from primo_scale.methods.estimators import EffectPrior

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import independent_noise
+from support.methods_examples import independent_noise
 
 from primo_scale.methods.genetic_factors import (
     Coordinates,

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import symmetric_noise
+from support.methods_examples import symmetric_noise
 
 from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
 from primo_scale.methods.shrinkage import KnownNoise

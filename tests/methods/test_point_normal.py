@@ -4,7 +4,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from methods_examples import independent_noise
+from support.methods_examples import independent_noise
 
 from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
 from primo_scale.methods.genetic_factors import Coordinates, EffectCovariance

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import inputs_for, solved, statistics_of, symmetric_noise, with_noise
 from scipy.stats import multivariate_normal
+from support.methods_examples import inputs_for, solved, statistics_of, symmetric_noise, with_noise
 
 from primo_scale.methods.adjustment import adjust
 from primo_scale.methods.estimators import EffectPrior

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import (
+from sklearn.linear_model import Ridge as SklearnRidge
+from support.methods_examples import (
     SHRINKAGES_OF_VARIANTS,
     inputs_for,
     integer_cohort,
@@ -12,8 +13,7 @@ from methods_examples import (
     statistics_of,
     with_noise,
 )
-from sklearn.linear_model import Ridge as SklearnRidge
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import EffectPrior

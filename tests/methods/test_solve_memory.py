@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from methods_examples import solved
-from traced_memory import least_peak
-from whole_matrices import write_matrices
+from support.methods_examples import solved
+from support.stores import write_matrices
+from support.traced_memory import least_peak
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.component_weights import PanelComponents

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from methods_examples import MemoryStatistics, inputs_for, with_noise
 from scipy import stats
-from tiers import thinned
+from support.methods_examples import MemoryStatistics, inputs_for, with_noise
+from support.tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
 from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies

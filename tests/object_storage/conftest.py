@@ -9,10 +9,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from bucket_runs import run
-from command_io import simulated
-from faulty_proxy import SECRET, FaultyProxy
-from presence import missing
+from support.bucket_runs import run
+from support.command_io import simulated
+from support.faulty_proxy import SECRET, FaultyProxy
+from support.tiers import missing
 
 from primo_scale.storage import bucket_store
 from primo_scale.storage.locations import ObjectUrl

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from example_stores import VALUES, write_store
-from faulty_proxy import FAULTS, SECRET, seeded
+from support.faulty_proxy import FAULTS, SECRET, seeded
+from support.stores import VALUES, write_store
 
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.run.work_directory import claim

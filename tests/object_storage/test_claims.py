@@ -1,7 +1,7 @@
 """Claims on prefixes: what a purge deletes, and what it does not."""
 
 import pytest
-from bucket_runs import interrupted_at
+from support.bucket_runs import interrupted_at
 
 from primo_scale.errors import InputError
 from primo_scale.run.work_directory import (

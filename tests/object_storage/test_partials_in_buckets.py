@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from bucket_runs import contents, interrupted_at
-from example_partials import partials_below
+from support.bucket_runs import contents, interrupted_at
+from support.partials import partials_below
 
 from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Task, TileTask, default_plan

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from bucket_runs import BUDGET, ledger, options, run
-from command_io import digest_in
-from faulty_proxy import SECRET, seeded
-from processes import command_of, started, wait_until
+from support.bucket_runs import BUDGET, ledger, options, run
+from support.command_io import digest_in
+from support.faulty_proxy import SECRET, seeded
+from support.processes import command_of, started, wait_until
 
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.coding import BOUNDED_UNIT

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bucket_runs import BUDGET, contents, ledger, options, run
-from command_io import digest_in
-from faulty_proxy import seeded
-from whole_matrices import write_matrices
+from support.bucket_runs import BUDGET, contents, ledger, options, run
+from support.command_io import digest_in
+from support.faulty_proxy import seeded
+from support.stores import write_matrices
 
 from primo_scale import machine
 from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics

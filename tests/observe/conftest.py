@@ -1,8 +1,8 @@
 """An accumulation that died, for all tests to look at."""
 
 import pytest
-from observed_runs import TILES, D, accumulate_and_die, committed_tiles
-from small_cohort import Cohort, write_cohort
+from support.observed_runs import TILES, D, accumulate_and_die, committed_tiles
+from support.small_cohort import Cohort, write_cohort
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import time
 from itertools import count
 
 import pytest
-from observed_runs import logged
-from processes import run
-from small_cohort import Cohort, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.observed_runs import logged
+from support.processes import run
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
+from support.tiers import thinned
 
 from primo_scale.cli import ingest
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS

@@ -14,8 +14,8 @@ import click
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from observed_runs import Asked, logged
-from small_cohort import command, succeeded
+from support.observed_runs import Asked, logged
+from support.small_cohort import command, succeeded
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError

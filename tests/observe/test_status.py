@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-from observed_runs import TILES, D, accumulate_and_die, committed_tiles, start
-from processes import ROOT, wait_until
-from small_cohort import Cohort, command, refused, write_cohort
+from support.observed_runs import TILES, D, accumulate_and_die, committed_tiles, start
+from support.processes import ROOT, wait_until
+from support.small_cohort import Cohort, command, refused, write_cohort
 
 from primo_scale.cli import status
 from primo_scale.errors import InputError

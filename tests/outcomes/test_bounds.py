@@ -1,7 +1,7 @@
 """The file of public bounds."""
 
 import pytest
-from filesets import written
+from support.filesets import written
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import (

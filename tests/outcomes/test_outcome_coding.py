@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from processes import run_program
+from support.processes import run_program
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from durable import flushes_seen
-from filesets import sample_table
 from hypothesis import given
 from hypothesis import strategies as st
+from support.durable import flushes_seen
+from support.filesets import sample_table
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes import counts as counts_module

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from documented_code import run_blocks
-from presence import ROOT, installed
-from processes import run, run_program
+from support.documented_code import run_blocks
+from support.processes import run, run_program
+from support.tiers import ROOT, installed
 
 from primo_scale.errors import PrimoError
 from primo_scale.genotypes.ingest import ingest

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from party_examples import SEED, signs_of
 from scipy.stats import binomtest
+from support.party_examples import SEED, signs_of
 
 from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 

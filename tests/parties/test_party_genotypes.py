@@ -7,7 +7,7 @@ from typing import cast
 
 import numpy as np
 import pytest
-from filesets import write_fileset_of
+from support.filesets import write_fileset_of
 
 import primo_scale as ps
 from primo_scale.genotypes.packings import DOSAGES

@@ -6,8 +6,8 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 from dp_accounting import dp_event, pld
-from party_examples import signs_of
-from tiers import thinned
+from support.party_examples import signs_of
+from support.tiers import thinned
 
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.outcomes.bounds import PhenotypeBounds

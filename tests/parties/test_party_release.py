@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from crash import KILLED, STEPS, killed_at, steps_passed
-from documents import put, value_at
-from example_stores import flip_a_bit
-from noise_checks import RISK, correlated, has_scale
-from party_examples import N_PEOPLE, SEED, make_parties, request_of, signs_of, write_table
 from scipy.stats import kstest
-from tiers import thinned
+from support.crash import KILLED, STEPS, killed_at, steps_passed
+from support.documents import put, value_at
+from support.noise_checks import RISK, correlated, has_scale
+from support.party_examples import N_PEOPLE, SEED, make_parties, request_of, signs_of, write_table
+from support.stores import flip_a_bit
+from support.tiers import thinned
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian import calibration

@@ -1,8 +1,8 @@
 """Fixtures of the tests of paid noise."""
 
 import pytest
-from tiny_release import LAYOUT
-from whole_matrices import zero_statistics
+from support.stores import zero_statistics
+from support.tiny_release import LAYOUT
 
 
 @pytest.fixture

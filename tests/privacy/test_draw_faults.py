@@ -12,9 +12,9 @@ import signal
 import sys
 
 import pytest
-from crash import exit_code
-from example_stores import flip_a_bit
-from tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
+from support.crash import exit_code
+from support.stores import flip_a_bit
+from support.tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
 
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.gaussian import keystream_noise

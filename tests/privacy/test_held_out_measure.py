@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import numpy as np
 import pytest
-from noise_checks import KEY, has_scale
+from support.noise_checks import KEY, has_scale
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_checks import KEY, RISK, has_scale
 from scipy import stats
-from small_pieces import pieces_of
-from whole_matrices import write_matrices, zero_statistics
+from support.noise_checks import KEY, RISK, has_scale
+from support.stores import pieces_of, write_matrices, zero_statistics
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.keystream_noise import KeystreamNoise

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crash import KILLED, killed_at
-from noise_checks import has_scale
-from tiny_release import ACCOUNT, MECHANISM, NOBODY, charges_of, key_left, noise_store
+from support.crash import KILLED, killed_at
+from support.noise_checks import has_scale
+from support.tiny_release import ACCOUNT, MECHANISM, NOBODY, charges_of, key_left, noise_store
 
 from primo_scale.accumulation.own_sums import RawOwnSums
 from primo_scale.errors import InputError

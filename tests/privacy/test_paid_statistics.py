@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crash import KILLED, STEPS, killed_at, steps_passed
-from noise_checks import has_scale
-from tiers import thinned
-from tiny_release import (
+from support.crash import KILLED, STEPS, killed_at, steps_passed
+from support.noise_checks import has_scale
+from support.stores import zero_statistics
+from support.tiers import thinned
+from support.tiny_release import (
     SUBSAMPLE,
     charges_of,
     key_left,
@@ -19,7 +20,6 @@ from tiny_release import (
     pay,
     pay_adjustment,
 )
-from whole_matrices import zero_statistics
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma

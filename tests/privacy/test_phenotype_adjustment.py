@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from crash import ADJUSTMENT_STEPS, KILLED, killed_at, steps_passed
-from noise_checks import has_scale
-from tiny_release import (
+from support.crash import ADJUSTMENT_STEPS, KILLED, killed_at, steps_passed
+from support.noise_checks import has_scale
+from support.tiny_release import (
     MECHANISM,
     charges_of,
     key_left,

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from durable import Disk, disk_seen
-from tiny_release import noise_store, pay
+from support.durable import Disk, disk_seen
+from support.tiny_release import noise_store, pay
 
 from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
 

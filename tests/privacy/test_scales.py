@@ -11,7 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from neighbours import outer, parts, rows_within, upper_weights, within_blocks
+from support.neighbours import outer, parts, rows_within, upper_weights, within_blocks
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu

@@ -4,8 +4,8 @@ A ledger that was lost, emptied or replaced does not count the spending that thi
 """
 
 import pytest
-from crash import KILLED, killed_at
-from tiny_release import charges_of, key_left, noise_store, pay
+from support.crash import KILLED, killed_at
+from support.tiny_release import charges_of, key_left, noise_store, pay
 
 from primo_scale.errors import InputError
 from primo_scale.ledger.ledger import Ledger

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from release_examples import publish_example
+from support.release_examples import publish_example
 
 
 @pytest.fixture(scope="session")

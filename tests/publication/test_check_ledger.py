@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from documents import put, read_document, value_at
-from release_edits import forge, problems_in
-from release_examples import (
+from support.documents import put, read_document, value_at
+from support.release_edits import forge, problems_in
+from support.release_examples import (
     example_costs,
     example_design,
     example_mechanism,
@@ -16,7 +16,7 @@ from release_examples import (
     example_weights,
     state,
 )
-from small_cohort import command, refused, succeeded
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.verify import main
 from primo_scale.errors import InputError

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from release_edits import cell, problems, rewrite
-from release_examples import PUBLIC_KEY
+from support.release_edits import cell, problems, rewrite
+from support.release_examples import PUBLIC_KEY
 
 from primo_scale.publication import check_pgs, check_weights
 from primo_scale.publication.weight_rows import are_as_written, weights_in

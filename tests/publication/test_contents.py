@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from documents import put, read_document
-from release_edits import cell, forge, problems, restate, rewrite
-from release_examples import PUBLIC_KEY, SIGNER, publish_example
-from release_mutations import ATTACKER
+from support.documents import put, read_document
+from support.release_edits import cell, forge, problems, restate, rewrite
+from support.release_examples import PUBLIC_KEY, SIGNER, publish_example
+from support.release_mutations import ATTACKER
 
 from primo_scale import __version__
 from primo_scale.genotypes.coding import reference_coding

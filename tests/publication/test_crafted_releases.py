@@ -9,11 +9,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from documents import read_document
-from release_edits import forge, query, rewrite
-from release_examples import PUBLIC_KEY, publish_example
-from release_mutations import ATTACKER, mutate
-from small_cohort import command
+from support.documents import read_document
+from support.release_edits import forge, query, rewrite
+from support.release_examples import PUBLIC_KEY, publish_example
+from support.release_mutations import ATTACKER, mutate
+from support.small_cohort import command
 
 from primo_scale.cli import verify
 from primo_scale.publication.bounded_text import LARGEST_DOCUMENT

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from release_examples import example_document, example_variants, example_weights
+from support.release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
 from primo_scale.publication.pgs import pgs_file_stems, write_pgs_files

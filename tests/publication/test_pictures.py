@@ -6,9 +6,9 @@ import re
 
 import numpy as np
 import pytest
-from documents import read_document
-from release_edits import cell, problems, rewrite
-from release_examples import example_statement, example_weights, publish
+from support.documents import read_document
+from support.release_edits import cell, problems, rewrite
+from support.release_examples import example_statement, example_weights, publish
 
 from primo_scale.publication import pictures
 from primo_scale.publication.pictures import HEIGHT, WIDTH, Panel, draw_pictures

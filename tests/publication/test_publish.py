@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from documents import read_document
-from release_examples import (
+from scipy import stats
+from support.documents import read_document
+from support.release_examples import (
     FILES,
     MODES,
     PUBLIC_KEY,
@@ -21,7 +22,6 @@ from release_examples import (
     publish,
     publish_example,
 )
-from scipy import stats
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu

@@ -6,11 +6,11 @@ import mpmath
 import pytest
 from dp_accounting.dp_event import GaussianDpEvent
 from dp_accounting.pld import PLDAccountant
-from exact_profile import exact_delta
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from release_edits import failed, query, resize
-from release_examples import BUDGET, MODES, example_design, example_document
+from support.noise_checks import exact_delta
+from support.release_edits import failed, query, resize
+from support.release_examples import BUDGET, MODES, example_design, example_document
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.recompute import _draws

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents import put
-from release_edits import failed
-from release_examples import MODES, example_document, example_statement, example_weights
+from support.documents import put
+from support.release_edits import failed
+from support.release_examples import MODES, example_document, example_statement, example_weights
 
 from primo_scale.methods.catalogue import METHODS, estimator_for
 from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior, EstimatorInputs

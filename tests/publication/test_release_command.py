@@ -7,8 +7,8 @@ import subprocess
 from typing import Any
 
 import pytest
-from documents import put
-from release_examples import example_document, example_statement, example_weights
+from support.documents import put
+from support.release_examples import example_document, example_statement, example_weights
 
 from primo_scale.cli.release import main
 from primo_scale.publication.document import schema_problems

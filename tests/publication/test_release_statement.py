@@ -9,8 +9,8 @@ import json
 
 import numpy as np
 import pytest
-from release_edits import problems
-from release_examples import (
+from support.release_edits import problems
+from support.release_examples import (
     MODES,
     example_design,
     example_mechanism,
@@ -21,7 +21,7 @@ from release_examples import (
     publish,
     state,
 )
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
 from primo_scale.ledger.spending import Account

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from readme_scores import assert_equal_scores, readme_scores
-from release_examples import example_document, example_statement, example_weights, publish
+from support.readme_scores import assert_equal_scores, readme_scores
+from support.release_examples import example_document, example_statement, example_weights, publish
 
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.publication.readme import render_readme

@@ -9,9 +9,9 @@ import json
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from documents import places, value_at
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from support.documents import places, value_at
 
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.signed_document import (

@@ -1,8 +1,8 @@
 """The schema of release.json: valid and invalid statements."""
 
 import pytest
-from documents import put, read_document, value_at
-from release_examples import example_document
+from support.documents import put, read_document, value_at
+from support.release_examples import example_document
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import (

@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from documents import read_document
-from release_edits import cell, forge, problems, restate, rewrite
-from release_examples import (
+from scipy import stats
+from support.documents import read_document
+from support.release_edits import cell, forge, problems, restate, rewrite
+from support.release_examples import (
     example_statement,
     example_summary,
     example_weights,
     publish,
     publish_example,
 )
-from scipy import stats
 
 from primo_scale.publication.sumstats import fixed_text, power_of_ten
 from primo_scale.publication.weights import VariantRow

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents import places, read_document, value_at
-from every_option import PHENOTYPES, Case, release_words, write_cohort, write_public
-from release_edits import problems, restate
-from release_examples import PUBLIC_KEY, example_statement, example_weights, publish
-from release_mutations import CANNOT_BE_SIGNED
-from small_cohort import command, succeeded
+from support.documents import places, read_document, value_at
+from support.every_option import PHENOTYPES, Case, release_words, write_cohort, write_public
+from support.release_edits import problems, restate
+from support.release_examples import PUBLIC_KEY, example_statement, example_weights, publish
+from support.release_mutations import CANNOT_BE_SIGNED
+from support.small_cohort import command, succeeded
 
 from primo_scale.cli import release
 from primo_scale.ledger.ledger import Ledger

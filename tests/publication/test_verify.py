@@ -5,10 +5,17 @@ import re
 from typing import Any
 
 import pytest
-from documents import places, put, read_document, value_at
-from release_edits import failed, forge, problems, rewrite
-from release_examples import FILES, MODES, PUBLIC_KEY, SIGNER, example_document, publish_example
-from tiers import thinned
+from support.documents import places, put, read_document, value_at
+from support.release_edits import failed, forge, problems, rewrite
+from support.release_examples import (
+    FILES,
+    MODES,
+    PUBLIC_KEY,
+    SIGNER,
+    example_document,
+    publish_example,
+)
+from support.tiers import thinned
 
 from primo_scale.errors import InputError
 from primo_scale.publication.document import schema_problems, serialise

@@ -4,12 +4,12 @@ import os
 import subprocess
 
 import pytest
-from command_io import error_in
-from documents import put, read_document
-from processes import command_of
-from release_edits import forge
-from release_examples import PUBLIC_KEY
-from small_cohort import command, refused, succeeded
+from support.command_io import error_in
+from support.documents import put, read_document
+from support.processes import command_of
+from support.release_edits import forge
+from support.release_examples import PUBLIC_KEY
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.verify import main
 

@@ -6,7 +6,7 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
-from release_examples import example_document, example_variants, example_weights
+from support.release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
 from primo_scale.publication.releasable import check_releasable

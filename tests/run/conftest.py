@@ -1,7 +1,7 @@
 """A small cohort for the tests of whole commands, also with its genotype store."""
 
 import pytest
-from small_cohort import Cohort, write_cohort
+from support.small_cohort import Cohort, write_cohort
 
 
 @pytest.fixture

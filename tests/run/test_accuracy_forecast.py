@@ -4,7 +4,7 @@ import re
 import shlex
 
 import pytest
-from small_cohort import command, refused, succeeded
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.ledger import main as ledger_command
 from primo_scale.ledger.ledger import Ledger

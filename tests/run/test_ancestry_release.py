@@ -6,10 +6,10 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from documents import put, read_document
-from filesets import name_variants, write_fileset_of
-from readme_scores import own_scores
-from small_cohort import command, refused, succeeded
+from support.documents import put, read_document
+from support.filesets import name_variants, write_fileset_of
+from support.readme_scores import own_scores
+from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli import accumulate, finalize, ingest, release, verify
 from primo_scale.evaluation.scores import open_files

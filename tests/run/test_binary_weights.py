@@ -5,8 +5,8 @@ import gzip
 import numpy as np
 import pandas as pd
 import pytest
-from filesets import write_fileset_of
 from sklearn.linear_model import LogisticRegression
+from support.filesets import write_fileset_of
 
 import primo_scale as ps
 

@@ -9,8 +9,8 @@ import socket
 from pathlib import Path
 
 import pytest
-from small_cohort import Cohort, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
+from support.tiers import thinned
 
 from primo_scale.cli import ingest, show_cluster, status, verify
 from primo_scale.errors import InputError

@@ -1,6 +1,6 @@
 """Deprecated options have their effect, and a line that says what replaces them."""
 
-from small_cohort import BUDGET, Cohort, succeeded
+from support.small_cohort import BUDGET, Cohort, succeeded
 
 
 def test_a_deprecated_shrinkage_is_used_and_warned_of(ingested: Cohort) -> None:

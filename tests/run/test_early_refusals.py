@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_io import PANEL
-from small_cohort import (
+from support.command_io import PANEL
+from support.small_cohort import (
     BUDGET,
     Cohort,
     D,
@@ -20,7 +20,7 @@ from small_cohort import (
     succeeded,
     write_cohort,
 )
-from tiers import thinned
+from support.tiers import thinned
 
 from primo_scale.cli import accumulate
 from primo_scale.errors import InterruptedRun

@@ -15,8 +15,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from every_option import GENOTYPES, PHENOTYPES, Case, release_words, write_cohort, write_public
-from small_cohort import command, succeeded
+from support.every_option import (
+    GENOTYPES,
+    PHENOTYPES,
+    Case,
+    release_words,
+    write_cohort,
+    write_public,
+)
+from support.small_cohort import command, succeeded
 
 from primo_scale.cli import release
 from primo_scale.ledger.ledger import Ledger

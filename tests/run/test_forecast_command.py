@@ -7,9 +7,9 @@ import logging
 import attrs
 import numpy as np
 import pytest
-from command_io import PANEL, simulated
-from filesets import write_fileset_of, written
-from small_cohort import command, refused, succeeded
+from support.command_io import PANEL, simulated
+from support.filesets import write_fileset_of, written
+from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 import primo_scale.run.forecast as forecast_module

@@ -4,10 +4,10 @@ import os
 from pathlib import Path
 
 import pytest
-from command_io import error_in
-from processes import command_of, run
-from small_cohort import Cohort, command
-from tiers import thinned
+from support.command_io import error_in
+from support.processes import command_of, run
+from support.small_cohort import Cohort, command
+from support.tiers import thinned
 
 from primo_scale.cli import verify
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from small_cohort import command, refused, succeeded, write_cohort
+from support.small_cohort import command, refused, succeeded, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli import ingest

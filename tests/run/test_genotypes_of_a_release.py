@@ -6,8 +6,8 @@ import dask.array
 import numpy as np
 import pytest
 import xarray
-from command_io import digest_in
-from small_cohort import command, outcomes, refused, succeeded
+from support.command_io import digest_in
+from support.small_cohort import command, outcomes, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli import release as release_command

@@ -13,13 +13,13 @@ from itertools import islice
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL, simulated, table_options
-from crash import KILLED, killed_at
-from documents import put, read_document
-from readme_scores import own_scores
 from sklearn.metrics import roc_auc_score
-from small_cohort import Cohort, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.command_io import PANEL, simulated, table_options
+from support.crash import KILLED, killed_at
+from support.documents import put, read_document
+from support.readme_scores import own_scores
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
+from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.accumulation.statistics import KIND

@@ -4,8 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
-from small_cohort import Cohort, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
+from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import open_raw_statistics
 from primo_scale.cli import ingest

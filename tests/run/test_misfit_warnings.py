@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
-from command_io import PANEL, simulated, table_options
-from small_cohort import Cohort, add_covariate, command, succeeded, write_cohort
+from support.command_io import PANEL, simulated, table_options
+from support.small_cohort import Cohort, add_covariate, command, succeeded, write_cohort
 
 from primo_scale.cli import release
 from primo_scale.run import estimation

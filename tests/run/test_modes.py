@@ -8,8 +8,8 @@ import shutil
 import numpy as np
 import pytest
 import zarr
-from documents import read_document
-from small_cohort import D, N, refused, succeeded
+from support.documents import read_document
+from support.small_cohort import D, N, refused, succeeded
 
 from primo_scale.publication.verify import verify_release
 

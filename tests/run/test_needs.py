@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import psutil
 import pytest
-from command_io import PANEL
-from small_cohort import refused, succeeded
+from support.command_io import PANEL
+from support.small_cohort import refused, succeeded
 
 import primo_scale as ps
 from primo_scale import machine

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from filesets import write_fileset_of
+from support.filesets import write_fileset_of
 
 import primo_scale as ps
 from primo_scale.kernels.clipping import UNCLIPPED

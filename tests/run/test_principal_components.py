@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from documents import read_document
-from example_stores import flip_a_bit
-from filesets import COMPONENTS as NAMES
-from filesets import name_variants, write_fileset_of, write_loadings
-from processes import run_program
-from small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.documents import read_document
+from support.filesets import COMPONENTS as NAMES
+from support.filesets import name_variants, write_fileset_of, write_loadings
+from support.processes import run_program
+from support.small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
+from support.stores import flip_a_bit
+from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.cli import verify

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-from command_io import PANEL, simulated
 from scipy.stats import norm
+from support.command_io import PANEL, simulated
 
 import primo_scale as ps
 from primo_scale.run.design import load_design

@@ -6,9 +6,9 @@ import re
 import shutil
 
 import pytest
-from example_stores import flip_a_bit
-from small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_cohort
-from tiers import thinned
+from support.small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_cohort
+from support.stores import flip_a_bit
+from support.tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
 from primo_scale.gaussian import calibration

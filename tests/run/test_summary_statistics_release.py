@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 from bed_reader import open_bed
-from command_io import PANEL, simulated
-from small_cohort import command, succeeded
+from support.command_io import PANEL, simulated
+from support.small_cohort import command, succeeded
 
 from primo_scale.cli import release
 

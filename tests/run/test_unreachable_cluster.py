@@ -2,8 +2,8 @@
 
 import pytest
 from distributed import LocalCluster
-from processes import free_ports
-from small_cohort import refused, succeeded
+from support.processes import free_ports
+from support.small_cohort import refused, succeeded
 
 from primo_scale.cluster import connect
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from command_io import PANEL
+from support.command_io import PANEL
 
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.run.variant_importance import importance_by

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from bed_reader import open_bed
 from sklearn.linear_model import Ridge
-from small_cohort import Cohort, D, N, succeeded, write_cohort
+from support.small_cohort import Cohort, D, N, succeeded, write_cohort
 
 from primo_scale.publication.verify import verify
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from bed_reader import open_bed
 from sklearn.linear_model import Ridge
-from small_cohort import Cohort, command, succeeded, write_cohort
+from support.small_cohort import Cohort, command, succeeded, write_cohort
 
 import primo_scale as ps
 from primo_scale.cli import verify

@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from processes import started, wait_until
-from security_runs import Cohort, RunningCluster
+from support.processes import started, wait_until
+from support.security_runs import Cohort, RunningCluster
 
 from primo_scale.cluster.certificates import make_certificates
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from distributed import Client, LocalCluster
-from small_cohort import command, refused
+from support.small_cohort import command, refused
 
 from primo_scale.cli import release
 from primo_scale.cluster import certificates

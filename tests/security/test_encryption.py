@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_io import digest_in
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from durable import disk_seen
-from example_stores import VALUES, swap, write_store
-from security_runs import run
-from small_cohort import command
+from support.command_io import digest_in
+from support.durable import disk_seen
+from support.security_runs import run
+from support.small_cohort import command
+from support.stores import VALUES, swap, write_store
 
 from primo_scale.cli import encryption_key
 from primo_scale.errors import InputError

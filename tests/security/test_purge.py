@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from small_cohort import Cohort, refused, succeeded, write_cohort
+from support.small_cohort import Cohort, refused, succeeded, write_cohort
 
 PURGE = "--purge-intermediates"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from distributed.core import error_message
-from example_stores import flip_a_bit
-from security_runs import N_OBSERVED, N_PEOPLE, run
+from support.security_runs import N_OBSERVED, N_PEOPLE, run
+from support.stores import flip_a_bit
 
 from primo_scale.accumulation.plan import RowTask
 from primo_scale.accumulation.tasks import run_task

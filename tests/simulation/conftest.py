@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from command_io import PANEL
+from support.command_io import PANEL
 
 from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
 from primo_scale.simulation.panel import lay_out_sites, read_panel

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from bed_reader import open_bed
-from command_io import PANEL
+from support.command_io import PANEL
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable

@@ -6,11 +6,9 @@ import struct
 import numpy as np
 import pytest
 import zarr
-from example_stores import flip_a_bit
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small_pieces import pieces_of
-from whole_matrices import write_gram, write_matrices
+from support.stores import flip_a_bit, pieces_of, write_gram, write_matrices
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import block_matrices

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from durable import disk_seen
+from support.durable import disk_seen
 
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.storage import files

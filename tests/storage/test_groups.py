@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from durable import flushes_seen
-from tiers import thinned
+from support.durable import flushes_seen
+from support.tiers import thinned
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.chunks import (

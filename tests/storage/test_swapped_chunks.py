@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zarr
-from example_stores import VALUES, flip_a_bit, swap, write_store
-from small_cohort import write_cohort
+from support.small_cohort import write_cohort
+from support.stores import VALUES, flip_a_bit, swap, write_store
 
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.ingest import ingest

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from documented_code import ROOT, blocks
-from presence import installed
+from support.documented_code import ROOT, blocks
+from support.tiers import installed
 
 pytestmark = pytest.mark.slow
 

@@ -10,15 +10,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from presence import ROOT, missing
-
-sys.path.insert(0, str(ROOT / "tests" / "publication"))
-from release_examples import publish_example
+from support.release_examples import publish_example
+from support.tiers import ROOT, missing
 
 _HEIGHT = 6400  # pixels, more than the report of the example has
 AXE = ROOT / ".venv-website/lib"

@@ -5,7 +5,7 @@ import re
 import subprocess
 
 import pytest
-from presence import ROOT, installed
+from support.tiers import ROOT, installed
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from string import Template
 
 import pandas as pd
 import pytest
-from command_io import PANEL
-from presence import ROOT, installed
+from support.command_io import PANEL
+from support.tiers import ROOT, installed
 
 from primo_scale.ledger.ledger import Ledger
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from filesets import variants_with
+from support.filesets import variants_with
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from filesets import write_fileset_of
 from pgenlib import PgenWriter
+from support.filesets import write_fileset_of
 
 D = 24
 BUDGET = ("--epsilon", "100", "--delta", 1e-5, "--accept-noise")

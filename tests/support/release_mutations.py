@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from documents import places, read_document, value_at
 from jinja2 import TemplateError
-from release_edits import forge, restate
+from support.documents import places, read_document, value_at
+from support.release_edits import forge, restate
 
 from primo_scale.publication.signed_document import Signer
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 from attrs import frozen
 from click.testing import Result
-from processes import ROOT, command_of
-from small_cohort import BUDGET, Cohort, command
+from support.processes import ROOT, command_of
+from support.small_cohort import BUDGET, Cohort, command
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import processes
-from filesets import write_fileset_of
-from processes import command_of
-from small_cohort import outcomes
+from support import processes
+from support.filesets import write_fileset_of
+from support.processes import command_of
+from support.small_cohort import outcomes
 
 N_PEOPLE, N_VARIANTS = 7919, 37  # a number of people that stands in no log by chance
 N_OBSERVED = 6151

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 # Only detects hangs.
 PATIENCE_SECONDS = 600
 # Below the ephemeral ports, which other processes may get before the server starts.

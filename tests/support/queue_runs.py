@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from command_io import digest_in, table_options
-from processes import ROOT, command_of, run
+from support.command_io import digest_in, table_options
+from support.processes import ROOT, command_of, run
 
 # Limit that detects hangs; the tests make no assertion about durations.
 LIMIT_SECONDS = 600

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from documents import read_document
-from release_examples import SIGNER
+from support.documents import read_document
+from support.release_examples import SIGNER
 
 from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import UNREADABLE

@@ -1,7 +1,8 @@
-"""Checks of drawn noise, each of which rejects correct noise with probability `RISK`."""
+"""Checks of drawn noise, which reject correct noise with probability `RISK`; the exact profile."""
 
 import math
 
+import mpmath
 import numpy as np
 from scipy import stats
 
@@ -19,3 +20,10 @@ def correlated(first, second):
     """Return whether two samples of equal size are correlated."""
     limit = stats.norm.isf(RISK / 2) / math.sqrt(len(first))
     return abs(np.corrcoef(first, second)[0, 1]) > limit
+
+
+def exact_delta(epsilon, mu, *, digits=60):
+    """Return the analytic Gaussian profile of Balle and Wang, from its definition."""
+    with mpmath.workdps(digits):
+        ratio, half = mpmath.mpf(epsilon) / mpmath.mpf(mu), mpmath.mpf(mu) / 2
+        return mpmath.ncdf(half - ratio) - mpmath.exp(epsilon) * mpmath.ncdf(-half - ratio)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
-from command_io import error_in
+from support.command_io import error_in
 
 from primo_scale.cli import accumulate, finalize, ingest, release
 from primo_scale.ledger.ledger import Ledger

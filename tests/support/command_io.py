@@ -6,7 +6,7 @@ from typing import Any
 
 from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-PANEL = Path(__file__).resolve().parents[1] / "demo" / "1000g_eur343_chr22"
+PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 def simulated(prefix: Path, samples: int, seed: int, **choices: Any) -> Path:

@@ -14,7 +14,7 @@ from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore
 
-FORMATS = Path(__file__).parent / "formats"
+FORMATS = Path(__file__).resolve().parents[1] / "genotypes" / "formats"
 
 
 def run(

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
-from command_io import PANEL, table_options
-from journal import GATE, JOURNAL
-from processes import command_of, free_ports, started, wait_until
-from small_cohort import BUDGET, share_adjustment
+from support.command_io import PANEL, table_options
+from support.processes import command_of, free_ports, started, wait_until
+from support.small_cohort import BUDGET, share_adjustment
+from support.task_journal import GATE, JOURNAL
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Journal:
 
     def environment(self) -> dict[str, str]:
         """Return the environment in which workers write the journal."""
-        preload = Path(__file__).with_name("journal.py")
+        preload = Path(__file__).with_name("task_journal.py")
         return {
             JOURNAL: str(self.path),
             GATE: str(self.gate),

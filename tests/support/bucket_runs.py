@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-import small_cohort
-from command_io import PANEL, table_options
+from support import small_cohort
+from support.command_io import PANEL, table_options
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger

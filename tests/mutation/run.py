@@ -1,14 +1,15 @@
 """Apply the faults of the table one at a time, and run the tests that must notice each.
 
-The program works on temporary copies of the tree, one for each job, and never on the checkout. It
-first runs every chosen test file without a fault, each in a process of its own, and refuses to go
-on where one fails. Then each fault is applied to a copy, its tests run until the first failure, and
-the file is restored.
+The program first lists the faults that do not fit the product any more (stale), and refuses to go
+on if there are any; ``--check`` does no more. It works on temporary copies of the tree, one for
+each job, and never on the checkout. It runs every chosen test file without a fault, each in a
+process of its own, and refuses to go on where one fails. Then each fault is applied to a copy, its
+tests run until the first failure, and the file is restored.
 
-    python tests/mutation/run.py [--jobs 2] [--package ledger] [--only NAME ...]
+    python tests/mutation/run.py [--check] [--jobs 2] [--table ledger] [--only NAME ...]
 
-Exit code 0: every fault is killed or explained; 1: a fault survives; 2: the table or the tests are
-broken.
+Exit code 0: every fault is killed or explained; 1: a fault survives; 2: a fault is stale, or the
+table or a test is broken.
 """
 
 import argparse
@@ -27,10 +28,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 
-from fault_table import ROOT, BrokenTableError, Fault, read_faults
+from fault_table import ROOT, BrokenTableError, Fault, Product, StaleFaultError, read_faults
 
 QUICK = "not slow and not chaos and not cluster and not s3"
 # A fault may make a test wait for ever: its tests get so many times what they take without it.
@@ -81,11 +83,11 @@ class Tree:
                 shutil.copy2(ROOT / name, path / name)
 
     @contextmanager
-    def with_fault(self, fault: Fault) -> Iterator[None]:
-        """Apply a fault during the block."""
-        file = self.path / fault.path
+    def with_content(self, path: str, faulty: str) -> Iterator[None]:
+        """Replace the content of a file during the block."""
+        file = self.path / path
         product, times = file.read_text(encoding="utf-8"), file.stat()
-        file.write_text(fault.applied_to(product), encoding="utf-8")
+        file.write_text(faulty, encoding="utf-8")
         # Python and Numba know compiled code by the time of its source: each fault has its own.
         changed = times.st_mtime_ns + next(self._clock) * _PYC_CLOCK_NS
         os.utime(file, ns=(changed, changed))
@@ -101,7 +103,8 @@ class Tree:
         Tests that take longer than `limit` seconds count as failed.
         """
         shutil.rmtree(self.path / ".hypothesis", ignore_errors=True)
-        arguments = [*_ARGUMENTS, *(("-m", QUICK) if quick else ()), *tests]
+        paths = [path_of(test) for test in tests]
+        arguments = [*_ARGUMENTS, *(("-m", QUICK) if quick else ()), *paths]
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", errors="replace") as output:
             process = _PROCESSES.Process(target=_pytest, args=(self.path, arguments, output.name))
             process.start()
@@ -162,10 +165,10 @@ class Trees:
             raise BrokenTableError(f"{test} fails without any fault: {failed}")
         return time.monotonic() - start
 
-    def verdict(self, fault: Fault, seconds: dict[str, float]) -> Verdict:
-        """Run the tests of a fault."""
+    def verdict(self, fault: Fault, faulty: tuple[str, str], seconds: dict[str, float]) -> Verdict:
+        """Run the tests of a fault, which changes a file to the given content."""
         start = time.monotonic()
-        with self.one() as tree, tree.with_fault(fault):
+        with self.one() as tree, tree.with_content(*faulty):
             for tests, outcome in (
                 (fault.tests, Outcome.KILLED),
                 (fault.slow_tests, Outcome.KILLED_SLOWLY),
@@ -184,28 +187,53 @@ class Trees:
 
 
 def table_of(verdicts: Iterable[Verdict]) -> str:
-    """Return the outcomes by package, as a Markdown table."""
+    """Return the outcomes by table, as a Markdown table."""
     counts: dict[str, Counter[Outcome]] = {}
     for verdict in verdicts:
-        counts.setdefault(verdict.fault.package, Counter())[verdict.outcome] += 1
-    lines = ["| package | faults | " + " | ".join(o.value for o in Outcome) + " |"]
+        counts.setdefault(verdict.fault.table, Counter())[verdict.outcome] += 1
+    lines = ["| table | faults | " + " | ".join(o.value for o in Outcome) + " |"]
     lines += ["|---|" + "---|" * (1 + len(Outcome))]
     total: Counter[Outcome] = sum(counts.values(), Counter())
-    for package, found in (*sorted(counts.items()), ("**all**", total)):
+    for table, found in (*sorted(counts.items()), ("**all**", total)):
         row = [found.total(), *(found[outcome] for outcome in Outcome)]
-        lines.append(f"| {package} | " + " | ".join(map(str, row)) + " |")
+        lines.append(f"| {table} | " + " | ".join(map(str, row)) + " |")
     unexplained = total.total() - total[Outcome.EXPLAINED]
     killed = unexplained - total[Outcome.SURVIVED]
     return "\n".join([*lines, "", f"score: {killed} of {unexplained} ({killed / unexplained:.1%})"])
 
 
-def run(faults: Sequence[Fault], jobs: int) -> list[Verdict]:
+def stale_faults(faults: Iterable[Fault], product: Product) -> list[str]:
+    """Return the faults that do not fit the product or name a missing test, with the reason."""
+    stale = []
+    for fault in faults:
+        try:
+            product.with_fault(fault)
+            for test in (*fault.tests, *fault.slow_tests):
+                path_of(test)
+        except StaleFaultError as error:
+            homes = ", ".join(product.homes(fault)) or "nowhere"
+            stale.append(
+                f"{fault.table}/{fault.name}: {error}\n  why: {fault.why}\n  in:  {fault.function}"
+                f"\n  old: {fault.old.strip()}\n  new: {fault.new.strip()}\n  now: {homes}"
+            )
+    return stale
+
+
+@cache
+def path_of(test: str) -> str:
+    """Return the path of a test file by its name without ``test_``, with the ``::test`` if any."""
+    stem, *inner = test.split("::")
+    found = [str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob(f"test_{stem}.py")]
+    if len(found) != 1:
+        raise StaleFaultError(f"{len(found)} files are named test_{stem}.py")
+    return "::".join([*found, *inner])
+
+
+def run(faults: Sequence[Fault], jobs: int, product: Product) -> list[Verdict]:
     """Run the tests without a fault, then with each fault; print verdicts as they come.
 
-    A fault that does not apply, or a test that fails without one, raises a BrokenTableError.
+    A test that fails without a fault raises a BrokenTableError.
     """
-    for fault in faults:
-        fault.applied_to((ROOT / fault.path).read_text(encoding="utf-8"))
     tests = sorted({test for fault in faults for test in (*fault.tests, *fault.slow_tests)})
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="primo-scale-mutation-") as directory:
@@ -213,10 +241,11 @@ def run(faults: Sequence[Fault], jobs: int) -> list[Verdict]:
         with ThreadPoolExecutor(jobs) as threads:
             seconds = dict(zip(tests, threads.map(trees.seconds_of, tests), strict=True))
             print(f"{len(tests)} test files pass without a fault", flush=True)
-            for verdict in threads.map(lambda fault: trees.verdict(fault, seconds), faults):
+            faulty = [product.with_fault(fault) for fault in faults]
+            for verdict in threads.map(trees.verdict, faults, faulty, itertools.repeat(seconds)):
                 verdicts.append(verdict)
                 print(
-                    f"{verdict.outcome:9} {verdict.seconds:5.0f} s  {verdict.fault.package}/"
+                    f"{verdict.outcome:9} {verdict.seconds:5.0f} s  {verdict.fault.table}/"
                     f"{verdict.fault.name}  {verdict.killer}",
                     flush=True,
                 )
@@ -227,26 +256,34 @@ def main() -> int:
     """Run the faults that the command line names; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--jobs", type=int, default=1, help="faults side by side")
-    parser.add_argument("--package", action="append", help="faults of a package of the product")
+    parser.add_argument("--check", action="store_true", help="list stale faults, and run nothing")
+    parser.add_argument("--table", action="append", help="faults of a file of faults/")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="faults of these names")
     asked = parser.parse_args()
     try:
         faults = [
             fault
             for fault in read_faults()
-            if (not asked.package or fault.package in asked.package)
+            if (not asked.table or fault.table in asked.table)
             and (not asked.only or fault.name in asked.only)
         ]
         if not faults:
-            raise BrokenTableError("no fault has such a name or package")
-        verdicts = run(faults, asked.jobs)
+            raise BrokenTableError("no fault has such a name or table")
+        product = Product(ROOT)
+        if stale := stale_faults(faults, product):
+            print("\n".join(stale))
+            raise BrokenTableError(f"{len(stale)} of {len(faults)} faults are stale")
+        print(f"all {len(faults)} faults fit the product", flush=True)
+        if asked.check:
+            return 0
+        verdicts = run(faults, asked.jobs, product)
     except BrokenTableError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(f"\n{table_of(verdicts)}")
     survivors = [verdict.fault for verdict in verdicts if verdict.outcome is Outcome.SURVIVED]
     for fault in survivors:
-        print(f"survives: {fault.package}/{fault.name} ({fault.path}): {fault.why}")
+        print(f"survives: {fault.package}/{fault.name} ({fault.function}): {fault.why}")
     return 1 if survivors else 0
 
 

@@ -1,7 +1,8 @@
-"""Log of a run: its lines, as text or as JSON, and the log file in the work directory.
+"""Log of a run, and its state for ``primo-scale status``, in the work directory.
 
 A JSON line is an object with ``time`` (ISO 8601; not in public lines), ``level``, ``stage`` (empty
-between stages), ``event`` (the kind of line), ``message`` (the text line) and ``fields``.
+between stages), ``event`` (the kind of line), ``message`` (the text line) and ``fields``. Reading
+the state opens no store, asks no cluster and needs no key.
 """
 
 from __future__ import annotations
@@ -12,16 +13,15 @@ import os
 import shlex
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
 from primo_scale.interruption import check
-from primo_scale.run.progress_file import LIVE_PROGRESS, ProgressFile
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
@@ -29,12 +29,14 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("primo_scale")
 """Logger of every run."""
-RUN_LOG = "run.log"
-"""Name of the log in the work directory."""
+RUN_LOG, PROGRESS_FILE = "run.log", "progress.json"
+"""Names of the log and of the state in the work directory."""
 NOTE = "note"
 """Event of a line that is no more than its message."""
 SUMMED = "summed"
 """Event of the line with the digest of the statistics."""
+LIVE_PROGRESS = 5
+"""Log level, below DEBUG, of progress for `PROGRESS_FILE` alone."""
 
 COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
 """Words of the command line; empty in a program that calls the library."""
@@ -43,7 +45,6 @@ AS_JSON: ContextVar[bool] = ContextVar("log as JSON", default=False)
 LOGGED_IN: ContextVar[Path | None] = ContextVar("logged in", default=None)
 """Log that explains the error of the last run of this program; None before it and after success."""
 
-_TEXT_TIME = "%Y-%m-%dT%H:%M:%S%z"
 _stage: ContextVar[str] = ContextVar("stage", default="")
 
 
@@ -109,44 +110,164 @@ def error_record(error: PrimoError) -> logging.LogRecord:
 
 
 def _record(level: int, message: str, event: str, fields: dict[str, object]) -> logging.LogRecord:
-    """Return a record of the project's logger, to be given to handlers directly."""
-    return LOGGER.makeRecord(
-        LOGGER.name, level, __file__, 0, message, (), None, extra=about(event, fields)
-    )
+    extra = about(event, fields)
+    return LOGGER.makeRecord(LOGGER.name, level, __file__, 0, message, (), None, extra=extra)
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """State of a run. PRIVATE: the number of tasks reveals the number of people.
+
+    Attributes
+    ----------
+    command, pid, host
+        Command, such as ``release``, and its process.
+    started, updated
+        Times in ISO 8601.
+    stage
+        Current or last stage; empty before the first.
+    outcome
+        ``finished``, ``interrupted`` or ``failed``; None during the run.
+    message
+        Error that ended the run, or what it waits for; None while it makes progress.
+    out
+        Release directory, once it is published.
+    of_what, done, total, work_done, per_second, seconds_left
+        What is counted in the stage, the counts (0 where nothing is counted), the share of its work
+        in [0, 1], the rate over the last minutes, and the time left at this rate, or None.
+    """
+
+    command: str
+    pid: int
+    host: str
+    started: str
+    updated: str
+    stage: str = ""
+    outcome: str | None = None
+    message: str | None = None
+    out: str | None = None
+    of_what: str = ""
+    done: int = 0
+    total: int = 0
+    work_done: float | None = None
+    per_second: float = 0.0
+    seconds_left: float | None = None
+
+
+class RunFiles(logging.Filter):
+    """Filter of the logger that writes each record to the files of a run, which has the lock.
+
+    It passes on the records of a level that the logger passes on without it.
+    """
+
+    def __init__(self, work_dir: Path) -> None:
+        super().__init__()
+        self._level = LOGGER.getEffectiveLevel()
+        self._path, self._run = work_dir / PROGRESS_FILE, None
+        self._log = _LogFile(work_dir / RUN_LOG, encoding="utf-8")
+        (work_dir / RUN_LOG).chmod(0o600)
+        text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+        self._log.setFormatter(JsonLines() if AS_JSON.get() else text)
+        self.close = self._log.close
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Write a record, and return whether others get it."""
+        if record.levelno >= logging.DEBUG and not _is_protected(record):
+            self._log.handle(record)
+        changes = _changes(record)
+        if changes is not None:
+            self._update(record, changes)
+        return record.levelno >= self._level
+
+    def _update(self, record: logging.LogRecord, changes: dict[str, Any]) -> None:
+        now = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="seconds")
+        if "command" in changes:
+            self._run = RunProgress(started=now, updated=now, **changes)
+        elif self._run is not None:
+            self._run = replace(self._run, updated=now, **changes)
+        # A purge deletes the file, and a full disk must not end the run here.
+        if self._run is not None and (self._run.outcome is None or self._path.exists()):
+            temporary = self._path.with_name(f".{self._path.name}")
+            with suppress(OSError):
+                temporary.write_text(json.dumps(asdict(self._run)))
+                os.replace(temporary, self._path)
+
+
+def _changes(record: logging.LogRecord) -> dict[str, Any] | None:
+    """Return the state that a record changes, or None if it is about something else."""
+    fields: dict[str, Any] = getattr(record, "fields", {})
+    match getattr(record, "event", None):
+        case "start":
+            return {name: fields[name] for name in ("command", "pid", "host")}
+        case "stage begins":
+            counts = {"of_what": "", "done": 0, "total": 0, "work_done": None, "per_second": 0.0}
+            return {**fields, "message": None, "seconds_left": None, **counts}
+        case "progress":
+            return {"message": None, **fields}
+        case "waiting":
+            return {"message": record.getMessage()}
+        case "published":
+            return {"out": str(fields["out"])}
+        case "error":
+            interrupted = fields["exit_code"] == InterruptedRun.exit_code
+            outcome = "interrupted" if interrupted else "failed"
+            return {"outcome": outcome, "message": record.getMessage()}
+        case "end":
+            return {"outcome": "finished"}
+    return None
+
+
+def _is_protected(record: logging.LogRecord) -> bool:
+    """Return whether a record has a digest that confirms guesses of encrypted statistics."""
+    if getattr(record, "event", None) != SUMMED:
+        return False
+    from primo_scale.storage.encryption import key_in_effect  # loads cryptography
+
+    return key_in_effect() is not None
+
+
+class _LogFile(logging.FileHandler):
+    """Log file whose errors are ignored: the run itself finds that the disk is full."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        pass
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
 
 
 @contextmanager
 def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[None]:
     """Write everything that is logged during the block to the work directory as well.
 
-    The log and the progress file are private, because they reveal the number of people. Afterwards
-    the logger is as it was before.
+    The files there are private, because they reveal the number of people. Afterwards the logger is
+    as it was before.
     """
-    path = work_dir / RUN_LOG
-    log = _LogFile(path, encoding="utf-8")
-    path.chmod(0o600)
-    log.setFormatter(
-        JsonLines() if AS_JSON.get() else logging.Formatter("%(asctime)s %(message)s", _TEXT_TIME)
-    )
-    log.setLevel(logging.DEBUG)
-    own = (log, ProgressFile(work_dir))
-    LOGGED_IN.set(path)
+    LOGGED_IN.set(work_dir / RUN_LOG)
     leave_stage()  # of an earlier run that failed
-    with _also_handled_by(own), ExitStack() as ends:
-        ends.push(partial(_log_end, own))
+    files, level = RunFiles(work_dir), LOGGER.level
+    # Without a handler, Python prints warnings on standard error, which others can often read in
+    # the output file of a batch job.
+    fallback = [] if LOGGER.hasHandlers() else [logging.NullHandler()]
+    LOGGER.handlers += fallback
+    LOGGER.setLevel(LIVE_PROGRESS)
+    LOGGER.addFilter(files)
+    try:
         for record in _start_records(name, request):
-            _handle(record, own)
+            files.filter(record)
         yield
         LOGGER.debug("done", extra=about("end", {}))
+    except BaseException as error:  # other handlers get it from the caller
+        files.filter(_end_record(error))
+        raise
+    finally:
+        LOGGER.removeFilter(files)
+        LOGGER.setLevel(level)
+        for handler in fallback:
+            LOGGER.removeHandler(handler)
+        files.close()
     LOGGED_IN.set(None)
-
-
-def _log_end(
-    own: tuple[logging.Handler, ...], _kind: object, error: BaseException | None, _trace: object
-) -> None:
-    """Log the exception that ends a run; other handlers get it from the caller."""
-    if error is not None:
-        _handle(_end_record(error), own)
 
 
 def _end_record(error: BaseException) -> logging.LogRecord:
@@ -176,91 +297,14 @@ def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRec
             yield _record(logging.INFO, f"  --{option} {words}", "option", fields)
 
 
-def _handle(record: logging.LogRecord, handlers: tuple[logging.Handler, ...]) -> None:
-    for handler in handlers:
-        handler.handle(record)
-
-
-class _LogFile(logging.FileHandler):
-    """Log file that neither stops the run nor complains when its disk is full.
-
-    With an encryption key it lacks the digest of the statistics, which confirms guesses of them.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, unless it discloses what the key protects."""
-        if getattr(record, "event", None) == SUMMED:
-            from primo_scale.storage.encryption import key_in_effect  # loads cryptography
-
-            if key_in_effect() is not None:
-                return
-        super().emit(record)
-
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
-        """Ignore the error: the run itself finds that the disk is full."""
-
-    def close(self) -> None:
-        """Close the file, even if its last line cannot be written."""
-        with suppress(OSError):
-            super().close()
-
-
-class _Parents(logging.Handler):
-    """Handler that passes records to the parents of the project's logger, as propagation does."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Pass a record to the parents, if the program has configured a handler.
-
-        Otherwise Python would print warnings on standard error, which others can often read in the
-        output file of a batch job.
-        """
-        if LOGGER.parent is not None and LOGGER.parent.hasHandlers():
-            LOGGER.parent.handle(record)
-
-
 @contextmanager
 def warnings_collected() -> Iterator[list[str]]:
-    """Collect the warnings of the block, which reach no handler but those of the program."""
+    """Collect the warnings of the block, besides the handlers of the program."""
     messages: list[str] = []
-    with _also_handled_by((_Collector(messages),)):
-        yield messages
-
-
-class _Collector(logging.Handler):
-    """Handler that appends the text of warnings to a list."""
-
-    def __init__(self, messages: list[str]) -> None:
-        super().__init__(logging.WARNING)
-        self._messages = messages
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Append the text of a record."""
-        self._messages.append(record.getMessage())
-
-
-@contextmanager
-def _also_handled_by(own: tuple[logging.Handler, ...]) -> Iterator[None]:
-    """Add handlers for the block; the others get the same records as before."""
-    level, propagate, others = LOGGER.level, LOGGER.propagate, LOGGER.handlers[:]
-    least = LOGGER.getEffectiveLevel()
-    parents = (_Parents(least),) if propagate else ()
-
-    def is_asked_for(record: logging.LogRecord) -> bool:
-        return record.levelno >= least
-
-    for handler in others:
-        handler.addFilter(is_asked_for)
-    for handler in (*own, *parents):
-        LOGGER.addHandler(handler)
-    LOGGER.setLevel(LIVE_PROGRESS)
-    LOGGER.propagate = False
+    collector = logging.Handler(logging.WARNING)
+    collector.emit = lambda record: messages.append(record.getMessage())  # type: ignore[method-assign]
+    LOGGER.addHandler(collector)
     try:
-        yield
+        yield messages
     finally:
-        LOGGER.setLevel(level)
-        LOGGER.propagate = propagate
-        for handler in others:
-            handler.removeFilter(is_asked_for)
-        for handler in (*own, *parents):
-            LOGGER.removeHandler(handler)
-            handler.close()
+        LOGGER.removeHandler(collector)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.humanize import bytes_in_words, duration_in_words, rate_in_words
+from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import disk_usage, free_disk
-from primo_scale.run.progress_file import RunProgress, read_progress
+from primo_scale.run.progress import progress_in_words
+from primo_scale.run.run_log import PROGRESS_FILE, RunProgress
 from primo_scale.run.work_directory import LOCK
+from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import lock_is_held
 
 _REMARKS = {
@@ -26,15 +28,26 @@ _REMARKS = {
 
 @dataclass(frozen=True)
 class Status:
-    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people."""
+    """State of a run and of its work directory. PRIVATE: it counts tasks, hence people.
 
-    # ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
-    # error; ``stopped``: it was interrupted or killed, and the same command continues it;
-    # ``unknown``: it is on another machine and has not recorded its end.
+    Attributes
+    ----------
+    state
+        ``running``: a living process holds the lock; ``finished``; ``failed``: it ended with an
+        error; ``stopped``: it was interrupted or killed, and the same command continues it;
+        ``unknown``: it is on another machine and has not recorded its end.
+    run
+        Record of the run; None if it has not begun to record.
+    disk
+        Bytes in use on the disk, by name in the work directory, largest first.
+    disk_free
+        Free bytes.
+    """
+
     state: str
-    run: RunProgress | None  # record of the run; None if it has not begun to record
-    disk: dict[str, int]  # bytes in use on the disk, by name in the work directory, largest first
-    disk_free: int  # bytes
+    run: RunProgress | None
+    disk: dict[str, int]
+    disk_free: int
 
 
 def read_status(work_dir: Path) -> Status:
@@ -50,6 +63,15 @@ def read_status(work_dir: Path) -> Status:
             where=work_dir,
         )
     return Status(_state(run, held), run, disk_usage(work_dir), free_disk(work_dir))
+
+
+def read_progress(work_dir: Path) -> RunProgress | None:
+    """Return what the last run in `work_dir` recorded, or None if no run started there."""
+    path = work_dir / PROGRESS_FILE
+    if not path.is_file():
+        return None
+    remedy = "The next run replaces it; the run is not harmed"
+    return read_fields(path, RunProgress, remedy=remedy)
 
 
 def _state(run: RunProgress | None, held: bool) -> str:
@@ -72,7 +94,8 @@ def status_lines(work_dir: Path, status: Status) -> Iterator[str]:
         who = f" ({run.command}, process {run.pid} on {run.host}, started {since} ago)"
         yield f"{work_dir}: {run.stage or run.command}, {_REMARKS[status.state]}{who}"
         if run.total:
-            yield f"  {'done':<8}  {_counts(run, at_last=status.state != 'running')}"
+            done = progress_in_words(asdict(run))
+            yield f"  {'done':<8}  {done}, recorded {_ago(run.updated)} ago"
         if run.out is not None:
             yield f"  {'release':<8}  {run.out}"
         if run.message is not None and status.state != "failed":
@@ -80,19 +103,6 @@ def status_lines(work_dir: Path, status: Status) -> Iterator[str]:
     used = ", ".join(f"{name} {bytes_in_words(size)}" for name, size in [*status.disk.items()][:3])
     total = bytes_in_words(sum(status.disk.values()))
     yield f"  {'disk':<8}  {total} used ({used}), {bytes_in_words(status.disk_free)} free"
-
-
-def _counts(run: RunProgress, *, at_last: bool) -> str:
-    parts = [f"{run.done} of {run.total} {run.of_what}, {run.total - run.done} left"]
-    if run.work_done is not None:
-        parts.append(f"{run.work_done:.1%} of the work")
-    if run.per_second > 0:
-        parts.append(f"{rate_in_words(run.per_second)} a minute")
-    if run.seconds_left:
-        parts.append(
-            f"about {duration_in_words(run.seconds_left)} left{' at the last rate' * at_last}"
-        )
-    return ", ".join([*parts, f"recorded {_ago(run.updated)} ago"])
 
 
 def _ago(time: str) -> str:

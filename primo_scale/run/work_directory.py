@@ -11,8 +11,7 @@ from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
-from primo_scale.run.progress_file import PROGRESS_FILE
-from primo_scale.run.run_log import LOGGER, RUN_LOG
+from primo_scale.run.run_log import LOGGER, PROGRESS_FILE, RUN_LOG
 from primo_scale.storage.base_store import HEADER, BaseStore, no_conditional_put
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content

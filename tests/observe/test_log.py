@@ -19,8 +19,8 @@ from support.small_cohort import command, succeeded
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.run.progress_file import read_progress
-from primo_scale.run.run_log import LOGGER, run_logged
+from primo_scale.run.run_log import LOGGER, RunFiles, run_logged
+from primo_scale.run.status import read_progress
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
@@ -111,7 +111,7 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     def broken() -> None:
         """Log to a full disk, and fail."""
         with run_logged(tmp_path, "broken", Asked()):
-            (log,) = (h for h in LOGGER.handlers if isinstance(h, logging.FileHandler))
+            (log,) = (each._log for each in LOGGER.filters if isinstance(each, RunFiles))
             log.stream.close()
             log.stream = full.open("w", buffering=1)
             LOGGER.info("goes on")

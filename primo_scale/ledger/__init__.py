@@ -16,8 +16,8 @@ from primo_scale.errors import UsageError, errors_explained
 _LOGGER = logging.getLogger("primo_scale")
 
 if TYPE_CHECKING:
+    from primo_scale.ledger.accounts import Balance
     from primo_scale.ledger.ledger import Ledger
-    from primo_scale.ledger.spending import Balance
 
 
 @dataclass(frozen=True)

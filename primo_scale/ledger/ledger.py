@@ -9,31 +9,123 @@ has two noises.
 The ledger cannot detect that the file was replaced by an older copy, which forgets later charges,
 or that somebody with the keys of the file rewrote the chain. Keep one ledger on a local disk, and
 compare it with the releases (``verify --ledger``), or its head with one that was noted elsewhere.
+
+Each step of paying is announced by an audit event of the standard library. docs/privacy.md ("One
+charge, one noise, one release") argues for every step what a crash after it can cost. An auditor or
+a test installs a hook with `sys.addaudithook` to observe the order of the steps, or to kill the
+process at a step. An event without a hook costs nothing, and a hook cannot skip a step.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
+from typing import Any, Self
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.ledger.history import History, reservation_as_json
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.reader import LedgerReader
-from primo_scale.ledger.refusals import other_delta
-from primo_scale.ledger.reservation import Receipt, check_request, random_charge_id
-from primo_scale.ledger.spending import Account, Balance, Charge, ChargeRequest, ChargeState
-
-_RESERVATION = (PaymentStep.RESERVATION_WRITTEN, PaymentStep.RESERVATION_COMMITTED)
-_DRAW_RECORD = (PaymentStep.DRAW_RECORD_WRITTEN, PaymentStep.DRAW_RECORD_COMMITTED)
-_PUBLICATION_RECORD = (
-    PaymentStep.PUBLICATION_RECORD_WRITTEN,
-    PaymentStep.PUBLICATION_RECORD_COMMITTED,
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.humanize import spent_in_words
+from primo_scale.interruption import check_before_charge
+from primo_scale.ledger.accounts import (
+    Account,
+    AccountBudget,
+    Balance,
+    Charge,
+    ChargeRequest,
+    ChargeState,
+    History,
+    Overlap,
+    PayingCohort,
+    find_overlap,
+    make_roster,
+    replay,
+    reservation_as_json,
 )
+from primo_scale.ledger.event_log import EventLog
+from primo_scale.storage.files import canonical_json
+
+AUDIT_EVENT = "primo_scale.step"
+
+
+class PaymentStep(StrEnum):
+    """Step of a payment.
+
+    A record of the ledger is "written" inside a transaction and durable once it is "committed".
+    """
+
+    KEY_STORED = "key stored"
+    RESERVATION_WRITTEN = "reservation written"
+    RESERVATION_COMMITTED = "reservation committed"
+    DRAW_STARTED = "draw started"
+    ADJUSTMENT_STORED = "adjustment stored"
+    BLOCK_WRITTEN = "block written"
+    STATISTICS_STORED = "statistics stored"
+    SECOND_ROUND_STORED = "second round stored"
+    HOLD_OUT_STORED = "hold-out stored"
+    DRAW_RECORD_WRITTEN = "draw record written"
+    DRAW_RECORD_COMMITTED = "draw record committed"
+    KEY_REMOVED = "key removed"
+    RELEASE_STAGED = "release staged"
+    RELEASE_PUBLISHED = "release published"
+    PUBLICATION_RECORD_WRITTEN = "publication record written"
+    PUBLICATION_RECORD_COMMITTED = "publication record committed"
+
+
+def announce_step(step: PaymentStep) -> None:
+    """Raise the audit event ``primo_scale.step``, whose argument is the completed step as text.
+
+    If a signal asked the command to stop, and the reservation is written but not yet committed, an
+    InterruptedRun is raised.
+    """
+    sys.audit(AUDIT_EVENT, step.value)
+    if step is PaymentStep.RESERVATION_WRITTEN:
+        check_before_charge()
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Charge that pays for a request, whose noise, or the key to draw it once, is stored.
+
+    Attributes
+    ----------
+    charge, is_new
+        The charge, and whether it was made now.
+    opened_budget
+        Whether the account had no budget and received one of this release's (epsilon, delta).
+    lost
+        Earlier charges for the same request, whose noise and key are lost.
+    """
+
+    charge: Charge
+    is_new: bool
+    opened_budget: bool = False
+    lost: tuple[Charge, ...] = ()
+
+    @property
+    def summary(self) -> str:
+        """The payment in words, for the user."""
+        charge = self.charge.id
+        if not self.is_new:
+            return f"paid for before, with charge {charge}: its noise is used, nothing is spent"
+        if any(lost.state is not ChargeState.RESERVED for lost in self.lost):
+            return f"the noise that was paid for is lost: paid again, with charge {charge}"
+        if self.lost:
+            interrupted = f"{len(self.lost)} interrupted draws were charged too"
+            return f"paid again, with charge {charge}: {interrupted}"
+        return f"paid with charge {charge}"
+
+
+def random_charge_id() -> str:
+    """Return the identifier of a new charge, 16 random hexadecimal digits."""
+    return secrets.token_hex(8)
 
 
 def default_ledger_path() -> Path:
@@ -51,8 +143,162 @@ def default_ledger_path() -> Path:
     return root / "primo_scale" / "ledger.sqlite"
 
 
-class Ledger(LedgerReader):
-    """Open ledger from which releases are paid; parameters and errors as for `LedgerReader`."""
+class Ledger:
+    """Open ledger, from which releases are paid; a context manager.
+
+    With `create`, an empty ledger with new keys is created if there is no SQLite file at `path`.
+    With `read_only`, the file stays unchanged, so that only the queries work. An InputError is
+    raised if the ledger does not exist and is not created, is of another kind, or is not
+    accessible, and a ResourceError if the disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self.path = path
+        self._log = EventLog(path, create=create and not read_only, read_only=read_only)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._log.close()
+
+    def keyed_digest(self, purpose: str, data: bytes) -> str:
+        """Return the HMAC-SHA256 of private data under the ledger's key, as hexadecimal text.
+
+        Without the key nobody can confirm a guess. The digest must still not be published, because
+        two equal digests reveal two equal inputs. Digests of different purposes never coincide.
+        """
+        return self._log.keyed_digest(purpose, data)
+
+    def cohort_identifier(self, cohort_digest: str) -> str:
+        """Return the keyed digest of a sample list, which identifies a cohort without a name."""
+        return self.keyed_digest("cohort", cohort_digest.encode())
+
+    def paying_cohort(
+        self,
+        cohort_digest: str,
+        individuals: Iterable[str],
+        name: str | None,
+        *,
+        unit: PrivacyUnit,
+        adjacency: Adjacency,
+    ) -> PayingCohort:
+        """Return the account that pays for a release of a cohort, which the ledger will hold.
+
+        `cohort_digest` is the SHA-256 digest of the sorted sample list, as hexadecimal text, and
+        `individuals` are the IIDs of the people. Without a name, the keyed digest of the sample
+        list identifies the cohort. A name that matches several cohorts raises a UsageError.
+        """
+        people_digest = self.cohort_identifier(cohort_digest)
+        account = self.account_named(name or people_digest, unit=unit, adjacency=adjacency)
+        return PayingCohort(account, people_digest, self.roster(individuals))
+
+    def roster(self, individuals: Iterable[str]) -> bytes:
+        """Return the keyed digests of people's IIDs, which do not depend on their FIDs."""
+        return make_roster(individuals, bytes.fromhex(self.keyed_digest("people", b"")))
+
+    def request_digest(self, statistics_digest: str, public_parameters: Mapping[str, Any]) -> str:
+        """Return the keyed digest of the exact statistics and the public parameters of a release.
+
+        The two determine the law of the noisy release.
+        """
+        return self.keyed_digest(
+            "request", canonical_json([statistics_digest, dict(public_parameters)])
+        )
+
+    @property
+    def public_key(self) -> str:
+        """Public key that verifies signatures, as 64 hexadecimal digits; public."""
+        return self._log.public_key
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the Ed25519 signature of `data` under the ledger's own key, 64 bytes.
+
+        A key that is not the one that the ledger recorded raises an InputError.
+        """
+        return self._log.sign(data)
+
+    def account_named(self, name: str, *, unit: PrivacyUnit, adjacency: Adjacency) -> Account:
+        """Return the account of a named cohort for a privacy unit and an adjacency.
+
+        `name` is that of a cohort, or at least the first 8 digits of its identifier; if it matches
+        several, a UsageError is raised. Any other text is the name of a new cohort.
+        """
+        known = {a.cohort for a in self._history().budgets if a.is_abbreviated_by(name)}
+        if len(known) > 1:
+            raise UsageError("the name matches several cohorts", where="--cohort", value=name)
+        return Account(known.pop() if known else name, unit, adjacency)
+
+    def check_request(self, request: ChargeRequest, *, stored_noise: Collection[str] = ()) -> None:
+        """Raise the error that `reserve` would raise for a new request; change nothing.
+
+        The digest of the request is ignored, so the statistics need not exist yet. Nothing is
+        raised if one of the charges in `stored_noise`, those whose noise is in the work directory,
+        may be for this request and would then pay.
+        """
+        history = self._checked_history()
+        for charge in history.charges.values():
+            known = replace(charge.request, digest=request.digest, roster=request.roster)
+            if known == request and charge.id in stored_noise:
+                return
+        self._check(history, request)
+
+    def stored_charge(self, request: ChargeRequest, stored_noise: Collection[str]) -> Charge | None:
+        """Return the charge that `reserve` would return at no cost, or None."""
+        return self._history().stored_charge(request, stored_noise)
+
+    def unknown_charges(self, charges: Collection[str]) -> frozenset[str]:
+        """Return the charges that this ledger did not make."""
+        return frozenset(charges) - self._history().charges.keys()
+
+    def refuse_unknown_charges(self, charges: Mapping[str, Path]) -> None:
+        """Refuse stored noise that another ledger, or an earlier state of this one, paid for.
+
+        `charges` are the files of the work directory, by the charge that each of them names.
+        """
+        unknown = sorted(self.unknown_charges(charges))
+        if unknown:
+            raise InputError(
+                "the ledger does not know a charge of the work directory, so what was spent on "
+                "this cohort is recorded elsewhere",
+                where=self.path,
+                value=f"charge {unknown[0]} in {charges[unknown[0]]}",
+                remedy="Restore this ledger from a backup, or give the --ledger that paid; for a "
+                "release of its own from another ledger use another --work-dir",
+            )
+
+    def balance(self, account: Account) -> Balance:
+        """Return the budget of an account and the charges against it.
+
+        An account without a budget raises an InputError.
+        """
+        history = self._history()
+        if account not in history.budgets:
+            raise InputError("no such budget", where=self.path, value=account.description)
+        return history.balance(account)
+
+    def balances(self) -> list[Balance]:
+        """Return the balance of every account, in the order in which the accounts were opened."""
+        history = self._history()
+        return [history.balance(account) for account in history.budgets]
+
+    def head(self) -> str:
+        """Return the keyed digest of the last event, which pins the chain up to it."""
+        return self._log.head()
+
+    def verify(self) -> list[str]:
+        """Recompute the chain, the keys, the budgets and all charges; return a line per problem.
+
+        Rosters are compared with the digests that the chain records.
+        """
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        for roster in sorted({charge.roster for charge in history.charges.values()} - {""}):
+            try:
+                self._log.attachment(roster)
+            except InputError as error:
+                problems.append(error.what)
+        return problems
 
     def reserve(
         self,
@@ -88,7 +334,7 @@ class Ledger(LedgerReader):
         ValueError
             The cost is not positive, or it exceeds the request's epsilon and delta.
         """
-        with self._transaction(_RESERVATION) as history:
+        with self._transaction("RESERVATION") as history:
             paid = history.stored_charge(request, stored_noise)
             if paid is not None:
                 return Receipt(paid, is_new=False)
@@ -122,7 +368,7 @@ class Ledger(LedgerReader):
         `statistics_digest` is the keyed digest of the private statistics, which are already
         durable. An unknown charge, or one with other noise, raises an InputError.
         """
-        with self._transaction(_DRAW_RECORD) as history:
+        with self._transaction("DRAW_RECORD") as history:
             known = self._find(history, charge)
             if known.state is ChargeState.RESERVED:
                 self._log.append("drawn", {"charge": charge.id, "digest": statistics_digest})
@@ -139,7 +385,7 @@ class Ledger(LedgerReader):
 
         An unknown charge, or one whose noise was never recorded, raises an InputError.
         """
-        with self._transaction(_PUBLICATION_RECORD) as history:
+        with self._transaction("PUBLICATION_RECORD") as history:
             known = self._find(history, charge)
             if known.state is ChargeState.RESERVED:
                 raise InputError(
@@ -163,7 +409,7 @@ class Ledger(LedgerReader):
         with self._transaction() as history:
             known = history.budgets.get(account)
             if known is not None and delta not in (None, known.delta):
-                raise other_delta(self.path, account, asked=delta, own=known.delta)
+                raise _other_delta(self.path, account, asked=delta, own=known.delta)
             chosen = known.delta if known is not None else delta
             if chosen is None:
                 raise UsageError(
@@ -182,7 +428,7 @@ class Ledger(LedgerReader):
         new_charge: Callable[[], str],
     ) -> Receipt:
         """Append the charge of a request, after the budget that the request opens, if any."""
-        check_request(self.path, history, request, self._log.attachment)
+        self._check(history, request)
         opens_budget = request.account not in history.budgets
         if opens_budget:
             self._append_budget(request.account, request.epsilon, request.delta)
@@ -202,14 +448,214 @@ class Ledger(LedgerReader):
         return history.charges[charge.id]
 
     @contextmanager
-    def _transaction(self, steps: Sequence[PaymentStep] = ()) -> Iterator[History]:
+    def _transaction(self, record: str = "") -> Iterator[History]:
         """Open a transaction and yield the state of the ledger at its start.
 
-        The first of two steps is announced before the commit, and the second after it.
+        The step that `record` is written is announced before the commit, and the step that it is
+        committed after it.
         """
         with self._log.exclusively():
             yield self._checked_history()
-            if steps:
-                announce_step(steps[0])
-        if steps:
-            announce_step(steps[1])
+            if record:
+                announce_step(PaymentStep[f"{record}_WRITTEN"])
+        if record:
+            announce_step(PaymentStep[f"{record}_COMMITTED"])
+
+    def _check(self, history: History, request: ChargeRequest) -> None:
+        """Refuse a request that may not be charged, or that the budget does not cover."""
+        problem = request.problem()
+        if problem:
+            raise ValueError(f"the request {problem}: {request.cost}")
+        account = request.account
+        shared = Overlap()
+        if request.roster:
+            shared = find_overlap(history, request, self._log.attachment)
+        refusal = _name_refusal(self.path, history, request, shared)
+        if refusal is not None:
+            raise refusal
+        # A charge to an account without a budget would open one.
+        budget = history.budgets.get(account, AccountBudget(request.epsilon, request.delta))
+        if budget.delta != request.delta:
+            raise _other_delta(self.path, account, asked=request.delta, own=budget.delta)
+        balance = Balance(account, budget, ())
+        if account in history.budgets:
+            balance = history.balance(account)
+        if not balance.affords(request.cost):
+            raise _over_budget(self.path, history, balance, request)
+
+    def _checked_history(self) -> History:
+        """Return the history, unless the ledger is damaged."""
+        history = self._history()
+        problems = self._log.chain_problems() + history.problems
+        if problems:
+            raise InputError(
+                f"the ledger is damaged: {problems[0]}",
+                where=self.path,
+                remedy="Nothing is spent from it; see primo-scale ledger verify",
+            )
+        return history
+
+    def _history(self) -> History:
+        return replay(self._log.events())
+
+
+# ---- Refusals, each with the command that resolves it --------------------------------------------
+
+
+def _over_budget(
+    path: Path, history: History, balance: Balance, request: ChargeRequest
+) -> BudgetRefused:
+    """Return the refusal of a request that the budget does not cover."""
+    cost = request.cost
+    interrupted = sum(c.state is ChargeState.RESERVED for c in history.charges_for(request))
+    spent, budget = balance.spent, balance.budget
+    if spent.delta + cost.delta >= budget.delta:
+        return BudgetRefused(
+            "the subsampled part of this release would use up the cohort's delta",
+            where=path,
+            value=f"delta {cost.delta:g} on top of {spent.delta:g} spent in such parts",
+            limit=f"less than delta {budget.delta:g} in all",
+            remedy="Release without a subsample: that leaves delta as it is",
+        )
+    spent_epsilon = spent_in_words(balance.epsilon_spent, budget.epsilon)
+    lost = f"Charged for interrupted runs of this release: {interrupted}. " if interrupted else ""
+    return BudgetRefused(
+        "the privacy budget does not cover this release",
+        where=path,
+        value=f"epsilon {request.epsilon:g}",
+        limit=f"{balance.epsilon_left:g} left: {spent_epsilon} spent of "
+        f"{spent_in_words(budget.epsilon)} at delta {budget.delta:g}",
+        remedy=f"{lost}Ask for less, or raise it: primo-scale ledger "
+        f"set-budget {_budget_options(path, request.account)} --epsilon E",
+    )
+
+
+def _other_delta(path: Path, account: Account, *, asked: float | None, own: float) -> BudgetRefused:
+    """Return the refusal of a delta that differs from the account's own."""
+    return BudgetRefused(
+        "the cohort's delta was fixed by its first budget",
+        where=path,
+        value=f"delta {asked!r}",
+        limit=f"delta {own!r}",
+        remedy=f"Ask for --delta {own!r}; what was spent: primo-scale ledger show "
+        f"{_cohort_options(path, account)}",
+    )
+
+
+def _name_refusal(
+    path: Path, history: History, request: ChargeRequest, shared: Overlap
+) -> BudgetRefused | None:
+    """Return the refusal of a request that may not be charged to its account, or None.
+
+    `shared` are the people of the request, identified by the IID alone, for whom other cohorts were
+    charged and this one was not; a sample list is identified by all its FIDs and IIDs. The balance
+    of the account does not matter here.
+
+    No refused release is paid under another cohort name, unit or adjacency without a decision of
+    the custodian, who sets a budget in advance. For people who were charged elsewhere the decision
+    is that they are other people with the same IDs. It ends with the first charge: then each of two
+    lists with equal IIDs is charged to its own cohort alone. New people may be charged to any
+    cohort that has a budget, because counting people who are not in the data can only overestimate
+    what a person's data have cost.
+    """
+    account = request.account
+    charged = [charge.request for charge in history.charges.values()]
+    same_people = (r for r in charged if r.people_digest == request.people_digest != "")
+    names = {r.account.cohort for r in same_people}
+    with_budget = {known.cohort for known in history.budgets}
+    same_list = set() if account.cohort in names else names
+    charged_elsewhere = bool(shared.shared or same_list)
+    has_budget = account in history.budgets
+    is_charged = any(r.account.cohort == account.cohort for r in charged)
+    if charged_elsewhere and is_charged:  # its budget is for its people
+        return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
+    if charged_elsewhere and not has_budget:
+        return _second_name(path, account, request, shared, same_list)
+    if has_budget:  # set in advance if nothing was charged to it yet
+        return None
+    if account.cohort in with_budget:  # of another unit or adjacency
+        return _unopened(path, account)
+    if request.people_digest in with_budget:  # set for this list, under its own identifier
+        return _second_name(path, account, request, shared, {request.people_digest})
+    return None  # people and cohort are new to the ledger: the request opens a budget
+
+
+def _second_name(
+    path: Path, to_open: Account, request: ChargeRequest, shared: Overlap, same_list: set[str]
+) -> BudgetRefused:
+    """Return the refusal of a second cohort for people for whom another cohort was charged.
+
+    `to_open` is the account to open for other people: the requested one, unless it is in use.
+    """
+    chargeable = (*shared.chargeable, *sorted(same_list - shared.shared.keys()))[:1]
+    names = {cohort: Account(cohort).short_name for cohort in chargeable or sorted(shared.shared)}
+    known, who = ", ".join(names.values()), "these people have"
+    if shared.shared and max(shared.shared.values()) < shared.n_people:
+        who = "some of these people, identified by their IIDs, have"
+        known = ", ".join(
+            f"{name}: {shared.shared.get(cohort, shared.n_people)} of {shared.n_people}"
+            for cohort, name in names.items()
+        )
+    give = f"Give --cohort {shlex.quote(names[chargeable[0]])}; or, for" if chargeable else "For"
+    return BudgetRefused(
+        f"{who} a budget under another name",
+        where="--cohort",
+        value=request.account.short_name,
+        expected=known,
+        remedy=f"{give} other people with the same IDs, open a budget of their own first: "
+        f"{opening_command(path, to_open)}",
+    )
+
+
+def _unopened(path: Path, account: Account) -> BudgetRefused:
+    """Return the refusal to open a further kind of budget for a cohort automatically."""
+    return BudgetRefused(
+        "the cohort has no budget for this kind of privacy, but one for another",
+        where=path,
+        value=account.description,
+        remedy="Budgets of several kinds do not add up, so only the custodian opens a further one: "
+        f"{opening_command(path, account)}",
+    )
+
+
+def lowered_budget(path: Path, balance: Balance) -> BudgetRefused:
+    """Return the refusal to publish a paid release that a lowered budget no longer covers."""
+    budget = balance.budget
+    spent = spent_in_words(balance.epsilon_spent, budget.epsilon)
+    return BudgetRefused(
+        "the budget was lowered below what has been spent",
+        where=path,
+        value=f"epsilon {spent}",
+        limit=f"epsilon {budget.epsilon:g}",
+        remedy="Raise it again; publishing what was paid for spends nothing more: "
+        f"{opening_command(path, balance.account, delta=repr(budget.delta))}",
+    )
+
+
+def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
+    """Return the command that opens an account with a given delta and an epsilon to be filled in.
+
+    It contains the whole cohort identifier, because an abbreviation is not known before the
+    cohort's first budget.
+    """
+    return (
+        f"primo-scale ledger set-budget --ledger {shlex.quote(str(path))} "
+        f"--cohort {shlex.quote(account.cohort)} "
+        f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
+    )
+
+
+def _cohort_options(path: Path, account: Account) -> str:
+    """Return the command-line options that name a ledger and a cohort."""
+    return f"--ledger {shlex.quote(str(path))} --cohort {shlex.quote(account.short_name)}"
+
+
+def _budget_options(path: Path, account: Account) -> str:
+    """Return the options of `set-budget` that name an account, without the default values."""
+    default = Account(account.cohort)
+    options = [_cohort_options(path, account)]
+    if account.unit is not default.unit:
+        options.append(f"--privacy {account.unit}")
+    if account.adjacency is not default.adjacency:
+        options.append(f"--adjacency {account.adjacency}")
+    return " ".join(options)

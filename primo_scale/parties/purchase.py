@@ -14,9 +14,8 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.reservation import Receipt
-from primo_scale.ledger.spending import Charge
+from primo_scale.ledger.accounts import Charge
+from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.roster import Roster

@@ -28,8 +28,8 @@ from pathlib import Path
 
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.keystream_noise import KEY_BYTES
-from primo_scale.ledger.reservation import random_charge_id
-from primo_scale.ledger.spending import Charge
+from primo_scale.ledger.accounts import Charge
+from primo_scale.ledger.ledger import random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
 from primo_scale.storage.documents import read_fields

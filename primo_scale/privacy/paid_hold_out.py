@@ -12,8 +12,8 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.interruption import deferred
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.accounts import ChargeState
+from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
 from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics

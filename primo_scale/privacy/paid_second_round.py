@@ -10,8 +10,8 @@ from primo_scale.accumulation.own_sums import RawOwnSums
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.accounts import ChargeState
+from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism, SecondRound
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
 from primo_scale.privacy.payment import Payer

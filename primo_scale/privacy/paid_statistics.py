@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.errors import InputError
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.spending import Charge, ChargeRequest
+from primo_scale.ledger.accounts import Charge, ChargeRequest
+from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noise_store import NoiseStore
 from primo_scale.privacy.payment import Payer, record_drawn

@@ -10,10 +10,8 @@ from typing import Any
 
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.reservation import Receipt
-from primo_scale.ledger.spending import Balance, Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
+from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore
 

@@ -21,9 +21,8 @@ from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_symmetric_noise, check_sigma
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
-from primo_scale.ledger.reservation import Receipt
-from primo_scale.ledger.spending import ChargeRequest
+from primo_scale.ledger.accounts import ChargeRequest
+from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.privacy.mechanism import Promise

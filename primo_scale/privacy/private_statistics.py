@@ -12,7 +12,7 @@ import numpy as np
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.noisy_matrices import NoisyMatrices
 from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter

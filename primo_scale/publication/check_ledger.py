@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.accounts import Balance, Charge, ChargeState, total_cost
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Balance, Charge, ChargeState, total_cost
 from primo_scale.publication.document import Document
 from primo_scale.publication.finding import Finding, finding_of
 from primo_scale.publication.recompute_profile import close

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from primo_scale.ledger.payment_steps import PaymentStep, announce_step
+from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import (
     PARTY,

@@ -14,7 +14,7 @@ from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.ledger.spending import Balance, Charge, total_cost
+from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights, decisive

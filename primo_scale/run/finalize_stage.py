@@ -11,7 +11,7 @@ from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.refusals import lowered_budget
+from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism

@@ -12,7 +12,7 @@ import numpy as np
 
 from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.ledger.spending import total_cost
+from primo_scale.ledger.accounts import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
 from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 from primo_scale.publication.document import PARTY

@@ -12,10 +12,8 @@ from primo_scale.gaussian.calibration import NO_COST, check_draws
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import default_ledger_path
-from primo_scale.ledger.reader import find_paying_cohort
-from primo_scale.ledger.refusals import lowered_budget
-from primo_scale.ledger.spending import Balance, Charge
+from primo_scale.ledger.accounts import Balance, Charge
+from primo_scale.ledger.ledger import Ledger, default_ledger_path, lowered_budget
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -141,7 +139,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
     promise, people = request.promise, values.survey.individuals
     LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
     find_cohort = partial(
-        find_paying_cohort,
+        Ledger.paying_cohort,
         cohort_digest=roster.tag,
         individuals=people,
         name=request.cohort,

@@ -12,11 +12,12 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.reader import LedgerReader, find_paying_cohort
-from primo_scale.ledger.refusals import opening_command
-from primo_scale.ledger.reservation import Receipt
-from primo_scale.ledger.spending import Account, Balance, PayingCohort
+from primo_scale.ledger.accounts import Account, Balance, PayingCohort
+from primo_scale.ledger.ledger import (
+    Ledger,
+    Receipt,
+    opening_command,
+)
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.noise_store import NoiseStore, NoisyAdjustment
@@ -33,7 +34,7 @@ _NAME = "NAME"
 
 
 def paying_cohort_of(
-    ledger: LedgerReader,
+    ledger: Ledger,
     store: GenotypeStore,
     cohort: str | None,
     unit: PrivacyUnit,
@@ -41,9 +42,7 @@ def paying_cohort_of(
 ) -> PayingCohort:
     """Return the account that pays for a release of the people of a store."""
     people = store.samples.individual
-    return find_paying_cohort(
-        ledger, store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency
-    )
+    return ledger.paying_cohort(store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency)
 
 
 def payer_of(

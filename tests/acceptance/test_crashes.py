@@ -13,8 +13,8 @@ from support.small_cohort import Cohort, command, refused, succeeded, write_coho
 from support.tiers import thinned
 
 from primo_scale.cli import verify
+from primo_scale.ledger.accounts import Account, Charge
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, Charge
 
 
 @pytest.fixture(scope="module")

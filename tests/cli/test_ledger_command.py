@@ -15,8 +15,8 @@ from primo_scale.cli.ledger import main
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.ledger.accounts import Account, ChargeRequest
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ChargeRequest
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`LedgerReader.check_request`: the error that `reserve` raises later; an unchanged file."""
+"""`Ledger.check_request`: the error that `reserve` raises later; an unchanged file."""
 
 import sqlite3
 from dataclasses import replace
@@ -8,8 +8,8 @@ import pytest
 from support.ledger_examples import ACCOUNT, DELTA, request
 
 from primo_scale.errors import BudgetRefused, InputError
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ custodian with the keys, that appends an event which no payment would append.
 import pytest
 
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.ledger.history import replay
+from primo_scale.ledger.accounts import replay
 
 ACCOUNT = {"cohort": "c", "unit": "full", "adjacency": "replace-one"}
 CREATED = ("created", {"format_version": 2})

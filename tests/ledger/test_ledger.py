@@ -9,8 +9,8 @@ from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger import event_log
+from primo_scale.ledger.accounts import Account, ChargeState
 from primo_scale.ledger.ledger import Ledger, default_ledger_path
-from primo_scale.ledger.spending import Account, ChargeState
 
 
 def test_the_first_release_opens_its_budget(path):

@@ -10,9 +10,15 @@ from support.noise_checks import exact_delta
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
-from primo_scale.ledger.history import reservation_as_json
+from primo_scale.ledger.accounts import (
+    Account,
+    AccountBudget,
+    Balance,
+    Charge,
+    ChargeRequest,
+    reservation_as_json,
+)
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, AccountBudget, Balance, Charge, ChargeRequest
 
 
 def subsampled(epsilon, delta=DELTA):

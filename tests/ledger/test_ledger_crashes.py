@@ -13,8 +13,7 @@ from support.ledger_examples import publish
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.interruption import deferred, signals_noted
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
+from primo_scale.ledger.ledger import AUDIT_EVENT, Ledger, PaymentStep
 
 LEDGER_STEPS = (
     PaymentStep.RESERVATION_WRITTEN,

@@ -12,8 +12,8 @@ from support.ledger_examples import ACCOUNT, DELTA, publish, request
 from support.tiers import thinned
 
 from primo_scale.errors import InputError, PrimoError, ResourceError
+from primo_scale.ledger.accounts import Account, Balance
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, Balance
 
 # --- damage -----------------------------------------------------------------------------------
 

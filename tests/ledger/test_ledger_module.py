@@ -11,8 +11,8 @@ from support.ledger_examples import request
 
 import primo_scale as ps
 from primo_scale.gaussian.calibration import composed_epsilon
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from support.ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.history import reservation_as_json
-from primo_scale.ledger.spending import Account, Charge, ChargeRequest
+from primo_scale.ledger.accounts import Account, Charge, ChargeRequest, reservation_as_json
 
 
 def of(people, account, epsilon=1.0, digest=""):

@@ -13,10 +13,8 @@ from support.ledger_examples import DELTA, gaussian, refused_command
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.history import reservation_as_json
+from primo_scale.ledger.accounts import Account, Charge, reservation_as_json
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.reader import find_paying_cohort
-from primo_scale.ledger.spending import Account, Charge
 
 EVERYBODY = range(100)
 
@@ -24,8 +22,8 @@ EVERYBODY = range(100)
 def of(ledger, people, cohort=None, *, fid="", epsilon=0.1, digest=None):
     """Return a request for people with these IIDs; another `fid` makes another sample list."""
     individuals = [f"P{number}" for number in people]
-    paying_cohort = find_paying_cohort(
-        ledger, f"{fid}: {individuals}", individuals, cohort,
+    paying_cohort = ledger.paying_cohort(
+        f"{fid}: {individuals}", individuals, cohort,
         unit=PrivacyUnit.FULL, adjacency=Adjacency.REPLACE_ONE,
     )  # fmt: skip
     digest = digest or f"{fid}{individuals}{cohort}"

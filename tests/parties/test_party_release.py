@@ -21,9 +21,8 @@ from support.tiers import thinned
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian import calibration
-from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.payment_steps import PaymentStep
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.accounts import ChargeState
+from primo_scale.ledger.ledger import Ledger, PaymentStep
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
 from primo_scale.parties.mixtures import RandomSigns

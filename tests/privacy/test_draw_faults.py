@@ -19,8 +19,8 @@ from support.tiny_release import MECHANISM, charges_of, key_left, noise_store, o
 from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.gaussian import keystream_noise
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import ChargeState
 from primo_scale.privacy.private_statistics import Draw, privatise
 
 FILE_EVENTS = ("open", "os.rename", "os.remove", "os.mkdir", "os.link")

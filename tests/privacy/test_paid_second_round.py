@@ -13,8 +13,8 @@ from primo_scale.accumulation.own_sums import RawOwnSums
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
+from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import PayingCohort
 from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Promise
 from primo_scale.privacy.paid_second_round import draw_second_round
 from primo_scale.privacy.paid_statistics import draw_once

@@ -23,7 +23,7 @@ from support.tiny_release import (
 
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.accounts import ChargeState
 from primo_scale.privacy import noise_store as noise_store_module
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.private_statistics import privatise

@@ -12,7 +12,7 @@ import pytest
 from support.durable import Disk, disk_seen
 from support.tiny_release import noise_store, pay
 
-from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
+from primo_scale.ledger.ledger import AUDIT_EVENT, PaymentStep
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from support.small_cohort import command, refused, succeeded
 from primo_scale.cli.verify import main
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
+from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Charge, ChargeRequest
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.publication.check_ledger import ledger_findings
 from primo_scale.publication.publish import publish_release

@@ -24,7 +24,7 @@ from support.release_examples import (
 from support.tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, default_row_norm
-from primo_scale.ledger.spending import Account
+from primo_scale.ledger.accounts import Account
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.statement import ReferenceFrequencies, statement_document
 from primo_scale.publication.wording import KEYSTREAM, rests_on_scores

@@ -24,8 +24,8 @@ from support.tiers import thinned
 
 from primo_scale.cli import accumulate
 from primo_scale.errors import InterruptedRun
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
 
 Spoil = Callable[[Path], list[object]]
 

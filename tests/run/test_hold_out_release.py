@@ -25,8 +25,8 @@ import primo_scale as ps
 from primo_scale.accumulation.statistics import KIND
 from primo_scale.cli import finalize, release, verify
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.ledger.payment_steps import PaymentStep
-from primo_scale.ledger.spending import ChargeState
+from primo_scale.ledger.accounts import ChargeState
+from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.held_out_sums import UNIT, code_of_people

@@ -12,8 +12,8 @@ from support.tiers import thinned
 
 from primo_scale.cli import finalize, ledger, verify
 from primo_scale.gaussian import calibration
+from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import ChargeState
 from primo_scale.publication.document import serialise
 from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.storage.files import sha256_of_file

@@ -10,8 +10,8 @@ from support import small_cohort
 from support.command_io import PANEL, table_options
 
 from primo_scale.errors import InterruptedRun
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 

@@ -1,6 +1,6 @@
 """Kill a process at a step of paying for a release, as a power loss would.
 
-A hook on the audit events of `primo_scale.ledger.payment_steps` observes every step and ends a
+A hook on the audit events of `primo_scale.ledger.ledger` observes every step and ends a
 forked child with `os._exit`, so that no handler, no `finally` and no flush runs.
 """
 
@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from primo_scale.ledger.payment_steps import AUDIT_EVENT, PaymentStep
+from primo_scale.ledger.ledger import AUDIT_EVENT, PaymentStep
 
 # Steps of a release of one round without hold-out, in order.
 _OTHERS = (PaymentStep.SECOND_ROUND_STORED, PaymentStep.HOLD_OUT_STORED)

@@ -7,8 +7,8 @@ import pytest
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.ledger.accounts import Account, ChargeRequest
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, ChargeRequest
 
 DELTA = 1e-8
 ACCOUNT = Account("eur343")

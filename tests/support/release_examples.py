@@ -14,7 +14,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.ledger.spending import Account, AccountBudget, Balance, Charge, ChargeRequest
+from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.solution import LatticeWeights, Solution

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from primo_scale.ledger.accounts import Account, PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.ledger.spending import Account, PayingCohort
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
 from primo_scale.privacy.noise_store import NoiseStore

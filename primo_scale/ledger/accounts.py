@@ -1,17 +1,23 @@
-"""Accounts, budgets, charges and balances, as pure data.
+"""Accounts, budgets and charges, and their replay from the events of a ledger.
 
-No sum is stored that could disagree with its parts. Every sum is recomputed at every use, from
-charges that are recomputed from the events of the ledger (`primo_scale.ledger.history`).
+The events are the only stored state: every sum is recomputed at every use, so that none can
+disagree with its parts.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
+from hashlib import blake2b
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import (
     DELTA_RANGE,
     LATTICE_MARGIN,
@@ -24,6 +30,8 @@ from primo_scale.gaussian.calibration import (
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 
+_Digests = npt.NDArray[np.uint64]
+_ENTRY = np.dtype("<u8")
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}")
 # Long enough that no name chosen by a person is the beginning of an identifier by chance.
 _SHORTEST_ABBREVIATION = 8
@@ -130,7 +138,7 @@ class ChargeRequest:
     # product has no such mechanism.
     cost: Cost
     people_digest: str = ""  # keyed digest of the sample list; empty if it is not known
-    # Keyed digests of the people's IIDs (`primo_scale.ledger.rosters`); empty if they are not
+    # Keyed digests of the people's IIDs (`primo_scale.ledger.accounts`); empty if they are not
     # known, and in requests read from the ledger. Equality of requests ignores it.
     roster: bytes = field(default=b"", compare=False, repr=False)
 
@@ -275,3 +283,218 @@ class Balance:
         """Return whether the budget covers all charges and a further cost."""
         costs = [charge.cost for charge in self.charges]
         return self.budget.covers(total_cost([*costs, cost]))
+
+
+# ---- Replay of the events ------------------------------------------------------------------------
+
+
+@dataclass
+class History:
+    """State that a sequence of events leads to.
+
+    Attributes
+    ----------
+    budgets
+        Budgets by account.
+    charges
+        Charges by identifier, oldest first.
+    problems
+        One line for each event that no ledger would have written.
+    """
+
+    budgets: dict[Account, AccountBudget] = field(default_factory=dict)
+    charges: dict[str, Charge] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+    def balance(self, account: Account) -> Balance:
+        """Return the balance of an account that has a budget."""
+        charges = (c for c in self.charges.values() if c.request.account == account)
+        return Balance(account, self.budgets[account], tuple(charges))
+
+    def charges_for(self, request: ChargeRequest) -> tuple[Charge, ...]:
+        """Return the charges for the same request, oldest first."""
+        return tuple(charge for charge in self.charges.values() if charge.request == request)
+
+    def stored_charge(self, request: ChargeRequest, stored_noise: Collection[str]) -> Charge | None:
+        """Return the charge in `stored_noise` that paid for the same request, or None."""
+        stored = (charge for charge in self.charges_for(request) if charge.id in stored_noise)
+        return next(stored, None)
+
+
+def replay(events: Iterable[tuple[str, str, Mapping[str, Any]]]) -> History:
+    """Recompute budgets and charges from ``(time, kind, body)`` events, oldest first."""
+    history = History()
+    for number, (time, kind, body) in enumerate(events, start=1):
+        try:
+            problem = _apply(history, time, kind, body)
+        except (KeyError, TypeError, ValueError, UsageError) as error:
+            problem = f"cannot be read ({error!r})"
+        if problem:
+            history.problems.append(f"event {number} ({kind}): {problem}")
+    return history
+
+
+def reservation_as_json(charge: Charge) -> dict[str, str | float]:
+    """Return the body of the event that records a new charge."""
+    return {
+        **asdict(charge.request.account),
+        "charge": charge.id,
+        "request": charge.request.digest,
+        "epsilon": charge.request.epsilon,
+        "delta": charge.request.delta,
+        "mu_squared": charge.cost.mu_squared,
+        "approximate_epsilon": charge.cost.epsilon,
+        "approximate_delta": charge.cost.delta,
+        "people": charge.request.people_digest,
+        "roster": charge.roster,
+    }
+
+
+def _account_from(body: Mapping[str, Any]) -> Account:
+    return Account(body["cohort"], PrivacyUnit(body["unit"]), Adjacency(body["adjacency"]))
+
+
+def _apply(history: History, time: str, kind: str, body: Mapping[str, Any]) -> str | None:
+    """Apply one event and return its problem, if it has one."""
+    match kind:
+        case "created":
+            return None
+        case "budget":
+            return _apply_budget(history, body)
+        case "reserved":
+            return _apply_reservation(history, time, body)
+        case "bound" | "drawn" | "published":
+            return _apply_progress(history, kind, body)
+    return "is of an unknown kind"
+
+
+def _apply_budget(history: History, body: Mapping[str, Any]) -> str | None:
+    account = _account_from(body)
+    budget = AccountBudget(body["epsilon"], body["delta"])
+    before = history.budgets.get(account, budget)
+    history.budgets[account] = budget
+    changes = before.delta != budget.delta
+    return f"changes the delta of cohort {account.short_name}" if changes else None
+
+
+def _apply_reservation(history: History, time: str, body: Mapping[str, Any]) -> str | None:
+    account, identifier = _account_from(body), body["charge"]
+    cost = Cost(body["mu_squared"], body["approximate_epsilon"], body["approximate_delta"])
+    promise = body["epsilon"], body["delta"]
+    request = ChargeRequest(account, body["request"], *promise, cost, body["people"])
+    # Version 0.1 recorded no rosters.
+    charge = Charge(identifier, request, reserved_at=time, roster=body.get("roster", ""))
+    budget, known = history.budgets.get(account), identifier in history.charges
+    history.charges[identifier] = charge
+    if known:
+        return f"reserves charge {identifier} twice"
+    if budget is None:
+        return f"spends from cohort {account.short_name}, which has no budget"
+    if budget.delta != request.delta:
+        return f"has another delta than cohort {account.short_name}"
+    if problem := request.problem():
+        return f"charge {identifier} {problem}"
+    affordable = budget.covers(history.balance(account).spent)
+    return None if affordable else f"overspends the budget of cohort {account.short_name}"
+
+
+def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str | None:
+    charge = history.charges.get(body["charge"])
+    if charge is None:
+        return f"charge {body['charge']} was never reserved"
+    is_reserved = charge.state is ChargeState.RESERVED
+    if kind == "bound":
+        changed = replace(charge, bound_to=(*charge.bound_to, body["request"]))
+        in_order = is_reserved and body.get("number", 0) == len(charge.bound_to)
+        problem = f"the key of charge {charge.id} serves two requests"
+    elif kind == "drawn":
+        changed = replace(charge, state=ChargeState.DRAWN, statistics_digest=body["digest"])
+        in_order, problem = is_reserved, f"records a second noise for charge {charge.id}"
+    else:
+        releases = (*charge.release_digests, body["digest"])
+        changed = replace(charge, state=ChargeState.PUBLISHED, release_digests=releases)
+        in_order = not is_reserved
+        problem = f"charge {charge.id} was published before its noise was recorded"
+    history.charges[charge.id] = changed
+    return None if in_order else problem
+
+
+# ---- People --------------------------------------------------------------------------------------
+#
+# A roster is the sorted array of the keyed digests of the IIDs of a release's people, 8 bytes each:
+# 4 MB for 500,000 people. Only collisions make it inexact: two disjoint lists of n and m people
+# seem to share a person with probability below n m / 2^64, 1.4e-8 for 500,000 each.
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """People that a request shares with other cohorts.
+
+    Attributes
+    ----------
+    n_people
+        Number of people of the request; 0 if it has no roster.
+    shared
+        Number of people, by other cohort, for whom that cohort was charged and the request's own
+        cohort was not.
+    chargeable
+        Other cohorts that the request could be charged to.
+    """
+
+    n_people: int = 0
+    shared: Mapping[str, int] = field(default_factory=dict)
+    chargeable: tuple[str, ...] = ()
+
+
+def make_roster(individuals: Iterable[str], key: bytes) -> bytes:
+    """Return the roster of people: the keyed BLAKE2b digests of their IIDs under a secret key."""
+    size = _ENTRY.itemsize
+    digests = (blake2b(iid.encode(), digest_size=size, key=key).digest() for iid in individuals)
+    return np.unique(np.frombuffer(b"".join(digests), _ENTRY)).tobytes()
+
+
+def find_overlap(
+    history: History, request: ChargeRequest, read_roster: Callable[[str], bytes]
+) -> Overlap:
+    """Find the people of a request for whom other cohorts were charged.
+
+    `read_roster` returns the roster with a given digest.
+    """
+    rosters: dict[str, _Digests] = {}
+    for charge in history.charges.values():
+        if charge.roster and charge.roster not in rosters:
+            rosters[charge.roster] = np.frombuffer(read_roster(charge.roster), _ENTRY)
+    counts = _count_shared(history, request, rosters)
+    chargeable = [
+        cohort
+        for cohort in sorted(counts)
+        if not _count_shared(
+            history, replace(request, account=replace(request.account, cohort=cohort)), rosters
+        )
+    ]
+    return Overlap(len(request.roster) // _ENTRY.itemsize, counts, tuple(chargeable))
+
+
+def _count_shared(
+    history: History, request: ChargeRequest, rosters: Mapping[str, _Digests]
+) -> dict[str, int]:
+    """Return the number of people, by other cohort, new to the request's own cohort."""
+    people = np.frombuffer(request.roster, _ENTRY)
+    others: dict[str, set[str]] = {}
+    for charge in history.charges.values():
+        cohort = charge.request.account.cohort
+        if cohort != request.account.cohort:
+            others.setdefault(cohort, set()).add(charge.roster)
+        elif charge.roster:
+            people = np.setdiff1d(people, rosters[charge.roster], assume_unique=True)
+        elif charge.request.people_digest == request.people_digest:
+            return {}  # charged for the same list by a version without rosters
+    counts = {
+        cohort: sum(
+            int(np.isin(people, rosters[digest], assume_unique=True).sum())
+            for digest in digests
+            if digest
+        )
+        for cohort, digests in others.items()
+    }
+    return {cohort: count for cohort, count in counts.items() if count}

@@ -217,7 +217,7 @@ def measure_again(
     bounds, limits = residual_bounds(coding.phenotypes), residual_limits(coding.phenotypes)
     scored = ScoredPeople(bounds, limits, lambda: [batch])
     noise = hold_out_noise(len(names), people, document["guarantee"]["cost"]["mu_squared"], "")
-    noisy = noisy_hold_out(scored, noise, KeystreamNoise(os.urandom(KEY_BYTES)))
+    noisy = noisy_hold_out(scored, noise, KeystreamNoise(os.urandom(KEY_BYTES)), len)
     stated = state_hold_out(noisy, noise, coding, calibrate=False)
     return [asdict(phenotype) for phenotype in stated.phenotypes]
 

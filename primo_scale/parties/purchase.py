@@ -14,14 +14,12 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
-from primo_scale.ledger.accounts import Charge
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.roster import Roster
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.payment import Payer, record_drawn, settle
+from primo_scale.privacy.payment import Payer, pay_once, record_drawn
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 
@@ -93,7 +91,7 @@ def pay_for_values(
     noise, noise_store = values.noise, payer.noise_store
     parameters = {"query": "party release", "sigma": noise.sigma, **values.public}
     request = payer.request(values.survey.digest, parameters, promise, noise.cost)
-    paid = payer.stored_charge(request)
+    paid = payer.ledger.stored_charge(request, noise_store.charges())
     if published is not None and (paid is None or paid.id != published):
         raise InputError(
             "another release is published already",
@@ -102,20 +100,18 @@ def pay_for_values(
         )
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
     noise_store.refuse_full_disk(paid, 2 * size)
-    receipt = settle(payer, request)
+    receipt = pay_once(payer, request)
     charge = receipt.charge
     with noise_store.payment_explained(charge.id):
         path = noise_store.values_path(charge.id)
         if not path.is_file():
-            _draw(values, charge, noise_store, path)
+            _draw(values, payer.source(charge), path)
         content = sha256_of_file(path).encode()
         record_drawn(payer, charge, "party release", content, stored=path)
     return path, receipt
 
 
-def _draw(values: PartyValues, charge: Charge, noise_store: NoiseStore, path: Path) -> None:
-    source = KeystreamNoise(noise_store.open_key(charge.id))
-    announce_step(PaymentStep.DRAW_STARTED)
+def _draw(values: PartyValues, source: KeystreamNoise, path: Path) -> None:
     with file_published_at_end(path) as file:
         header = _write_noise(file, values, source)
         released = np.memmap(file, _VALUE, "r+", offset=header, shape=values.shape)

@@ -142,13 +142,19 @@ class NoisyHoldOut:
     sums: tuple[tuple[int, ...], ...]
 
 
-def noisy_hold_out(people: ScoredPeople, noise: HoldOut, source: FineNoise) -> NoisyHoldOut:
-    """Add noise to the counts, choose the ranges of scores by them, and add noise to the sums."""
+def noisy_hold_out(
+    people: ScoredPeople, noise: HoldOut, source: FineNoise, bind: Callable[[Integers], object]
+) -> NoisyHoldOut:
+    """Add noise to the counts, choose the ranges of scores by them, and add noise to the sums.
+
+    `bind` records exact integers in the ledger before their noise is drawn.
+    """
     label = "held out"
-    counts = add_lattice_noise(
-        people.counts(), noise.scale_sigma, source=source, label=f"{label}, counts"
-    )
+    exact = people.counts()
+    bind(exact)
+    counts = add_lattice_noise(exact, noise.scale_sigma, source=source, label=f"{label}, counts")
     squares, products = people.sums(*score_ranges(counts, noise.scale_sigma, people.residual))
+    bind(np.stack([squares, products]))
     beside_sigma = off_diagonal_sigma(noise.gram_sigma)
     bits = fine_bits(beside_sigma)
     parts = []

@@ -1,19 +1,271 @@
-"""Payment for one noise: who pays, and what a retry pays."""
+"""Keys, charges and noise: what is measured is bound, then its noise is drawn once and stored.
+
+A release has one charge, whose key draws all of its noise in this order: adjustment of phenotypes,
+statistics, second round, people held out. For each of them the ledger records what is measured
+before its noise is drawn, so that the key serves nothing else, in a copied work directory too. The
+result is stored durably. A retry finds it, or draws the same noise with the key. When all is
+stored, the ledger records it, and the key is removed.
+
+`NoiseStore` has these files of a charge:
+
+``CHARGE.unused``
+    Key of a keystream from which nothing was drawn. It is durable before the charge is.
+``CHARGE.key``
+    The same key, renamed before the first draw.
+``CHARGE.zarr`` or ``CHARGE.npy``
+    Private statistics, or the noisy values of one party.
+``CHARGE.second_round.json``, ``CHARGE.hold_out.json``
+    Noisy sums of the second round, and over the people held out.
+
+``adjustment.json`` beside the directory also names a charge. It holds the noisy Gram matrices by
+which phenotypes are adjusted.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import hashlib
+import itertools
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
+import numpy as np
+
+from primo_scale.accumulation.own_sums import RawOwnSums
+from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.calibration import Cost
+from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
+from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
+from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
-from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step
-from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
+from primo_scale.machine import refuse_full_disk
+from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
+from primo_scale.privacy.mechanism import Mechanism, Promise, SecondRound
+from primo_scale.privacy.planning import Floats
+from primo_scale.privacy.private_statistics import (
+    Draw,
+    PrivateStatistics,
+    is_drawn,
+    privatise,
+    reopen_private,
+)
+from primo_scale.storage.block_matrices import stored_bytes
+from primo_scale.storage.documents import read_fields
+from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
+from primo_scale.storage.files import (
+    canonical_json,
+    make_private_directory,
+    sync_directory,
+    write_atomically,
+)
+
+_RESTORE = "Restore the file from a backup"
+# Threads change the last digits of weights; another version or rule changes more.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class NoisyAdjustment:
+    """Noisy Gram matrices by which phenotypes are adjusted; public once they are paid for.
+
+    Attributes
+    ----------
+    grams
+        Gram matrix of (c, y) of each of the l phenotypes.
+    sigma
+        Standard deviation of the noise on the diagonals, in lattice units.
+    charge
+        Identifier of the charge that paid.
+    """
+
+    grams: tuple[tuple[tuple[int, ...], ...], ...]
+    sigma: float
+    charge: str
+
+
+@dataclass(frozen=True)
+class NoiseStore:
+    """Noise keys and private statistics in a directory. PRIVATE: a key reveals its noise.
+
+    Both are encrypted if the work directory is.
+    """
+
+    directory: Path
+
+    @property
+    def adjustment_path(self) -> Path:
+        """Path of the noisy Gram matrices by which phenotypes are adjusted."""
+        return self.directory.with_name("adjustment.json")
+
+    def charges(self) -> frozenset[str]:
+        """Return the charges whose noise, or whose noise key, is stored.
+
+        A damaged adjustment raises an InputError.
+        """
+        pays_again = "It holds noise that was paid for: without it the same command pays again"
+        with remedy_extended(lambda: pays_again, where=self.directory):
+            drawn = {charge for charge, path in self._files("zarr").items() if is_drawn(path)}
+        adjustment = self.read_adjustment()
+        drawn |= set() if adjustment is None else {adjustment.charge}
+        return frozenset(drawn.union(self._files("npy", "key", "unused")))
+
+    def unused_charges(self) -> frozenset[str]:
+        """Return the charges with a key from which nothing was drawn."""
+        return frozenset(self._files("unused"))
+
+    def used_charges(self) -> dict[str, Path]:
+        """Return the charges whose noise may exist, each with the file that names it.
+
+        A damaged adjustment raises an InputError.
+        """
+        found = self._files("zarr", "npy", "key")
+        adjustment = self.read_adjustment()
+        if adjustment is None:
+            return found
+        return {adjustment.charge: self.adjustment_path, **found}
+
+    def read_adjustment(self) -> NoisyAdjustment | None:
+        """Return the noisy adjustment that an earlier run stored, or None.
+
+        A damaged document raises an InputError.
+        """
+        moments = self.directory.with_name("phenotype_moments.json")
+        if moments.is_file():
+            raise InputError(
+                "was paid for by version 0.4, which alone can finish its release",
+                where=moments,
+                remedy="Finish it with that version, or use another --work-dir, which pays again",
+            )
+        if not self.adjustment_path.is_file():
+            return None
+        remedy = "Restore the file; without it the same command pays again"
+        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+
+    def statistics_path(self, charge: str) -> Path:
+        """Return the path of a charge's private statistics."""
+        return self.directory / f"{charge}.zarr"
+
+    def values_path(self, charge: str) -> Path:
+        """Return the path of a party's noisy values."""
+        return self.directory / f"{charge}.npy"
+
+    def hold_out_path(self, charge: str) -> Path:
+        """Return the path of the noisy sums over the people that a charge's release held out."""
+        return self.directory / f"{charge}.hold_out.json"
+
+    def second_round_path(self, charge: str) -> Path:
+        """Return the path of the noisy sums of the second round of a charge's release."""
+        return self.directory / f"{charge}.second_round.json"
+
+    def create_key(self, unpaid: Collection[str]) -> str:
+        """Create a durable key and return the identifier of its new charge.
+
+        The unused keys of `unpaid` are removed, so that they never serve another request. The
+        ledger does not know these charges, because a run died before they were durable. An
+        InputError or a ResourceError is raised if the key cannot be written.
+        """
+        charge = random_charge_id()
+        path = self._key_file(charge, "unused")
+        with remedy_extended(lambda: "No budget was spent", where=path):
+            for old in unpaid:
+                self._key_file(old, "unused").unlink(missing_ok=True)
+            make_private_directory(self.directory)
+            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+        return charge
+
+    def open_key(self, charge: str) -> bytes:
+        """Return the key of a charge, after marking it durably as used.
+
+        A missing or damaged key raises an InputError. No new key is created, because it would draw
+        a second noise.
+        """
+        unused, key = self._key_file(charge, "unused"), self._key_file(charge, "key")
+        if not key.is_file():
+            if not unused.is_file():
+                raise InputError("the key of the noise is missing", where=key)
+            unused.rename(key)
+            sync_directory(self.directory)
+        secret = decrypt_file(key, charge)
+        if len(secret) != KEY_BYTES:
+            raise InputError(
+                "the key of the noise is damaged",
+                where=key,
+                value=f"{len(secret)} bytes",
+                limit=KEY_BYTES,
+            )
+        return secret
+
+    def refuse_lost(self, charge: str, stored: Path) -> None:
+        """Refuse a charge whose noise is not `stored`, and whose key cannot draw it again."""
+        if not (stored.exists() or self.has_key(charge)):
+            raise InputError(
+                "the noise that this release was paid with is lost, and its key too",
+                where=stored,
+                remedy="Restore it from a backup, or use another --work-dir, which pays again",
+            )
+
+    def has_key(self, charge: str) -> bool:
+        """Return whether the key of a charge is stored, used or not."""
+        return any(self._key_file(charge, end).is_file() for end in ("key", "unused"))
+
+    def remove_key(self, charge: str) -> None:
+        """Remove durably the key of a charge whose private statistics are recorded."""
+        if self.directory.is_dir():
+            self._key_file(charge, "key").unlink(missing_ok=True)
+            sync_directory(self.directory)  # also if an earlier run died right after the removal
+
+    @contextmanager
+    def payment_explained(self, charge: str) -> Iterator[None]:
+        """Extend the remedy of an error after a payment by the amount that a retry spends."""
+
+        def spending() -> str:
+            """Return the sentence that matches the files at the time of the error."""
+            if self.has_key(charge):
+                return (
+                    f"Budget was spent, on charge {charge}: the same command continues with the "
+                    "same noise and spends nothing more"
+                )
+            results = (self.statistics_path(charge), self.values_path(charge))
+            stored = next((path for path in results if path.exists()), self.adjustment_path)
+            return (
+                f"Budget was spent, on charge {charge}, whose noise is stored at "
+                f"{stored}: while that is intact, the same command spends nothing more; without "
+                "it the release has to be paid again"
+            )
+
+        with remedy_extended(spending, where=self.directory):
+            yield
+
+    def refuse_full_disk(self, paid: Charge | None, needed: int) -> None:
+        """Refuse to pay for private statistics of `needed` bytes that do not fit on the disk.
+
+        The statistics of `paid`, a charge that is not paid again, may already be stored, or a part
+        of them. A ResourceError is raised if the rest does not fit.
+        """
+        if paid is not None:
+            store = self.statistics_path(paid.id)
+            if is_drawn(store) or self.values_path(paid.id).is_file():
+                return
+            needed -= sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+        refuse_full_disk(
+            self.directory,
+            needed,
+            what="the private statistics",
+            remedy="Free space, then run the same command again",
+        )
+
+    def _files(self, *ends: str) -> dict[str, Path]:
+        """Return the files with any of these ends by their charge; a later end takes precedence."""
+        return {path.stem: path for end in ends for path in self.directory.glob(f"*.{end}")}
+
+    def _key_file(self, charge: str, end: str) -> Path:
+        return self.directory / f"{charge}.{end}"
 
 
 @dataclass(frozen=True)
@@ -37,13 +289,27 @@ class Payer:
         digest = self.ledger.request_digest(exact_digest, parameters)
         return self.cohort.request(digest, promise.epsilon, promise.delta, cost)
 
-    def stored_charge(self, request: ChargeRequest) -> Charge | None:
-        """Return the charge whose noise, or noise key, is stored and serves a request, or None."""
-        return self.ledger.stored_charge(request, self.noise_store.charges())
-
     def balance(self) -> Balance:
         """Return the balance of the paying account, which has a budget."""
         return self.ledger.balance(self.cohort.account)
+
+    def charge(self, identifier: str) -> Charge:
+        """Return the charge that paid when the phenotypes were adjusted."""
+        for charge in self.balance().charges:
+            if charge.id == identifier:
+                return charge
+        raise InputError(
+            "the phenotypes were adjusted and paid for from another account",
+            where="--ledger, --cohort",
+            value=identifier,
+            remedy="Give the --ledger and --cohort that accumulate was given",
+        )
+
+    def source(self, charge: Charge) -> KeystreamNoise:
+        """Return the source of a charge's noise, which the ledger has bound."""
+        source = KeystreamNoise(self.noise_store.open_key(charge.id))
+        announce_step(PaymentStep.DRAW_STARTED)
+        return source
 
 
 @contextmanager
@@ -55,13 +321,13 @@ def open_payer(
         yield Payer(opened, find_cohort(opened), noise_store)
 
 
-def settle(payer: Payer, request: ChargeRequest) -> Receipt:
+def pay_once(payer: Payer, request: ChargeRequest) -> Receipt:
     """Pay for a request, unless it was paid for and its noise, or the key of its noise, is stored.
 
     The state of the ledger and of the noise store decides, whatever ended an earlier run:
 
     ==================  =========================  ============================================
-    noise store         charge in the ledger       what `settle` does
+    noise store         charge in the ledger       what `pay_once` does
     ==================  =========================  ============================================
     nothing             none                       stores a key, then pays
     unused key          none                       removes the key, stores another, then pays
@@ -71,7 +337,8 @@ def settle(payer: Payer, request: ChargeRequest) -> Receipt:
     used key or noise   none                       is not reached: `Payer` refuses the ledger
     ==================  =========================  ============================================
 
-    Errors are those of `Ledger.reserve` and `NoiseStore.create_key`.
+    Errors are a UsageError, BudgetRefused or InputError of `Ledger.reserve`, and an InputError or
+    ResourceError if the key cannot be written.
     """
     ledger, noise_store = payer.ledger, payer.noise_store
     unpaid = ledger.unknown_charges(noise_store.unused_charges())
@@ -81,11 +348,7 @@ def settle(payer: Payer, request: ChargeRequest) -> Receipt:
         announce_step(PaymentStep.KEY_STORED)
         return charge
 
-    return ledger.reserve(
-        request,
-        stored_noise=noise_store.charges(),
-        new_charge=new_charge,
-    )
+    return ledger.reserve(request, stored_noise=noise_store.charges(), new_charge=new_charge)
 
 
 def record_drawn(payer: Payer, charge: Charge, what: str, content: bytes, *, stored: Path) -> None:
@@ -105,3 +368,165 @@ def record_drawn(payer: Payer, charge: Charge, what: str, content: bytes, *, sto
     payer.ledger.mark_drawn(charge, digest)
     payer.noise_store.remove_key(charge.id)
     announce_step(PaymentStep.KEY_REMOVED)
+
+
+# ---- Statistics ----------------------------------------------------------------------------------
+
+
+def draw_statistics(
+    raw: RawStatistics,
+    mechanism: Mechanism,
+    payer: Payer,
+    charge: Charge,
+    on_block: Callable[[int, int], None],
+) -> PrivateStatistics:
+    """Return the private statistics that a charge pays for, drawn once.
+
+    `on_block` receives the number of finished blocks and the total number. A ResourceError is
+    raised if the disk has no space for the private statistics, and an InputError if the key is
+    lost or bound to another request.
+    """
+    noise_store = payer.noise_store
+    size = stored_bytes(raw.matrices.layout, gram_copies=mechanism.recipe.gram_copies)
+    noise_store.refuse_full_disk(charge, size)
+    stored = noise_store.statistics_path(charge.id)
+    noise_store.refuse_lost(charge.id, stored)
+    payer.ledger.bind(charge, _request(raw, mechanism, payer))
+    with noise_store.payment_explained(charge.id):
+        if is_drawn(stored):
+            return reopen_private(stored, raw, mechanism)
+        return privatise(raw, Draw(mechanism, payer.source(charge), stored, on_block))
+
+
+def serves(charge: Charge, raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> bool:
+    """Return whether the key of a charge serves these statistics, as `draw_statistics` asks."""
+    return charge.bound_to[:1] in ((), (_request(raw, mechanism, payer).digest,))
+
+
+def record_statistics(
+    payer: Payer, private: PrivateStatistics, charge: Charge, held_out: NoisyHoldOut | None = None
+) -> None:
+    """Record that all noise of a charge is drawn: statistics, second round and hold-out.
+
+    An InputError is raised if the ledger recorded others.
+    """
+    noise_store = payer.noise_store
+    second = noise_store.second_round_path(charge.id)
+    stored = noise_store.statistics_path(charge.id)
+    with noise_store.payment_explained(charge.id), deferred():
+        content = private.matrices.sha256().encode()
+        content += b"" if held_out is None else canonical_json(asdict(held_out))
+        content += second.read_bytes() if second.is_file() else b""
+        record_drawn(payer, charge, "private statistics", content, stored=stored)
+
+
+def _request(raw: RawStatistics, mechanism: Mechanism, payer: Payer) -> ChargeRequest:
+    parameters = asdict(mechanism)
+    if mechanism.hold_out is None:
+        del parameters["hold_out"]  # as in requests of earlier versions, whose noise stays valid
+    else:  # the sums do not depend on the people held out, but their measurement does
+        parameters["inputs"] = raw.inputs
+    parameters["boundaries"] = list(raw.matrices.layout.boundaries)
+    return payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
+
+
+# ---- Second round --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _SecondRound:
+    """Document of the noisy sums of a second round."""
+
+    values: tuple[int, ...]
+
+
+def draw_second_round(
+    raw: RawOwnSums, second: SecondRound, mechanism: Mechanism, payer: Payer, charge: Charge
+) -> Floats:
+    """Return the noisy sums of the second round, drawn once; shape (m,).
+
+    `mechanism` is that of the first round, with the hold-out of the release. An InputError is
+    raised if the key serves other sums, or if sums that were drawn are missing.
+    """
+    path = payer.noise_store.second_round_path(charge.id)
+    payer.noise_store.refuse_lost(charge.id, path)
+    hold_out = None if mechanism.hold_out is None else asdict(mechanism.hold_out)
+    parameters = {"second_round": asdict(second), "inputs": raw.inputs, "hold_out": hold_out}
+    request = payer.request(raw.sha256, parameters, mechanism.promise, mechanism.cost)
+    payer.ledger.bind(charge, request, number=1)
+    with payer.noise_store.payment_explained(charge.id):
+        if not path.is_file():
+            source = payer.source(charge)
+            noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
+            _store(path, _SecondRound(tuple(noisy.tolist())), PaymentStep.SECOND_ROUND_STORED)
+        stored = read_fields(path, _SecondRound, remedy=_RESTORE)
+    return np.array(stored.values, dtype=np.float64)
+
+
+def _store(path: Path, document: Any, step: PaymentStep) -> None:
+    write_atomically(path, canonical_json(asdict(document)))
+    announce_step(step)
+
+
+# ---- People held out -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _HoldOut:
+    """Document of a measurement, with the length of the weights of each phenotype."""
+
+    noisy: NoisyHoldOut
+    weight_norms: tuple[float, ...]
+
+
+def measure_once(
+    weights: Floats,
+    score: Callable[[], ScoredPeople],
+    mechanism: Mechanism,
+    payer: Payer,
+    charge: Charge,
+) -> NoisyHoldOut:
+    """Return the noisy sums over the people held out, drawn once.
+
+    `score` may be interrupted; the same command continues. The `weights`, shape (d, l), are
+    recognised by the length of each phenotype's. An InputError is raised if the key serves other
+    sums, or if noisy sums that were drawn are missing, or are of other weights.
+    """
+    hold_out, noise_store = mechanism.hold_out, payer.noise_store
+    if hold_out is None:
+        raise ValueError("the mechanism measures nobody")
+    path = noise_store.hold_out_path(charge.id)
+    noise_store.refuse_lost(charge.id, path)
+    norms = tuple(np.linalg.norm(weights, axis=0).tolist())
+    # The first numbers are those of the statistics and of a second round.
+    numbers = itertools.count(1 if mechanism.second_round is None else 2)
+
+    def bind(exact: Integers) -> None:
+        digest = hashlib.sha256(np.ascontiguousarray(exact, "<i8").tobytes()).hexdigest()
+        parameters = {"query": "hold-out", "hold_out": asdict(hold_out)}
+        request = payer.request(digest, parameters, mechanism.promise, mechanism.cost)
+        payer.ledger.bind(charge, request, next(numbers))
+
+    with noise_store.payment_explained(charge.id):
+        if path.is_file():
+            return _measured(path, norms)
+        people = score()
+        with deferred():
+            noisy = noisy_hold_out(people, hold_out, payer.source(charge), bind)
+            _store(path, _HoldOut(noisy, norms), PaymentStep.HOLD_OUT_STORED)
+    return noisy
+
+
+def _measured(path: Path, norms: tuple[float, ...]) -> NoisyHoldOut:
+    """Return the stored measurement, unless it is of other weights."""
+    stored = read_fields(path, _HoldOut, remedy=_RESTORE)
+    if len(stored.weight_norms) != len(norms) or not all(
+        math.isclose(one, other, rel_tol=_ROUNDING)
+        for one, other in zip(stored.weight_norms, norms, strict=True)
+    ):
+        raise InputError(
+            "other weights were measured with this charge",
+            where=path,
+            remedy="Use the version that measured them, or another --work-dir, which pays again",
+        )
+    return stored.noisy

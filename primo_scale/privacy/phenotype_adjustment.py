@@ -18,16 +18,14 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_symmetric_noise, check_sigma
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.ledger.accounts import ChargeRequest
+from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore, NoisyAdjustment
-from primo_scale.privacy.payment import Payer, settle
+from primo_scale.privacy.payment import NoisyAdjustment, Payer, pay_once
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 
@@ -72,10 +70,10 @@ def pay_for_adjustment(
             where=noise_store.adjustment_path,
             remedy="Use another --work-dir, or remove this file and the statistics to pay again",
         )
-    receipt = settle(payer, request)
+    receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
-            found = _draw(raw, sigma, receipt.charge.id, noise_store)
+            found = _draw(raw, sigma, receipt.charge, payer)
     return found, receipt
 
 
@@ -134,19 +132,16 @@ def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, f
     return effects, max(known * left + (1 - known) * variance, min(error, variance))
 
 
-def _draw(
-    raw: RawAdjustment, sigma: float, charge: str, noise_store: NoiseStore
-) -> NoisyAdjustment:
-    source = KeystreamNoise(noise_store.open_key(charge))
-    announce_step(PaymentStep.DRAW_STARTED)
+def _draw(raw: RawAdjustment, sigma: float, charge: Charge, payer: Payer) -> NoisyAdjustment:
+    path = payer.noise_store.adjustment_path
+    source = payer.source(charge)
     noisy = [
         add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {number}")
         for number, gram in enumerate(raw.grams)
     ]
-    found = NoisyAdjustment(
-        tuple(tuple(map(tuple, gram.tolist())) for gram in noisy), sigma, charge
-    )
-    write_atomically(noise_store.adjustment_path, canonical_json(asdict(found)))
+    grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
+    found = NoisyAdjustment(grams, sigma, charge.id)
+    write_atomically(path, canonical_json(asdict(found)))
     announce_step(PaymentStep.ADJUSTMENT_STORED)
     return found
 

@@ -15,9 +15,13 @@ from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.paid_hold_out import measure_once, weight_norms
-from primo_scale.privacy.paid_second_round import draw_second_round
-from primo_scale.privacy.paid_statistics import draw_once, stored_charge
+from primo_scale.privacy.payment import (
+    draw_second_round,
+    draw_statistics,
+    measure_once,
+    record_statistics,
+    serves,
+)
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
@@ -134,23 +138,24 @@ def _release_privately(
         ledger = payer.ledger
         # The first of two rounds serves any hold-out, which the second is then bound to.
         first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
-        known = stored_charge(raw, first, payer, adjustment.charge)
-        if request.out.exists() and (known is None or known.id != charge_of(request.out)):
+        charge = payer.charge(adjustment.charge)
+        is_served = serves(charge, raw, first, payer) and charge.id == charge_of(request.out)
+        if request.out.exists() and not is_served:
             raise exists_already(request.out)
-        is_measured = known is not None and payer.noise_store.hold_out_path(known.id).is_file()
+        is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
         with deferred(), count_bar("draw noise", "pieces") as move:
-            is_last = design.rounds == 1 and mechanism.hold_out is None
-            paid = draw_once(raw, first, payer, adjustment.charge, on_block=move, is_last=is_last)
-            second = None
+            private, second = draw_statistics(raw, first, payer, charge, move), None
             if design.rounds == 2:
                 work_dir = request.work_dir
                 directions, own, sums = open_second_round(design, mechanism, work_dir, raw)
-                values = draw_second_round(sums, own, mechanism, paid, payer)
+                values = draw_second_round(sums, own, mechanism, payer, charge)
                 second = NoisySecondRound(directions, own, values)
                 mechanism = replace(mechanism, second_round=own)
-        charge, balance = paid.charge, payer.balance()
+            if mechanism.hold_out is None:
+                record_statistics(payer, private, charge)
+        balance = payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
         trait = trait_of(store)
@@ -160,12 +165,12 @@ def _release_privately(
             mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
         )
         with payer.noise_store.payment_explained(charge.id):
-            solved = solve(planned, paid.private, second)
+            solved = solve(planned, private, second)
             if (noise := mechanism.hold_out) is not None:
-                norms = weight_norms(solved.weights.per_allele)
                 explained = explained_by_covariates(design, solved.weights, request.work_dir)
                 score = partial(_scored_people, raw, planned, solved.weights, explained)
-                noisy = measure_once(paid, noise, norms, score, payer)
+                noisy = measure_once(solved.weights.per_allele, score, mechanism, payer, charge)
+                record_statistics(payer, private, charge, noisy)
                 stated = state_hold_out(
                     noisy, noise, design.outcomes, request.calibrate, *design.groups
                 )

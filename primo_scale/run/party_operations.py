@@ -25,8 +25,7 @@ from primo_scale.parties.columns import (
 )
 from primo_scale.parties.purchase import PartyValues, party_noise, party_sensitivity, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
-from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.payment import open_payer
+from primo_scale.privacy.payment import NoiseStore, open_payer
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.party_statement import (

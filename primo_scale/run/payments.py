@@ -20,8 +20,7 @@ from primo_scale.ledger.ledger import (
 )
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise
-from primo_scale.privacy.noise_store import NoiseStore, NoisyAdjustment
-from primo_scale.privacy.payment import Payer, open_payer
+from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_payer
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
 from primo_scale.privacy.scales import release_cost
 from primo_scale.run.design import Budget, Design

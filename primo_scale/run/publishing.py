@@ -14,7 +14,7 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_accuracy import corrects_weights, decisive
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
 from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.publication.finding import refuse_problems

@@ -163,7 +163,8 @@ class RunFiles(logging.Filter):
     def __init__(self, work_dir: Path) -> None:
         super().__init__()
         self._level = LOGGER.getEffectiveLevel()
-        self._path, self._run = work_dir / PROGRESS_FILE, None
+        self._path = work_dir / PROGRESS_FILE
+        self._run: RunProgress | None = None
         self._log = _LogFile(work_dir / RUN_LOG, encoding="utf-8")
         (work_dir / RUN_LOG).chmod(0o600)
         text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")

@@ -28,7 +28,7 @@ from primo_scale.methods.adjustment import adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound
-from primo_scale.privacy.paid_statistics import draw_once
+from primo_scale.privacy.payment import draw_statistics
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.privacy.scales import second_round
 from primo_scale.run.design import Budget, Design
@@ -56,22 +56,22 @@ def second_directions(
     budget: Budget,
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
-    mechanism, charge = design.mechanism(budget, Recipe()), design.paid_adjustment.charge
+    mechanism, paid = design.mechanism(budget, Recipe()), design.paid_adjustment.charge
     with (
         payer_of(request, store, design.privacy, design.adjacency) as payer,
         deferred(),
         count_bar("draw noise", "pieces") as move,
     ):
-        paid = draw_once(raw, mechanism, payer, charge, on_block=move, is_last=False)
+        private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)
-    drawn = paid.private.matrices.sha256()
+    drawn = private.matrices.sha256()
     wanted = sha256_of_json({"version": _VERSION, "first": drawn, "panel": panel.sha256})
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:
         return found
     remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
-        return _chosen(design, panel, paid.private, store, request.work_dir, root, wanted)
+        return _chosen(design, panel, private, store, request.work_dir, root, wanted)
 
 
 def _chosen(

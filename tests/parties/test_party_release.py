@@ -27,7 +27,7 @@ from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
 from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.parties.roster import read_roster
-from primo_scale.privacy import noise_store
+from primo_scale.privacy import payment
 from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.publication.recompute_profile import epsilon_of
@@ -145,7 +145,7 @@ def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch)
         return paid[0], receipt
 
     monkeypatch.setattr(party_operations, "pay_for_values", pay_for_values)
-    monkeypatch.setattr(noise_store, "random_charge_id", lambda: "0123456789abcdef")
+    monkeypatch.setattr(payment, "random_charge_id", lambda: "0123456789abcdef")
     day = datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.setattr(party_operations, "datetime", SimpleNamespace(now=lambda _: day))
     with Ledger(tmp_path / "ledger"):  # one signing key

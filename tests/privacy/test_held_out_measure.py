@@ -149,7 +149,7 @@ def test_the_noise_has_the_stated_law():
     assert noise.scale_sigma == pytest.approx(math.sqrt(2 * l / 0.07))
     assert noise.gram_sigma == pytest.approx(math.sqrt(2 * l / 0.63) * (2**28 + 2**33))
     exact = ScoredPeople(np.ones(l), np.ones(l), lambda: [])
-    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY), len)
     counts, sums = np.array(noisy.counts), np.array(noisy.sums, dtype=float)
     assert has_scale(counts, noise.scale_sigma) and not has_scale(counts, 1.1 * noise.scale_sigma)
     for part, sigma in (
@@ -157,9 +157,9 @@ def test_the_noise_has_the_stated_law():
         (sums[:, 3:], noise.gram_sigma / math.sqrt(2)),
     ):
         assert has_scale(part, sigma) and not has_scale(part, 1.2 * sigma)
-    again = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    again = noisy_hold_out(exact, noise, KeystreamNoise(KEY), len)
     assert again == noisy
-    other = noisy_hold_out(exact, noise, KeystreamNoise(KEY[::-1]))
+    other = noisy_hold_out(exact, noise, KeystreamNoise(KEY[::-1]), len)
     assert other.sums != noisy.sums
 
 
@@ -176,7 +176,7 @@ def test_the_sums_are_those_of_the_coded_values_in_the_chosen_range(groups):
     batches = [(scores[p], residuals[p], observed[p], group[p]) for p in parts]
     people = ScoredPeople(BOUNDS, LIMITS, lambda: batches, groups)
     noise = hold_out_noise(2, 5000, 1e10, "fit", groups)  # with a negligible noise
-    noisy = noisy_hold_out(people, noise, KeystreamNoise(KEY))
+    noisy = noisy_hold_out(people, noise, KeystreamNoise(KEY), len)
     ranges = score_ranges(np.array(noisy.counts), noise.scale_sigma, BOUNDS)
     for j, (centre, half_width) in enumerate(zip(*ranges, strict=True)):
         here = observed[:, j]
@@ -252,7 +252,7 @@ def measured(residuals, noise, people=5000):
     phenotype = PhenotypeBounds("y", -50, 50, 0, 1, "quantitative")
     bounds = residual_bounds((phenotype,))
     exact = ScoredPeople(bounds, residual_limits((phenotype,)), lambda: batches)
-    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY))
+    noisy = noisy_hold_out(exact, noise, KeystreamNoise(KEY), len)
     found = accuracy_of(
         {"kind": "quantitative"},
         {"residual_bound": bounds[0], "counts": noisy.counts[0], "sums": noisy.sums[0]},

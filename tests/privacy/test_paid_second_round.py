@@ -1,7 +1,8 @@
-"""Noise of a second round: its scale, one key for both rounds, and no other sums for that key."""
+"""Noise of a second round and of people held out: one key, and no other sums for that key."""
 
 import math
-from dataclasses import replace
+import shutil
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -15,10 +16,16 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
+from primo_scale.privacy.held_out_accuracy import N_COUNTS
+from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Promise
-from primo_scale.privacy.paid_second_round import draw_second_round
-from primo_scale.privacy.paid_statistics import draw_once
-from primo_scale.privacy.payment import Payer
+from primo_scale.privacy.payment import (
+    Payer,
+    draw_second_round,
+    draw_statistics,
+    measure_once,
+    record_statistics,
+)
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
 from primo_scale.privacy.scales import release_cost, second_round
 
@@ -32,10 +39,11 @@ def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
         found, _ = pay_for_adjustment(NOBODY, 100, promise, cost, payer)
-        paid = draw_once(
-            raw, MECHANISM, payer, found.charge, on_block=lambda *_: None, is_last=False
-        )
-        return draw_second_round(sums, noise, MECHANISM, paid, payer)
+        charge = payer.charge(found.charge)
+        private = draw_statistics(raw, MECHANISM, payer, charge, lambda *_: None)
+        drawn = draw_second_round(sums, noise, MECHANISM, payer, charge)
+        record_statistics(payer, private, charge)
+    return drawn
 
 
 @pytest.mark.parametrize("adjacency", Adjacency)
@@ -55,7 +63,7 @@ def test_one_key_draws_both_rounds_once(tmp_path, raw):
     assert len(charge.bound_to) == 2 and key_left(tmp_path) is None
     np.testing.assert_array_equal(pay_twice(tmp_path, raw), drawn)
     noise_store(tmp_path).second_round_path(charge.id).unlink()
-    with pytest.raises(InputError, match="sums of the second round are missing"):
+    with pytest.raises(InputError, match="is lost, and its key too"):
         pay_twice(tmp_path, raw)
 
 
@@ -76,3 +84,62 @@ def test_the_key_serves_no_other_second_round(tmp_path, raw, step, sums, noise):
     assert not noise_store(tmp_path).second_round_path(charge.id).exists()
     pay_twice(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
+
+
+# ---- People held out -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class People(ScoredPeople):
+    """People with given exact counts and sums."""
+
+    exact: int = 0
+
+    def counts(self):
+        return np.full((1, N_COUNTS), self.exact)
+
+    def sums(self, *_range):
+        return np.full((2, 1, 1, 3), self.exact)
+
+
+def measure(folder, raw, exact=100):
+    """Draw the statistics, and then measure people held out, whose sums are `exact`."""
+    asked = replace(MECHANISM, hold_out=hold_out_noise(1, 100, 1.0, "fit"))
+    people = People(np.ones(1), np.ones(1), lambda: (), exact=exact)
+    with Ledger(folder / "ledger.sqlite") as ledger:
+        payer = Payer(ledger, PayingCohort(ACCOUNT, "people"), noise_store(folder))
+        cost = release_cost(asked.promise, None)
+        found, _ = pay_for_adjustment(NOBODY, 100, asked.promise, cost, payer)
+        charge = payer.charge(found.charge)
+        private = draw_statistics(raw, asked, payer, charge, lambda *_: None)
+        noisy = measure_once(np.ones((3, 1)), lambda: people, asked, payer, charge)
+        record_statistics(payer, private, charge, noisy)
+    return noisy
+
+
+@pytest.mark.parametrize("step", ["draw started", "hold-out stored", "draw record committed"])
+def test_a_copied_work_directory_measures_no_other_people(tmp_path, raw, step):
+    """Its key would add the noise of the first measurement to other sums."""
+    assert killed_at("statistics stored", measure, tmp_path, raw) == KILLED
+    work = noise_store(tmp_path).directory.parent
+    shutil.copytree(work, tmp_path / "copy")
+    assert killed_at(step, measure, tmp_path, raw) == KILLED
+    if step == "draw started":  # nothing was bound: the first who measures decides
+        measure(tmp_path, raw)
+    shutil.move(work, tmp_path / "first")
+    (tmp_path / "copy").rename(work)
+    with pytest.raises(InputError, match="for other statistics or another method"):
+        measure(tmp_path, raw, exact=101)
+    assert not list(noise_store(tmp_path).directory.glob("*.hold_out.json"))
+    measure(tmp_path, raw)
+    (charge,) = charges_of(tmp_path)
+    assert len(charge.bound_to) == 3 and key_left(tmp_path) is None
+
+
+def test_a_measurement_is_replayed_and_not_repeated_for_other_weights(tmp_path, raw):
+    noisy = measure(tmp_path, raw)
+    assert measure(tmp_path, raw, exact=101) == noisy  # stored: nobody is scored again
+    (charge,) = charges_of(tmp_path)
+    noise_store(tmp_path).hold_out_path(charge.id).unlink()
+    with pytest.raises(InputError, match="is lost, and its key too"):
+        measure(tmp_path, raw)

@@ -24,7 +24,7 @@ from support.tiny_release import (
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
 from primo_scale.ledger.accounts import ChargeState
-from primo_scale.privacy import noise_store as noise_store_module
+from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Recipe
 from primo_scale.privacy.private_statistics import privatise
 from primo_scale.storage.block_matrices import BlockLayout
@@ -146,7 +146,7 @@ def test_a_removed_key_stays_removed_after_power_loss(tmp_path, raw, monkeypatch
     """Also where an earlier run removed it and got no further."""
     store, durable = noise_store(tmp_path), []
     monkeypatch.setattr(
-        noise_store_module, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
+        payment, "sync_directory", lambda path: durable.append(sorted(path.iterdir()))
     )
     charge = store.create_key(())
     store.open_key(charge)

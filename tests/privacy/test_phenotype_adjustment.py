@@ -27,7 +27,7 @@ from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoisyAdjustment
+from primo_scale.privacy.payment import NoisyAdjustment
 from primo_scale.privacy.phenotype_adjustment import (
     ADJUSTMENT_SHARE,
     adjusted,

@@ -14,7 +14,7 @@ from support.tiers import thinned
 
 from primo_scale.cli import ingest, show_cluster, status, verify
 from primo_scale.errors import InputError
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.purge import is_done_and_purged
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.status import read_status

@@ -27,7 +27,7 @@ from support.small_cohort import command, succeeded
 
 from primo_scale.cli import release
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.privacy import noise_store
+from primo_scale.privacy import payment
 from primo_scale.run import describe_release, finalize_stage, payments, second_round
 
 QUICK = {
@@ -109,15 +109,15 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     """Make a release in a folder; return its files, and what a batch job would show."""
     patch.chdir(folder)
     # Random identifiers and the date are made equal; everything else is the program's.
-    patch.setattr(noise_store, "random_charge_id", map("{:016x}".format, count()).__next__)
+    patch.setattr(payment, "random_charge_id", map("{:016x}".format, count()).__next__)
     day = datetime(2026, 1, 1, tzinfo=UTC)
     patch.setattr(describe_release, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     for stage in (second_round, finalize_stage):
         patch.setattr(
-            stage, "draw_once",
-            wall.passed(stage.draw_once, lambda own, other: replace(
-                own, private=replace(own.private, matrices=other.private.matrices))),
+            stage, "draw_statistics",
+            wall.passed(stage.draw_statistics, lambda own, other: replace(
+                own, matrices=other.matrices)),
         )  # fmt: skip
     for name in ("draw_second_round", "measure_once"):
         function = getattr(finalize_stage, name)

@@ -317,7 +317,7 @@ def test_lost_sums_are_never_drawn_again(tiny):
     path = noisy_sums(tiny)
     kept = path.read_bytes()
     path.unlink()
-    refused(tiny_release(tiny), 3, str(path), "missing", "pays again")
+    refused(tiny_release(tiny), 3, str(path), "is lost, and its key too", "pays again")
     changed = json.loads(kept)
     changed["noisy"]["sums"][0][0] += 1
     path.write_text(json.dumps(changed))

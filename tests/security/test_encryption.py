@@ -17,7 +17,7 @@ from support.stores import VALUES, swap, write_store
 
 from primo_scale.cli import encryption_key
 from primo_scale.errors import InputError
-from primo_scale.privacy.noise_store import NoiseStore
+from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.run_log import RUN_LOG
 from primo_scale.storage.chunks import chunk_path, read_block, write_array
 from primo_scale.storage.encryption import (

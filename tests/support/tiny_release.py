@@ -6,9 +6,12 @@ from primo_scale.ledger.accounts import Account, PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.noise_store import NoiseStore
-from primo_scale.privacy.paid_statistics import draw_once
-from primo_scale.privacy.payment import Payer
+from primo_scale.privacy.payment import (
+    NoiseStore,
+    Payer,
+    draw_statistics,
+    record_statistics,
+)
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
 from primo_scale.privacy.scales import calibrate, release_cost
 from primo_scale.storage.block_matrices import BlockLayout
@@ -42,8 +45,10 @@ def pay(folder, raw, asked=MECHANISM, cohort="cohort", *, exact=NOBODY):
         payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
         cost = release_cost(promise, asked.recipe.subsample)
         found, receipt = pay_for_adjustment(exact, 100, promise, cost, payer)
-        paid = draw_once(raw, asked, payer, found.charge, on_block=lambda *_: None)
-    return paid.private.matrices, receipt
+        charge = payer.charge(found.charge)
+        private = draw_statistics(raw, asked, payer, charge, lambda *_: None)
+        record_statistics(payer, private, charge)
+    return private.matrices, receipt
 
 
 def pay_adjustment(folder, raw=None, *, exact=NOBODY, epsilon=1.0, norm=100):

@@ -16,7 +16,6 @@ from primo_scale.accumulation.clipping_rules import multiplier_columns
 from primo_scale.accumulation.partials import KIND, MULTIPLIER_COLUMNS, SUBSAMPLE, Inputs, Partials
 from primo_scale.accumulation.plan import Plan, plan_digest
 from primo_scale.accumulation.workload import Workload
-from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8
@@ -24,6 +23,7 @@ from primo_scale.storage import groups
 from primo_scale.storage.chunks import array_bytes, write_array, write_block
 from primo_scale.storage.files import canonical_json
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import of_other_request
 
 _WHOLE = (slice(None), slice(None))
 
@@ -42,12 +42,8 @@ def open_partials(
         group = groups.open_group(path, KIND, complete=False)
         attributes = groups.attributes_of(group)
         if attributes["plan_digest"] != digest:
-            raise InputError(
-                "the work directory holds partial sums of other inputs or options",
-                where=str(path),
-                value=", ".join(_differences(attributes, plan, inputs)) or "another plan",
-                remedy="Use another --work-dir, or remove this one to start afresh",
-            )
+            differences = ", ".join(_differences(attributes, plan, inputs)) or "another plan"
+            raise of_other_request(path, value=differences)
         if attributes["paths"] != _paths(inputs):
             groups.mark_complete(group, {"paths": _paths(inputs)})
         partials = Partials(path, str(attributes["store_id"]), kernel)

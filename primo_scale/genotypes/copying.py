@@ -19,6 +19,7 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.storage.chunks import chunk_name, crc32c_of_chunk, read_block
 from primo_scale.storage.groups import array_of, is_complete, open_group
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
 
 _ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
@@ -88,9 +89,5 @@ def _differs(location: Location, key: str) -> InputError:
 def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
     ours = (source.identity_digest, source.cohort_digest, source.chunk_shape)
     if (copied.identity_digest, copied.cohort_digest, copied.chunk_shape) != ours:
-        raise InputError(
-            "holds another genotype store",
-            where=str(copied.path),
-            remedy="Remove it, or choose another location",
-        )
+        raise of_other_request(copied.path, remedy="Remove it, or choose another location")
     return copied

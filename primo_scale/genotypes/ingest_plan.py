@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filters import (
@@ -31,6 +31,7 @@ from primo_scale.ranges import whole_multiple
 from primo_scale.storage.documents import read_document
 from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
+from primo_scale.storage.resume import of_other_request
 
 READ_BUDGET_BYTES = 64 << 20
 """Memory for genotypes in an ingest, in bytes, for any number of people.
@@ -273,11 +274,8 @@ def check_same_request(
         for name in request | plan.request
         if request.get(name) != plan.request.get(name)
     ]
-    raise InputError(
-        f"holds another ingest: {differences[0]}",
-        where=where,
-        remedy="Remove it, or choose another --out, or repeat the earlier command unchanged",
-    )
+    remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
+    raise of_other_request(where, value=differences[0], remedy=remedy)
 
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:

@@ -10,7 +10,6 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
@@ -22,6 +21,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.payment import Payer, pay_once, record_drawn
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
+from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 
 _VALUE = np.dtype("<i8")
 _DRAWS_AT_A_TIME = 1 << 22
@@ -93,11 +93,7 @@ def pay_for_values(
     request = payer.request(values.survey.digest, parameters, promise, noise.cost)
     paid = payer.ledger.stored_charge(request, noise_store.charges())
     if published is not None and (paid is None or paid.id != published):
-        raise InputError(
-            "another release is published already",
-            value=f"charge {published}",
-            remedy="Choose another --out; a release is never overwritten",
-        )
+        raise of_other_request("--out", value=f"charge {published}", remedy=NEVER_OVERWRITTEN)
     size = values.shape[0] * values.shape[1] * _VALUE.itemsize
     noise_store.refuse_full_disk(paid, 2 * size)
     receipt = pay_once(payer, request)

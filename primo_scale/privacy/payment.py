@@ -64,6 +64,7 @@ from primo_scale.storage.files import (
     sync_directory,
     write_atomically,
 )
+from primo_scale.storage.resume import of_other_request
 
 _RESTORE = "Restore the file from a backup"
 # Threads change the last digits of weights; another version or rule changes more.
@@ -524,9 +525,6 @@ def _measured(path: Path, norms: tuple[float, ...]) -> NoisyHoldOut:
         math.isclose(one, other, rel_tol=_ROUNDING)
         for one, other in zip(stored.weight_norms, norms, strict=True)
     ):
-        raise InputError(
-            "other weights were measured with this charge",
-            where=path,
-            remedy="Use the version that measured them, or another --work-dir, which pays again",
-        )
+        remedy = "Use the version that measured them, or another --work-dir, which pays again"
+        raise of_other_request(path, value="other weights", remedy=remedy)
     return stored.noisy

@@ -15,7 +15,6 @@ from dataclasses import asdict, replace
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.lattice_noise import add_symmetric_noise, check_sigma
@@ -28,6 +27,7 @@ from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.payment import NoisyAdjustment, Payer, pay_once
 from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.resume import of_other_request
 
 ADJUSTMENT_SHARE = 0.02
 # Smallest sd of residuals: that of a phenotype whose lattice has 4 steps in an sd.
@@ -65,11 +65,8 @@ def pay_for_adjustment(
     if found is not None and (
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
     ):
-        raise InputError(
-            "the work directory holds the adjustment of another request",
-            where=noise_store.adjustment_path,
-            remedy="Use another --work-dir, or remove this file and the statistics to pay again",
-        )
+        remedy = "Use another --work-dir, or remove this file and the statistics to pay again"
+        raise of_other_request(noise_store.adjustment_path, remedy=remedy)
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:

@@ -21,6 +21,7 @@ from primo_scale.accumulation.statistics import (
 from primo_scale.accumulation.summation import RunTasks, accumulate, accumulate_own
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.accumulation.thread_stream import run_on_threads
+from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.genotypes.own_directions import open_directions
@@ -51,6 +52,7 @@ from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.second_round import second_directions, second_inputs, second_plan
 from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import is_of_this_request
 
 
 def accumulate_stage(
@@ -174,13 +176,11 @@ def _sum(
 ) -> RawStatistics:
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
-    found = finished_plan_digest(statistics)
-    if found == plan_digest(plan, inputs.to_json()):
+    wanted = plan_digest(plan, inputs.to_json())
+    if is_of_this_request(statistics, finished_plan_digest(statistics), wanted):
         LOGGER.info("the statistics are there already: nothing to sum")
         remove_partials(root / work_directory.PARTIALS)
         return open_raw_statistics(statistics, plan.layout, plan.n_samples)
-    if found is not None:
-        raise work_directory.other_statistics(statistics)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
     with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
@@ -211,6 +211,8 @@ def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
     if isinstance(execution.profile, ThreadsProfile):
         yield partial(run_on_threads, threads=execution.profile.threads)
         return
+    # Also where a run continues after its first round, which a plan finds finished.
+    check_cluster(execution.profile, work_dir)
     from primo_scale.accumulation.engine import run_tasks
     from primo_scale.cluster.connect import dask_client, performance_reported
 

@@ -59,6 +59,7 @@ from primo_scale.run.resources import (
 )
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.groups import is_complete
+from primo_scale.storage.resume import is_of_this_request
 
 _LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are usually called
 
@@ -276,11 +277,9 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
             where=noise_store.adjustment_path,
             remedy="Restore the file, or use another --work-dir, which pays again",
         )
-    if (known.digest if paid is None else paid.planned) != design.digest:
-        raise work_directory.other_statistics(
-            work_directory.store_root(work_dir, request.execution.object_store)
-            / work_directory.STATISTICS
-        )
+    root = work_directory.store_root(work_dir, request.execution.object_store)
+    summed = known.digest if paid is None else paid.planned
+    is_of_this_request(root / work_directory.STATISTICS, summed, design.digest)
 
 
 def _read_tables(store: GenotypeStore, outcomes: OutcomeTables, coding: OutcomeCoding) -> None:

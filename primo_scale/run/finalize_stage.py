@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import open_genotype_store
@@ -37,7 +37,6 @@ from primo_scale.run.publishing import (
     charge_of,
     check_publishable,
     check_release,
-    exists_already,
     publish,
 )
 from primo_scale.run.release_forecast import (
@@ -59,6 +58,7 @@ from primo_scale.run.work_directory import (
     store_root,
 )
 from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 
 
 @stage("finalize")
@@ -123,11 +123,8 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
 def _check_belongs(raw: RawStatistics, what: str, digest: str, path: Location) -> None:
     """Refuse another design or store than that of the statistics."""
     if raw.inputs[what] != digest:
-        raise InputError(
-            f"not the {what} that the statistics were made with",
-            where=str(path),
-            remedy="Run accumulate again with the same files, or in another --work-dir",
-        )
+        remedy = "Run accumulate again with the same files, or in another --work-dir"
+        raise of_other_request(path, value=f"another {what} than the statistics", remedy=remedy)
 
 
 def _release_privately(
@@ -141,7 +138,7 @@ def _release_privately(
         charge = payer.charge(adjustment.charge)
         is_served = serves(charge, raw, first, payer) and charge.id == charge_of(request.out)
         if request.out.exists() and not is_served:
-            raise exists_already(request.out)
+            raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
         is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement

@@ -26,7 +26,7 @@ from primo_scale.run.finalize_stage import finalize_stage
 from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
-from primo_scale.run.purge import is_done_and_purged, note_published, purge, warn_of_intermediates
+from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
 from primo_scale.run.release_forecast import check_summed
 from primo_scale.run.request import (
     AccumulateRequest,
@@ -302,7 +302,6 @@ def _purge_or_warn(request: PublishingRequest) -> None:
     if request.purge_intermediates:
         purge(request)
     else:
-        note_published(request)
         warn_of_intermediates(request.work_dir)
 
 

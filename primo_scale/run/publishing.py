@@ -32,6 +32,7 @@ from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
+from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 
 _CLEAR_SLOPE = 3  # standard errors below 0 from which the slope on a public score is reported
 
@@ -45,7 +46,7 @@ def check_out(out: Path, kind: DocumentKind = RELEASE) -> Document | None:
     """
     document = _read_release(out, kind)
     if document is None and (out.exists() or out.is_symlink()):
-        raise exists_already(out)
+        raise of_other_request(out, remedy=NEVER_OVERWRITTEN)
     if document is None:
         refuse_unwritable(out, appended=STAGING_NAME_BYTES)
     return document
@@ -101,7 +102,7 @@ def _refuse_other_release(request: FinalizeRequest, design: Design, build: Genom
         same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
         same &= _is_calibrated(document, request)
     if not same or bool(document.get("summary_statistics")) != request.sumstats:
-        raise exists_already(request.out)
+        raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
 
 
 def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
@@ -155,15 +156,6 @@ def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
         for each in map(decisive, measured)
     )
     return asked == any(each["calibration"] != 1 for each in measured)
-
-
-def exists_already(out: Path) -> InputError:
-    """Return the refusal of a path where something else lies."""
-    return InputError(
-        "exists already and is not this release",
-        where=out,
-        remedy="Choose another --out; a release is never overwritten",
-    )
 
 
 # ---- Names and the genome build ------------------------------------------------------------------
@@ -239,7 +231,7 @@ def publish(
     statement = make_statement(design, solved, payment, build)
     if request.out.exists():
         if not is_same_release(request.out, statement):
-            raise exists_already(request.out)
+            raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
         refuse_damaged(request.out, None if signer is None else signer.public_key)
         LOGGER.info("%s: this release is published already", request.out)
     else:

@@ -11,16 +11,14 @@ from __future__ import annotations
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TypeGuard
 
-from primo_scale.errors import InputError
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.run.execution import Execution
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import AccumulateRequest, PublishingRequest, ReleaseRequest, RunRequest
+from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest
 from primo_scale.run.request_parts import PriorFile
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.typed_fields import options_of
@@ -28,7 +26,6 @@ from primo_scale.run.work_directory import (
     GENOTYPES,
     INTERMEDIATES,
     LOCK,
-    PUBLISHED,
     empty_claimed,
     last_claimed,
 )
@@ -40,6 +37,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import of_other_request
 
 _NOTE = "purged.json"
 _EXAMPLES = 3
@@ -51,54 +49,47 @@ _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
 
 @dataclass(frozen=True)
 class _Published:
-    """Note of a release in its work directory; it stays when the directory is purged."""
+    """Note of a release in its purged work directory.
 
-    release: str  # path of the release directory
-    document_sha256: str  # of release.json
-    request_sha256: str  # of the options that shaped the release
-    genotypes: bool  # whether the genotype store, and its copy in a bucket, are deleted too
+    Attributes
+    ----------
+    release
+        Path of the release directory.
+    document_sha256, request_sha256
+        Digests of release.json and of the options that shaped the release.
+    genotypes
+        Whether the genotype store, and its copy in a bucket, are deleted too.
+    """
 
-
-def note_published(request: PublishingRequest) -> None:
-    """Write a note of a published release, by which a later purge knows it."""
-    _write_note(request.work_dir / PUBLISHED, _note_of(request))
+    release: str
+    document_sha256: str
+    request_sha256: str
+    genotypes: bool
 
 
 def purge(request: PublishingRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
-    note = _note_of(request)
-    _write_note(request.work_dir / _NOTE, note)
-    _delete(request.work_dir, note)
-
-
-def _note_of(request: PublishingRequest) -> _Published:
-    return _Published(
+    note = _Published(
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / RELEASE_FILE),
         request_sha256=_digest(request),
         genotypes=isinstance(request, ReleaseRequest)
         and not isinstance(request.genotypes, Location),
     )
-
-
-def _write_note(path: Path, note: _Published) -> None:
-    write_atomically(path, canonical_json(asdict(note)))
+    write_atomically(request.work_dir / _NOTE, canonical_json(asdict(note)))
+    _delete(request.work_dir, note)
 
 
 def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
     An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
-    purge after another release is refused, and so is a release that is damaged or gone. A release
-    that an earlier run of the same request published is purged here, if this is asked for.
+    purge after another release is refused, and so is a release that is damaged or gone.
     """
     work_dir = request.work_dir
     path = work_dir / _NOTE
     if not path.is_file():
-        if read_only or not _is_to_purge(request):
-            return False
-        refuse_damaged(request.out)
-        purge(request)
+        return False
     elsewhere = "Choose another --work-dir, to sum again and pay again"
     note = read_fields(path, _Published, remedy=elsewhere)
     if not read_only:
@@ -106,27 +97,11 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     published = Path(note.release, RELEASE_FILE)
     same = _digest(request) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
-        raise InputError(
-            "its intermediates were purged after a release, which this is not"
-            if not same
-            else "its intermediates were purged, and their release is changed or gone",
-            where=work_dir,
-            value=note.release,
-            remedy=elsewhere,
-        )
+        what = "purged after another release" if not same else "purged, the release changed or gone"
+        raise of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
     refuse_damaged(Path(note.release))
     LOGGER.info("%s: this release is published already, its intermediates are purged", published)
     return True
-
-
-def _is_to_purge(request: RunRequest) -> TypeGuard[PublishingRequest]:
-    """Return whether a request asks to purge the data of a release that it published before."""
-    path = request.work_dir / PUBLISHED
-    if isinstance(request, AccumulateRequest) or not request.purge_intermediates:
-        return False
-    if not path.is_file() or not (request.out / RELEASE_FILE).is_file():
-        return False
-    return read_fields(path, _Published, remedy="Remove it") == _note_of(request)
 
 
 def warn_of_intermediates(work_dir: Path) -> None:

@@ -42,6 +42,7 @@ from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import of_other_request
 
 _VERSION = 1  # of the choice of directions
 
@@ -166,9 +167,6 @@ def open_second_round(
     bounds = rule["row_norm"], rule["phenotype_norm"]
     same &= bounds == (noise.row_norm, noise.phenotype_norm)
     if not same or summed["components"] != directions.digest:
-        raise InputError(
-            "not the second round of these statistics",
-            where=str(root / OWN_SUMS),
-            remedy="Remove it, and run accumulate again with the same files",
-        )
+        remedy = "Remove it, and run accumulate again with the same files"
+        raise of_other_request(root / OWN_SUMS, remedy=remedy)
     return directions, noise, sums

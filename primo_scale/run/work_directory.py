@@ -12,7 +12,7 @@ from pathlib import Path
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
 from primo_scale.run.run_log import LOGGER, PROGRESS_FILE, RUN_LOG
-from primo_scale.storage.base_store import HEADER, BaseStore, no_conditional_put
+from primo_scale.storage.base_store import HEADER, no_conditional_put
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
@@ -29,7 +29,7 @@ GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zar
 UNADJUSTED = "unadjusted_outcomes.zarr"
 STATISTICS, NOISE = "statistics.zarr", "private_statistics"
 CLAIMS = "object_store.claim"
-DESIGN, LOCK, PUBLISHED = "design.json", "lock", "published.json"
+DESIGN, LOCK = "design.json", "lock"
 HOLD_OUT_KEY = "hold_out.key"
 PANEL, COMPONENTS = "ld_panel.json", "ld_components.zarr"
 DIRECTIONS, OWN_SUMS = "own_directions.zarr", "own_sums.zarr"
@@ -39,13 +39,15 @@ PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
     DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", RUN_LOG, ANCESTRY,
-    PROGRESS_FILE, CLAIMS, PUBLISHED, DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
+    PROGRESS_FILE, CLAIMS, "published.json", DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 
 A user may keep a ledger, a key or other results in the same directory.
 """
 _CLAIM = "claim"  # in a bucket
+_SUMS = PARTIALS, STATISTICS, SECOND_PARTIALS, OWN_SUMS
+_IN_BUCKET = (*_SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS)
 
 
 @contextmanager
@@ -74,15 +76,6 @@ def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
     if not path.is_file():
         write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), HOLD_OUT_KEY))
     return HoldOutChoice(people, decrypt_file(path, HOLD_OUT_KEY))
-
-
-def other_statistics(statistics: Location) -> InputError:
-    """Return the refusal of finished statistics of another request."""
-    return InputError(
-        "there are statistics of other inputs or options",
-        where=str(statistics),
-        remedy="Use another --work-dir, and another --object-store if there is one",
-    )
 
 
 @dataclass(frozen=True)
@@ -129,7 +122,13 @@ def claim(object_store: Location, work_dir: Path) -> None:
         write_atomically(work_dir / CLAIMS, canonical_json(asdict(claims)))
     name, store = claims.name.encode(), store_at(object_store)
     if not store.holds(_CLAIM):
-        _refuse_unclaimed_sums(object_store, store)
+        sums = [each for each in _SUMS if store.holds(f"{each}/{HEADER}")]
+        if sums:
+            raise InputError(
+                "the object store holds sums of a work directory whose claim on them is gone",
+                where=str(object_store),
+                remedy=f"Choose another --object-store, or delete {' and '.join(sums)} there",
+            )
     if store.put_if_absent(_CLAIM, name):
         # Some services accept the condition and ignore it: this second put must fail.
         if store.put_if_absent(_CLAIM, name):
@@ -139,19 +138,9 @@ def claim(object_store: Location, work_dir: Path) -> None:
             "another work directory keeps its sums there",
             where=str(object_store),
             remedy="Choose another --object-store; or, if that run is given up, delete "
-            f"{PARTIALS}, {STATISTICS} and then {_CLAIM} there",
+            f"{', '.join(_IN_BUCKET)} and then {_CLAIM} there",
         )
     LOGGER.debug("outcomes and sums: %s", object_store)
-
-
-def _refuse_unclaimed_sums(object_store: Location, store: BaseStore) -> None:
-    sums = [name for name in (PARTIALS, STATISTICS) if store.holds(f"{name}/{HEADER}")]
-    if sums:
-        raise InputError(
-            "the object store holds sums of a work directory whose claim on them is gone",
-            where=str(object_store),
-            remedy=f"Choose another --object-store, or delete {' and '.join(sums)} there",
-        )
 
 
 def last_claimed(work_dir: Path) -> str | None:
@@ -169,11 +158,7 @@ def empty_claimed(work_dir: Path, *, genotypes: bool) -> None:
         store = store_at(parse_location(url))
         if not store.holds(_CLAIM) or store.read(_CLAIM) != claims.name.encode():
             continue  # claimed by another, or emptied by a run that was then interrupted
-        names = (
-            *(PARTIALS, STATISTICS, OUTCOMES, UNADJUSTED, COMPONENTS),
-            *(DIRECTIONS, OWN_SUMS, SECOND_PARTIALS),
-        )
-        for name in (*names, GENOTYPES) if genotypes else names:
+        for name in (*_IN_BUCKET, GENOTYPES) if genotypes else _IN_BUCKET:
             store.remove_below(name)
         store.remove(_CLAIM)
         left = sorted({key.partition("/")[0] for key in store.all_keys()})

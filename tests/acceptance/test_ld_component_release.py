@@ -124,7 +124,7 @@ def test_other_components_than_those_of_the_sums_are_refused_before_payment(work
     reversed_maps = [LinearMap(-each.matrix, each.multipliers) for each in maps]
     write_components(other / "ld_components.zarr", "another request", reversed_maps)
     asked = ("--work-dir", other, *BUDGET, "--ledger", tmp_path / "ledger", "--out", tmp_path / "r")
-    refused(command(finalize.main, *asked), 3, "not the components that the statistics were made")
+    refused(command(finalize.main, *asked), 3, "got another components than the statistics")
     assert not (tmp_path / "ledger").exists()
 
 

@@ -203,7 +203,7 @@ def test_the_key_serves_no_other_second_round(cohort):
         shutil.copytree(cohort.folder / "release.work" / name, work / name)
     asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-copied")
     found = command(finalize.main, *asked, "--out", cohort.folder / "copied")
-    refused(found, 3, "not the second round of these statistics")
+    refused(found, 3, "is not the result of this request")
     assert not list((work / "private_statistics").glob("*.second_round.json"))
 
 

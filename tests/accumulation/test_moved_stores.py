@@ -106,7 +106,7 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     written(cohorts[1], genotypes)
     with pytest.raises(InputError, match=f"^{genotypes}: the genotype store was replaced"):
         run(partials, TASKS[-1:])
-    with pytest.raises(InputError, match=r"sums of other inputs.*got genotypes"):
+    with pytest.raises(InputError, match=r"not the result of this request.*got genotypes"):
         opened(tmp_path, genotypes, outcomes)
     shutil.rmtree(genotypes)
     aside.rename(genotypes)

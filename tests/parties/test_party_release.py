@@ -116,7 +116,7 @@ def test_the_ledger_has_one_published_charge_and_a_retry_pays_nothing(released) 
     assert [charge.state for charge in balance.charges] == [ChargeState.PUBLISHED]
     assert not [*(directory / "release-one.work").rglob("*.key")]  # it would reveal the noise
     assert verify(again.directory, ledger=directory / "ledger-one").ok
-    with pytest.raises(InputError, match="another release is published"):
+    with pytest.raises(InputError, match="is not the result of this request"):
         party_release(request_of(parties[0], directory, epsilon=4.0))
     with pytest.raises(BudgetRefused):
         party_release(request_of(parties[0], directory, out=directory / "second"))
@@ -420,7 +420,7 @@ def test_a_killed_release_is_continued_with_one_charge(tmp_path: Path, step: Pay
     assert [charge.state for charge in balance.charges] == [ChargeState.PUBLISHED]
     assert verify(release.directory, ledger=request.ledger).ok
     shutil.rmtree(request.work_dir)  # a published release is not paid again for lost noise
-    with pytest.raises(InputError, match="another release is published"):
+    with pytest.raises(InputError, match="is not the result of this request"):
         party_release(request)
 
 

@@ -169,7 +169,7 @@ def test_a_subsample_serves_one_release(tmp_path, raw):
         wanted = (raw, other) if other.__class__ is asked.__class__ else (other, asked)
         with pytest.raises(InputError, match="for other statistics or another method"):
             pay(tmp_path, *wanted)
-    with pytest.raises(InputError, match="the adjustment of another request"):
+    with pytest.raises(InputError, match="json: is not the result of this request"):
         pay(tmp_path, raw, mechanism(2.0, recipe=SUBSAMPLE))
     noise_store(tmp_path).directory.rename(tmp_path / "elsewhere")  # its noise is lost, or hidden
     with pytest.raises(InputError, match="is lost, and its key too"):

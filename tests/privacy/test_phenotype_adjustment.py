@@ -145,7 +145,7 @@ def test_moments_that_version_0_4_bought_are_not_paid_again(tmp_path, raw):
 def test_an_adjustment_of_another_request_is_refused_and_remains(tmp_path, other):
     open_budget(tmp_path, 9.0)
     first, _ = pay_adjustment(tmp_path)
-    with pytest.raises(InputError, match="the adjustment of another request"):
+    with pytest.raises(InputError, match="json: is not the result of this request"):
         pay_adjustment(tmp_path, **other)
     assert pay_adjustment(tmp_path)[0] == first
     assert len(charges_of(tmp_path)) == 1

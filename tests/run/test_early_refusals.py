@@ -190,7 +190,7 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         or ["--work-dir", folder / "link" / "work"],
         3, ["/link: is a link to a place that does not exist"],
     ),
-    "another release": (another_release, 3, ["exists already and is not this release"]),
+    "another release": (another_release, 3, ["is not the result of this request"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
 # Options without a proof of privacy, or of no use, and what the one line must say.
@@ -416,12 +416,12 @@ def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -
             ingested.release(*dry_run, *other_work),
             ingested.release(*dry_run, *other_work, "--non-private", budget=[]),
         ):
-            refused(result, 3, "is not this release")
+            refused(result, 3, "is not the result of this request")
     assert not list((ingested.folder / "other").glob("genotypes.zarr*"))
     assert ingested.accumulate("--non-private").exit_code == 0
     result = ingested.finalize("--non-private", budget=[])
-    refused(result, 3, "is not this release")
-    assert result.stderr.count("is not this release") == 1
+    refused(result, 3, "is not the result of this request")
+    assert result.stderr.count("is not the result of this request") == 1
     refused(ingested.finalize("--non-private", "--out", ingested.folder / "new"), 2, "--non-priv")
 
 
@@ -431,9 +431,9 @@ def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) 
     assert ingested.accumulate(*BUDGET, "--dry-run").exit_code == 0
     for dry_run in (["--dry-run"], []):
         other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
-        refused(other, 3, "statistics of other inputs or options")
+        refused(other, 3, "is not the result of this request")
     edit(ingested.folder / "pheno.tsv", lambda rows: [rows[0], *rows[2:]])
-    refused(ingested.accumulate(*BUDGET), 3, "adjustment of another request")
+    refused(ingested.accumulate(*BUDGET), 3, "adjustment.json: is not the result of this request")
 
 
 @pytest.mark.slow
@@ -445,7 +445,7 @@ def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Coh
     assert run("--dry-run").exit_code == 0
     elsewhere = ("--work-dir", cohort.folder / "other", "--dry-run")
     assert run(*elsewhere).exit_code == 0
-    refused(run(*elsewhere, "--ld-blocks", "window:2"), 3, "is not this release")
+    refused(run(*elsewhere, "--ld-blocks", "window:2"), 3, "is not the result of this request")
 
 
 @pytest.mark.slow

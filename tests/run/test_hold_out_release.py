@@ -188,7 +188,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     assert all(float(cell) == float(f"{float(cell):.2e}") for cell in cells)
     for options in ([*words, "--out", demo / "release", "--calibrate"], words):
         result = command(finalize.main, *options, *BUDGET)
-        refused(result, 3, "exists already and is not this release")
+        refused(result, 3, "is not the result of this request")
         assert "Budget was spent" not in result.stderr  # nothing was solved
 
 
@@ -338,7 +338,7 @@ def test_other_weights_of_a_charge_are_not_measured(tiny):
     stored = json.loads(noisy_sums(tiny).read_text())
     stored["weight_norms"] = [1.5 * norm for norm in stored["weight_norms"]]
     noisy_sums(tiny).write_text(json.dumps(stored))
-    refused(tiny_release(tiny), 3, "other weights were measured")
+    refused(tiny_release(tiny), 3, "got other weights")
 
 
 def test_a_public_score_of_other_phenotypes_is_another_measurement(tmp_path):
@@ -367,7 +367,11 @@ def test_lost_people_held_out_are_refused_before_payment_and_not_missed_after_it
     # Some of these people are not held out.
     missing = [line.rsplit("\t", 1)[0] + "\tNA" for line in text.splitlines()[1:31]]
     phenotypes.write_text("\n".join([text.splitlines()[0], *missing, *text.splitlines()[31:], ""]))
-    refused(cohort.accumulate("--hold-out", 0.1, *BUDGET), 3, "adjustment of another request")
+    refused(
+        cohort.accumulate("--hold-out", 0.1, *BUDGET),
+        3,
+        "adjustment.json: is not the result of this request",
+    )
     phenotypes.write_text(text)
     kept = cohort.work.with_name("kept.zarr")
     shutil.move(cohort.work / "outcomes.zarr", kept)

@@ -116,7 +116,11 @@ def test_a_dry_run_uses_an_existing_genotype_store(ingested):
     ingested.store.rename(work / "genotypes.zarr")
     assert ingested.release("--dry-run").exit_code == 0
     (ingested.folder / "keep").write_text("p1\np2\n")
-    refused(ingested.release("--keep", ingested.folder / "keep", "--dry-run"), 3, "another ingest")
+    refused(
+        ingested.release("--keep", ingested.folder / "keep", "--dry-run"),
+        3,
+        "is not the result of this request",
+    )
 
 
 def test_finalize_spends_nothing_where_there_is_too_little_memory(summed, monkeypatch):

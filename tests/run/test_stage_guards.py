@@ -82,7 +82,7 @@ def test_other_genotypes_at_the_same_place_are_refused(summed):
     set_variant(summed, 1, 0xAA)
     shutil.rmtree(summed.store)
     summed.ingest()
-    refused(summed.finalize(), 3, "not the genotypes")
+    refused(summed.finalize(), 3, "another genotypes than the statistics")
     assert not drawn(summed)
 
 
@@ -120,7 +120,7 @@ def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
 
 def test_what_could_not_be_published_is_refused_before_it_is_drawn(summed, tmp_path):
     summed.out.mkdir()
-    refused(summed.finalize(), 3, "exists already")
+    refused(summed.finalize(), 3, "is not the result of this request")
     assert not drawn(summed)
     one_file = Cohort(write_cohort(tmp_path / "names", names=("BMI", "bmi")))
     assert one_file.release().exit_code == 3
@@ -164,7 +164,7 @@ def test_a_release_of_another_request_is_refused(summed):
     raise_budget(summed)
     words = "the phenotypes were adjusted for a release with another epsilon and delta"
     refused(summed.finalize("--epsilon", 2), 2, words)
-    refused(summed.finalize("--method", "ssp"), 3, "exists already")
+    refused(summed.finalize("--method", "ssp"), 3, "is not the result of this request")
     shutil.rmtree(summed.out)
     words = "for other statistics or another method"
     refused(summed.finalize("--method", "ada-ssp"), 3, words)
@@ -189,7 +189,7 @@ def test_payments_are_told_each_time(cohort):
     raise_budget(cohort)
     work = ("--work-dir", cohort.folder / "release.work")
     other = ("--epsilon", 2, "--out", cohort.folder / "other", *work)
-    refused(cohort.release(*other), 3, "another request")
+    refused(cohort.release(*other), 3, "is not the result of this request")
     again = succeeded(cohort.release())
     assert f"release: paid for before, with charge {charge.id}" in again.stderr
     (cohort.folder / "release.work" / "adjustment.json").unlink()

@@ -46,26 +46,10 @@ def test_only_a_note_stays_and_the_same_command_finds_it_done(released, work) ->
     assert len(released.charges()) == 1
 
 
-@pytest.mark.parametrize("command", ["release", "finalize"])
-def test_a_purge_of_a_published_release_plans_nothing(command, tmp_path, monkeypatch) -> None:
-    cohort = Cohort(write_cohort(tmp_path / "cohort"))
-    cohort.ingest()
-    if command == "finalize":
-        succeeded(cohort.accumulate())
-    run = getattr(cohort, command)
-    succeeded(run())
-    work = cohort.folder / "release.work" if command == "release" else cohort.work
-    for name in ("check_before_work", "finalize_stage", "load_design"):
-        monkeypatch.setattr(f"primo_scale.run.operations.{name}", None)
-    done = succeeded(run(PURGE))
-    assert "published already" in done.stderr
-    assert names_in(work) == {"lock", "purged.json"}
-
-
 def test_a_purge_with_other_options_or_of_a_changed_release_plans_again(tmp_path) -> None:
     cohort = Cohort(write_cohort(tmp_path / "cohort"))
     succeeded(cohort.release())
-    refused(cohort.release(PURGE, "--ridge", 7), 3, "exists already and is not this release")
+    refused(cohort.release(PURGE, "--ridge", 7), 3, "is not the result of this request")
     (cohort.out / "release.log").write_text("changed")
     refused(cohort.release(PURGE), 3, "the release there is damaged")
     assert (cohort.folder / "release.work" / "statistics.zarr").exists()
@@ -90,7 +74,7 @@ def test_a_deletion_that_was_interrupted_is_finished(released, work) -> None:
 
 def test_another_request_or_a_lost_release_is_refused_and_nothing_is_paid(released, work) -> None:
     assert released.release(PURGE).exit_code == 0
-    refused(released.release("--ridge", 7), 3, "which this is not")
+    refused(released.release("--ridge", 7), 3, "purged after another release")
     there = ("--work-dir", work)
     genotypes = ("--genotypes", work / "genotypes.zarr")
     refused(released.finalize(*there), 3, "another --work-dir")

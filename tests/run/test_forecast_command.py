@@ -172,7 +172,7 @@ def test_the_command_prints_a_table_and_writes_its_files(tmp_path, variants):
     assert [record["phenotypes"] for record in records] == [1, 2]
     assert (tmp_path / "out" / "forecast.tsv").read_text().startswith("people\tphenotypes\t")
     nowhere = ("--ld-panel", tmp_path / "none")  # which a forecast would read first
-    refused(command(main, *words, *nowhere), 3, "is not the result of this request")
+    refused(command(main, *words, *nowhere), 3, "exists already")
     refused(command(main, *words, "--out", "s3://bucket/out"), 2, "is a URL")
 
 

@@ -20,7 +20,7 @@ from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.methods.estimators import EffectPrior
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
@@ -28,7 +28,6 @@ from primo_scale.privacy.planning import (
     clipped_moments,
     split_for,
 )
-from primo_scale.privacy.scales import calibrate
 
 _QUANTILE = 0.99
 STEPS = 2**12  # of the lattice, to one haplotype or one standard deviation of a phenotype

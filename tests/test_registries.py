@@ -22,16 +22,19 @@ from primo_scale.kernels import KERNELS
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.shrinkage import FLOOR_SHARE
-from primo_scale.privacy import scales
-from primo_scale.privacy.mechanism import NoiseScales, Promise, PublicBounds, Recipe
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
-from primo_scale.privacy.scales import (
+from primo_scale.privacy import mechanism as mechanism_module
+from primo_scale.privacy.mechanism import (
     CALIBRATIONS,
     Calibration,
+    NoiseScales,
+    Promise,
+    PublicBounds,
+    Recipe,
     calibrate,
     release_cost,
     stacked,
 )
+from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
 from primo_scale.publication import document as json_schema
 from primo_scale.publication import recompute_mechanisms
 from primo_scale.publication.document import Document
@@ -206,7 +209,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
     ours = Calibration(lambda *_: True, half_stacked, splits=False)
     theirs = Theorem(lambda _: True, half_stacked_shift, "a toy", splits=False)
-    monkeypatch.setattr(scales, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
+    monkeypatch.setattr(mechanism_module, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
     mechanism = calibrate(BOUNDS, replace(PROMISE, share=0.98), Recipe(), split=0.7)
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])

@@ -18,7 +18,7 @@ from primo_scale.audit.worst_pairs import CohortStatistics
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
 from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.noisy_matrices import NoisyMatrices
+from primo_scale.privacy.private_statistics import NoisyMatrices
 from primo_scale.storage.tiles import panels, upper_tiles
 
 Flags = npt.NDArray[np.bool_]

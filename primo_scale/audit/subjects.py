@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from primo_scale.audit.worst_pairs import N_PHENOTYPES, SPLIT, SUBSAMPLE, audit_bounds
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS, Method, method_named
-from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
-from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe, calibrate
 
 ALL = "all"
 """Name that stands for every method, privacy unit or adjacency."""

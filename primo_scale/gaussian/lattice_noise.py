@@ -1,11 +1,9 @@
-"""Addition of Gaussian noise to integer arrays (docs/maths/noise.md).
+"""Gaussian noise on integers, from a keystream that its key reproduces (docs/maths/noise.md).
 
 A Gaussian on the lattice ``2^-k Z``, with at least 2^32 lattice steps per standard deviation, is
 added to every entry, and the sum is rounded to an integer. Up to a difference that the margin of
 the calibration covers (docs/maths/sampler.md), this is post-processing of the ideal Gaussian
 mechanism. No floating-point number is added to the data, which prevents attacks on low-order bits.
-
-The draws come from a source such as `primo_scale.gaussian.keystream_noise.KeystreamNoise`.
 """
 
 from __future__ import annotations

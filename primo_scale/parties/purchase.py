@@ -17,9 +17,8 @@ from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Survey, people_of
 from primo_scale.parties.roster import Roster
-from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import Payer, pay_once, record_drawn
-from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 

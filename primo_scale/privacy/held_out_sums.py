@@ -28,9 +28,8 @@ from primo_scale.gaussian.lattice_noise import (
 )
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.privacy.held_out_accuracy import N_COUNTS, score_edges, score_ranges
-from primo_scale.privacy.mechanism import HoldOut
+from primo_scale.privacy.mechanism import HoldOut, rounded_up
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.scales import rounded_up
 
 UNIT = 1 << 16
 """Code of a score or residual at its bound."""

@@ -3,16 +3,23 @@
 A person's row has two integer parts: coded genotypes x and phenotypes y, which were adjusted for
 the covariates before (`primo_scale.privacy.phenotype_adjustment`). Four statistics are summed over
 people: X'X (its diagonal LD blocks), X'Y, Y'Y and the number of people with each phenotype. A
-mechanism states the noise on each of them. `primo_scale.privacy.scales` computes the smallest
+mechanism states the noise on each of them. `primo_scale.privacy.mechanism` computes the smallest
 noise.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, replace
+from functools import lru_cache
 
-from primo_scale.gaussian.calibration import Cost
+from primo_scale.errors import UsageError
+from primo_scale.gaussian import sensitivity
+from primo_scale.gaussian.calibration import Cost, release_mu
+from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
+from primo_scale.privacy.planning import LARGEST_SPLIT
 
 # Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
 COUNTS_SHARE = 0.01
@@ -132,3 +139,379 @@ class Mechanism:
     scales: NoiseScales
     hold_out: HoldOut | None = None
     second_round: SecondRound | None = None  # None before it is chosen, and without one
+
+
+# ---- Calibration ---------------------------------------------------------------------------------
+#
+# Each private function is one case of the guarantee and names its theorem in docs/maths. In every
+# case the mu^2 of all statistics together is what the promise allows. The counts, and the smallest
+# eigenvalue if a method measures it, receive a share of it, and the Gram matrices receive the rest,
+# rest_mu^2. Standard deviations are rounded up.
+
+
+# Share of mu^2 for a Y'Y that is not free: its sums are large compared with any noise.
+OUTCOME_SHARE = 0.02
+# A Gaussian exceeds 32 standard deviations with probability 1e-223.
+_TAIL_SIGMAS = 32
+_INT64_LIMIT = 2**63
+# Bound on n where it is private: more than the number of people alive.
+_MOST_PEOPLE = 2**33
+
+
+class LatticeTooSmall(UsageError):
+    """Release whose sums or noise exceed the integers that they are computed in."""
+
+
+def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: float) -> Mechanism:
+    """Return the mechanism with the smallest noise under which a release keeps its promise.
+
+    Source: docs/maths/calibration.md, Theorem 1, for mu, and the theorem of the case: gram.md,
+    Theorem 2 (replace-one); blocks.md, Theorems 1 and 2 (LD blocks); add-remove.md, Theorem 1;
+    label.md; subsampling.md, Theorem 2. The split t is that of `planning.split_for`, used if X'X
+    and X'Y share the shift. A UsageError is raised if a parameter is out of range, a bound is not
+    positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
+    not fit in 64-bit integers.
+    """
+    _check_bounds(bounds)
+    check_recipe(promise, recipe, bounds)
+    if not 0 < split <= LARGEST_SPLIT:
+        raise UsageError("the split is out of range", value=split, limit=f"(0, {LARGEST_SPLIT}]")
+    case = CALIBRATIONS[calibration_of(bounds, promise, recipe)]
+    calibrated = _of_everybody if recipe.subsample is None else _subsampled
+    mechanism = calibrated(case.scales, bounds, promise, recipe, split)
+    if not case.splits:
+        mechanism = replace(mechanism, split=None)
+    _check_integer_range(mechanism)
+    return mechanism
+
+
+def release_cost(promise: Promise, subsample: int | None) -> Cost:
+    """Return the cost of a release: of the adjustment of its phenotypes, and of its statistics.
+
+    Half of (epsilon, delta) pays for X'X of a subsample, and the other half for everything else.
+    Source: docs/maths/subsampling.md, Theorem 2.
+    """
+    if subsample is None:
+        return Cost(release_mu(promise.epsilon, promise.delta) ** 2)
+    epsilon, delta = promise.epsilon / 2, promise.delta / 2
+    return Cost(release_mu(epsilon, delta) ** 2, epsilon, delta)
+
+
+def gram_share(promise: Promise, recipe: Recipe) -> float:
+    """Return the share of mu^2 that remains for the Gram matrices and cross products.
+
+    mu^2 adds up over releases (docs/maths/calibration.md, Theorem 2).
+    """
+    return 1 - counts_share(promise) - recipe.eigenvalue_share
+
+
+def second_round(
+    promise: Promise, directions: int, row_norm: int, phenotype_norm: int
+) -> SecondRound:
+    """Return the second round, which spends what the first leaves of the statistics' mu^2.
+
+    `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
+    """
+    share = promise.share * (1 - FIRST_ROUND_SHARE) / FIRST_ROUND_SHARE
+    mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
+    change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
+    return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
+
+
+def counts_share(promise: Promise) -> float:
+    """Return the share of mu^2 for the counts of observed phenotypes.
+
+    It is 0 if the counts are public. Source: docs/maths/counts-and-moments.md, Theorem 1.
+    """
+    return COUNTS_SHARE if promise.counts_are_private else 0.0
+
+
+def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> str:
+    """Return the name of the theorem that calibrates the noise, a key of `CALIBRATIONS`."""
+    cases = CALIBRATIONS.items()
+    return next(name for name, case in cases if case.applies(bounds, promise, recipe))
+
+
+def _of_everybody(
+    scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
+) -> Mechanism:
+    """Return the mechanism of statistics of all people, from the scales of Gram matrices."""
+    cost = release_cost(promise, recipe.subsample)
+    cost = replace(cost, mu_squared=cost.mu_squared * promise.share)
+    mu = math.sqrt(cost.mu_squared)
+    rest_mu = mu * math.sqrt(gram_share(promise, recipe))
+    scales = scales_of(bounds, promise, rest_mu, split)
+    scales = replace(
+        scales,
+        gram=_for_copies(scales.gram, recipe.gram_copies),
+        observed=_scale_at_share(
+            sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private),
+            mu,
+            counts_share(promise),
+        ),
+        smallest_eigenvalue=_scale_at_share(
+            eigenvalue_sensitivity(bounds, promise), mu, recipe.eigenvalue_share
+        ),
+    )
+    return Mechanism(promise, bounds, recipe, split, cost, scales)
+
+
+def stacked(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
+    """Return the scales for replace-one, from one Gram matrix of rows (x, k y).
+
+    ``k^2 = t N_x / (2 N_y)``. Blocks whose bounds add up to at most N_x need less noise each.
+    Source: docs/maths/gram.md, Theorem 2; docs/maths/blocks.md, Theorem 1.
+    """
+    dense = sensitivity.stacked(bounds.row_norm, split) / rest_mu
+    stacking = math.sqrt(split * bounds.row_norm / (2 * bounds.phenotype_norm))
+    if bounds.block_norms is None:
+        gram = (dense,) * len(bounds.block_sizes)
+    else:
+        gram = tuple(
+            sensitivity.stacked_block(norm, bounds.row_norm, split) / rest_mu
+            for norm in bounds.block_norms
+        )
+    return _jointly(gram, dense / (math.sqrt(2) * stacking), dense / stacking**2)
+
+
+def _by_block(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
+    """Return the scales for replace-one and rows clipped in every block and in total.
+
+    Source: docs/maths/blocks.md, Theorem 2.
+    """
+    row, outcome, norms = bounds.row_norm, bounds.phenotype_norm, bounds.block_norms or ()
+    return _jointly(
+        tuple(factor / rest_mu for factor in _block_gram_factors(norms, row, split)),
+        sensitivity.cross_factor_by_block(row, outcome, split=split) / rest_mu,
+        sensitivity.outcome_gram_factor_by_block(outcome, split=split) / rest_mu,
+    )
+
+
+@lru_cache(maxsize=512)  # a search for a clip or a target repeats few of them
+def _block_gram_factors(norms: tuple[int, ...], row: int, split: float) -> tuple[float, ...]:
+    return tuple(sensitivity.block_gram_factor(norm, row, split=split) for norm in norms)
+
+
+def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
+    """Return the scales for add-remove, where the shares of the shift add up.
+
+    Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
+    """
+    add = Adjacency.ADD_REMOVE
+    gram_mu = rest_mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
+    cross_mu = gram_mu * math.sqrt(split)
+    if bounds.block_norms is None:
+        gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
+    else:
+        factors = (
+            sensitivity.block_gram_factor_add_remove(norm, bounds.row_norm)
+            for norm in bounds.block_norms
+        )
+        gram = tuple(factor / gram_mu for factor in factors)
+    return _jointly(
+        gram,
+        sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,
+        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
+    )
+
+
+def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float) -> NoiseScales:
+    """Return the scales for label privacy: noise on X'Y and Y'Y only.
+
+    Y'Y is free beside X'Y under replace-one, and needs a share of mu^2 under add-remove.
+    Source: docs/maths/label.md.
+    """
+    if promise.adjacency is Adjacency.REPLACE_ONE:
+        cross_mu = rest_mu
+        phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / rest_mu
+    else:
+        cross_mu = rest_mu * math.sqrt(1 - OUTCOME_SHARE)
+        phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
+        phenotypes /= rest_mu * math.sqrt(OUTCOME_SHARE)
+    cross = sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, promise.adjacency) / cross_mu
+    return _jointly((0.0,) * len(bounds.block_sizes), cross, phenotypes)
+
+
+def _beside_subsample(
+    bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
+) -> NoiseScales:
+    """Return the scales of X'Y and Y'Y beside a subsampled X'X: those of `stacked` at t = 2."""
+    return stacked(replace(bounds, block_norms=None), promise, rest_mu, split=2.0)
+
+
+def _subsampled(
+    scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
+) -> Mechanism:
+    """Return the mechanism for X'X of a secret subsample of s people and the rest of all n.
+
+    Half of (epsilon, delta) pays for X'X: a mechanism that is (eps_1, delta_1)-private on the
+    subsample is ``(log(1 + (s/n)(e^eps_1 - 1)), (s/n) delta_1)``-private on the cohort.
+    Source: docs/maths/subsampling.md, Theorems 1 and 2.
+    """
+    rest = _of_everybody(scales_of, bounds, promise, recipe, split)
+    n, s = bounds.n_samples, recipe.subsample or 0
+    epsilon, delta = rest.cost.epsilon, rest.cost.delta
+    amplified = math.log1p(math.expm1(epsilon) * n / s)
+    if delta * n / s >= 1:
+        raise UsageError("the subsample is too small for delta", where="--subsample", value=s)
+    gram_mu = release_mu(amplified * (1 - 1e-12), delta * n / s)
+    gram = rounded_up(sensitivity.gram(bounds.row_norm, Adjacency.REPLACE_ONE) / gram_mu)
+    return replace(rest, scales=replace(rest.scales, gram=(gram,) * len(bounds.block_sizes)))
+
+
+def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> NoiseScales:
+    """Return the scales of X'X, X'Y and Y'Y, rounded up; 0 remains."""
+    return NoiseScales(
+        tuple(rounded_up(sigma) if sigma else 0.0 for sigma in gram),
+        rounded_up(cross),
+        rounded_up(outcome_gram),
+        observed=0.0,
+    )
+
+
+def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
+    """Return the scale of each independent copy: their mean is as precise as one release."""
+    if copies == 1:
+        return gram
+    return tuple(rounded_up(sigma * math.sqrt(copies)) for sigma in gram)
+
+
+def _scale_at_share(change: float, mu: float, share: float) -> float:
+    """Return the scale that spends a share of mu^2, or 0 for a statistic without a share."""
+    return rounded_up(change / (mu * math.sqrt(share))) if share else 0.0
+
+
+def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
+    """Return the sensitivity of the computed smallest eigenvalue of X'X, rounded down.
+
+    Source: docs/maths/single-statistics.md, Theorem 2.
+    """
+    norms = bounds.block_norms or (bounds.row_norm,)
+    return sensitivity.smallest_eigenvalue(
+        max(min(norm, bounds.row_norm) for norm in norms),
+        n_samples=_MOST_PEOPLE if promise.n_is_private else bounds.n_samples,
+        n_columns=max(bounds.block_sizes),
+    )
+
+
+def _check_bounds(bounds: PublicBounds) -> None:
+    for name, value in vars(bounds).items():
+        least = min(value) if isinstance(value, tuple) else value
+        if least is not None and least < 1:
+            raise UsageError(
+                f"{name.replace('_', ' ')} must be positive",
+                value=least,
+                remedy="Give wider public bounds",
+            )
+
+
+def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
+    """Refuse a recipe that has no proof, or no use, under the promise.
+
+    Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
+    """
+    if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
+        raise UsageError(
+            "with label privacy X'X is public, so noise on it gains nothing",
+            where="--method" if recipe.subsample is None else "--subsample",
+            remedy="Use reuse-cov-gauss or reuse-cov-proj-x without a subsample",
+        )
+    if gram_share(promise, recipe) <= 0:
+        raise UsageError(
+            "the smallest eigenvalue would take the whole budget",
+            where="--gamma",
+            value=recipe.eigenvalue_share,
+            limit=f"below {1 - counts_share(promise):g}",
+        )
+    if recipe.subsample is None:
+        return
+    if promise.adjacency is not Adjacency.REPLACE_ONE:
+        raise UsageError(
+            "amplification by subsampling is proved for replace-one alone",
+            where="--adjacency",
+            value=promise.adjacency,
+            remedy="Leave --adjacency out",
+        )
+    if recipe.gram_copies > 1 or recipe.eigenvalue_share > 0:
+        raise UsageError("a subsample allows only one noisy X'X", where="--subsample")
+    if not 1 <= recipe.subsample < bounds.n_samples:
+        raise UsageError(
+            "the subsample must be smaller than the cohort",
+            where="--subsample",
+            value=recipe.subsample,
+            limit=bounds.n_samples,
+        )
+
+
+def _check_integer_range(mechanism: Mechanism) -> None:
+    """Refuse noise that exceeds the sampler's range, and sums that could overflow.
+
+    Noise on any statistic counts, because it is drawn after the release is paid for.
+    """
+    gram, *others = astuple(mechanism.scales)
+    sigma, bounds = max(*gram, *others), mechanism.bounds
+    if sigma > LARGEST_FINE_SIGMA:
+        raise LatticeTooSmall(
+            "the noise is too large for 64-bit sampling",
+            value=sigma,
+            limit=LARGEST_FINE_SIGMA,
+            remedy="Lower the scale of the lattice, or raise epsilon or --gamma",
+        )
+    largest_sum = bounds.n_samples * max(bounds.row_norm, bounds.phenotype_norm)
+    if largest_sum + _TAIL_SIGMAS * math.ceil(sigma) >= _INT64_LIMIT:
+        raise LatticeTooSmall(
+            "sums plus noise would not fit 64-bit integers",
+            value=largest_sum,
+            limit=_INT64_LIMIT,
+            remedy="Lower the scale of the lattice or the public bounds",
+        )
+
+
+def rounded_up(sigma: float) -> float:
+    """Return a standard deviation at least as large as in exact arithmetic.
+
+    Source: docs/maths/noise.md, "On the lattice: rounding in the code".
+    """
+    # The few earlier roundings have a relative error below 2^-53 each and below 2^-50 together.
+    return math.nextafter(sigma * (1 + 2.0**-50), math.inf)
+
+
+Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
+"""Function of bounds, promise, rest_mu and split that returns the scales of Gram matrices."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Theorem that calibrates the noise, and the condition under which it applies."""
+
+    applies: Callable[[PublicBounds, Promise, Recipe], bool]
+    scales: Scales
+    # Whether X'X, with the norms of its blocks, and X'Y share the shift according to the split.
+    splits: bool = True
+
+
+CALIBRATIONS = {
+    "label": Calibration(
+        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL, _label, splits=False
+    ),
+    "subsampled": Calibration(
+        lambda bounds, promise, recipe: recipe.subsample is not None,
+        _beside_subsample,
+        splits=False,
+    ),
+    "add-remove": Calibration(
+        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE, _separate
+    ),
+    "stacked": Calibration(
+        lambda bounds, promise, recipe: (
+            bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm
+        ),
+        stacked,
+    ),
+    "by-block": Calibration(lambda bounds, promise, recipe: True, _by_block),
+}
+"""Calibrations by name; the first that applies is used.
+
+`primo_scale.publication.recompute_mechanisms.THEOREMS` is the verifier's table of the same names.
+The verifier shares no code with this module.
+"""

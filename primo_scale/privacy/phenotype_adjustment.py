@@ -23,9 +23,8 @@ from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
-from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import NoisyAdjustment, Payer, pay_once
-from primo_scale.privacy.scales import rounded_up
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.resume import of_other_request
 

@@ -16,8 +16,15 @@ from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import row_norm
-from primo_scale.privacy.mechanism import HoldOut, Mechanism, Promise, SecondRound
-from primo_scale.privacy.scales import calibration_of, counts_share, eigenvalue_sensitivity
+from primo_scale.privacy.mechanism import (
+    HoldOut,
+    Mechanism,
+    Promise,
+    SecondRound,
+    calibration_of,
+    counts_share,
+    eigenvalue_sensitivity,
+)
 from primo_scale.publication import statement, wording
 from primo_scale.publication.recompute_mechanisms import PARTS, SYMMETRIC
 from primo_scale.publication.statement_mechanism import (

@@ -34,17 +34,17 @@ from primo_scale.privacy.clip_response import (
     response_of_contributions,
     response_of_scaled_records,
 )
-from primo_scale.privacy.liability_scale import share_of_codes
+from primo_scale.privacy.held_out_accuracy import share_of_codes
 from primo_scale.privacy.mechanism import (
     FIRST_ROUND_SHARE,
     Mechanism,
     Promise,
     PublicBounds,
     Recipe,
+    calibrate,
 )
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
 from primo_scale.privacy.planning import Floats, PublicSizes, split_for
-from primo_scale.privacy.scales import calibrate
 from primo_scale.publication.statement import (
     ReferenceFrequencies,
     StatedLoadings,

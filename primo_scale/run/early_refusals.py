@@ -33,8 +33,8 @@ from primo_scale.outcomes.matching import MatchedRows, match_people
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.privacy.accuracy import Forecast
+from primo_scale.privacy.mechanism import release_cost
 from primo_scale.privacy.payment import NoiseStore, Payer
-from primo_scale.privacy.scales import release_cost
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, load_design
 from primo_scale.run.design_choices import PublicPanels, make_design, outcome_coding

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import tempfile
+import weakref
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import NO_COST
+from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.ld_components import open_components
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
-from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
+from primo_scale.privacy.held_out_sums import (
+    ScoredBatch,
+    ScoredPeople,
+    hold_out_noise,
+    residual_bounds,
+    residual_limits,
+)
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import (
     draw_second_round,
@@ -27,10 +41,11 @@ from primo_scale.privacy.private_statistics import privatise
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
+from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
-from primo_scale.run.panel_populations import open_panel
+from primo_scale.run.panel_populations import groups_of, open_panel
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
@@ -49,7 +64,6 @@ from primo_scale.run.release_forecast import (
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.second_round import open_second_round
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
@@ -57,6 +71,7 @@ from primo_scale.run.work_directory import (
     finished_statistics,
     store_root,
 )
+from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 
@@ -165,28 +180,24 @@ def _release_privately(
             solved = solve(planned, private, second)
             if (noise := mechanism.hold_out) is not None:
                 explained = explained_by_covariates(design, solved.weights, request.work_dir)
-                score = partial(_scored_people, raw, planned, solved.weights, explained)
-                noisy = measure_once(solved.weights.per_allele, score, mechanism, payer, charge)
+                weights = solved.weights
+
+                def score() -> ScoredPeople:
+                    outcomes = _outcomes(raw, planned)
+                    return score_held_out(
+                        store, outcomes, design, weights, explained, request.work_dir
+                    )
+
+                noisy = measure_once(weights.per_allele, score, mechanism, payer, charge)
                 record_statistics(payer, private, charge, noisy)
                 stated = state_hold_out(
                     noisy, noise, design.outcomes, request.calibrate, *design.groups
                 )
-                weights = calibrated(solved.weights, explained, stated, design.outcomes)
-                solved = replace(solved, weights=weights, hold_out=stated)
+                calibration = calibrated(weights, explained, stated, design.outcomes)
+                solved = replace(solved, weights=calibration, hold_out=stated)
             signer = Signer(ledger.public_key, ledger.sign)
             digest = publish(planned, solved, payment=payment, signer=signer)
             ledger.mark_published(charge, digest)
-
-
-def _scored_people(
-    raw: RawStatistics, planned: PlannedRelease, weights: ScoringWeights, explained: Floats
-) -> ScoredPeople:
-    """Return the people held out, with scores by the weights. PRIVATE."""
-    from primo_scale.run.hold_out_stage import score_held_out  # loads pandas
-
-    design, scratch, outcomes = planned.design, planned.request.work_dir, _outcomes(raw, planned)
-    LOGGER.info("hold-out: scoring %d people", design.held_out)
-    return score_held_out(planned.store, outcomes, design, weights, explained, scratch)
 
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:
@@ -195,3 +206,96 @@ def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:
     outcomes = open_outcome_store(root / OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     return outcomes
+
+
+# ---- Scores of the people held out ---------------------------------------------------------------
+
+
+_PEOPLE_PER_BATCH = 256  # which bounds the memory of sums over many phenotypes
+
+
+def score_held_out(
+    store: GenotypeStore,
+    outcomes: OutcomeStore,
+    design: Design,
+    weights: ScoringWeights,
+    explained: Floats,
+    scratch: Path,
+) -> ScoredPeople:
+    """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
+
+    `explained` is what a unit of each covariate explains of the scores, shape (c, l), which is
+    subtracted. Memory is that of the weights, one chunk of genotypes and the people held out in it.
+    """
+    from primo_scale.evaluation.scores import (  # loads pandas
+        MatchedWeights,
+        people_of_store,
+        score_people,
+    )
+
+    coding, n_variants = design.outcomes, len(weights.centre_dosage)
+    LOGGER.info("hold-out: scoring %d people", design.held_out)
+    if not np.isfinite(weights.centre_dosage).all():
+        # It would be replaced by the mean of the people, and a score is a function of one person.
+        raise ValueError("a missing genotype has no public dosage")
+    # The score without copies of allele 1: the prediction at the centres, less the mean.
+    centre = np.array([c.centre for c in coding.covariates], dtype=np.float64)
+    matched = MatchedWeights(
+        np.arange(n_variants),
+        weights.per_allele,
+        np.asarray(weights.intercept + centre @ weights.covariate_weights - coding.means),
+        weights.centre_dosage,
+        MatchCounts(n_variants, n_variants),
+    )
+    # Residuals in the store are those of the effects of an adjustment.
+    others = weights.covariate_weights + explained - coding.covariate_weights
+    scale = np.array([c.scale for c in coding.covariates])
+    sd, fixed = np.array([p.sd for p in coding.phenotypes]), 1 + len(coding.covariates)
+    people = _ScratchPeople(scratch, len(coding.phenotypes))
+    starts = range(0, store.n_samples, store.chunk_shape[1])
+    with count_bar("score people held out", "chunks") as move:
+        for number, start in enumerate(starts, start=1):
+            samples = slice(start, min(start + store.chunk_shape[1], store.n_samples))
+            positions = np.flatnonzero(outcomes.held_out(samples))
+            if not len(positions):
+                continue
+            scores = score_people(people_of_store(store, samples, positions), matched)
+            rows = outcomes.read_held_out(samples)
+            covariates = rows[:, 1:fixed] / scale
+            people.write(
+                scores - covariates @ explained,
+                rows[:, fixed:] * (sd / coding.unit) - covariates @ others,
+                rows[:, fixed:] != 0,
+                groups_of(rows, design),
+            )
+            move(number, len(starts))
+    phenotypes, groups = coding.phenotypes, max(1, len(design.groups))
+    return ScoredPeople(
+        residual_bounds(phenotypes), residual_limits(phenotypes), people.batches, groups
+    )
+
+
+class _ScratchPeople:
+    """Temporary table of scored people; the file has no name, so that nothing remains of it."""
+
+    def __init__(self, directory: Path, n_phenotypes: int) -> None:
+        shape = (n_phenotypes,)
+        parts = [("scores", np.float64, shape), ("residuals", np.float64, shape)]
+        self._row = np.dtype([*parts, ("observed", np.bool_, shape), ("group", np.intp)])
+        with disk_errors_explained(directory):
+            self._file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+        weakref.finalize(self, self._file.close)
+
+    def write(self, *columns: npt.NDArray[Any]) -> None:
+        """Append people: scores, residuals, who is observed, and groups."""
+        rows = np.empty(len(columns[0]), dtype=self._row)
+        for name, values in zip(self._row.fields or (), columns, strict=True):
+            rows[name] = values
+        self._file.write(rows.tobytes())
+
+    def batches(self) -> Iterator[ScoredBatch]:
+        """Yield all people."""
+        self._file.seek(0)
+        while content := self._file.read(_PEOPLE_PER_BATCH * self._row.itemsize):
+            rows = np.frombuffer(content, dtype=self._row)
+            yield rows["scores"], rows["residuals"], rows["observed"], rows["group"]

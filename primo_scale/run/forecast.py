@@ -22,9 +22,8 @@ from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.privacy.accuracy import Trait
-from primo_scale.privacy.mechanism import Recipe
+from primo_scale.privacy.mechanism import LatticeTooSmall, Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
 from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design
 from primo_scale.run.forecast_request import ForecastRequest, Target

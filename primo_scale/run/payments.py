@@ -19,10 +19,9 @@ from primo_scale.ledger.ledger import (
     opening_command,
 )
 from primo_scale.outcomes.adjustment import RawAdjustment
-from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.mechanism import Promise, release_cost
 from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_payer
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
-from primo_scale.privacy.scales import release_cost
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.request import AccumulateRequest, RunRequest
 from primo_scale.run.run_log import LOGGER

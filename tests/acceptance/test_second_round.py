@@ -24,8 +24,8 @@ from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.run.accumulate_stage import second_inputs, second_plan
 from primo_scale.run.design import load_design
-from primo_scale.run.second_round import second_inputs, second_plan
 
 N, D = 1502, 900
 BUDGET = ("--epsilon", 20, "--delta", 1e-6, "--accept-noise")

@@ -25,10 +25,8 @@ from primo_scale.audit.worst_pairs import SPLIT, audit_bounds, statistics_of, wo
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
-from primo_scale.privacy.mechanism import Promise, Recipe
-from primo_scale.privacy.noisy_matrices import NoisyMatrices
-from primo_scale.privacy.private_statistics import KIND, Draw, privatise
-from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.mechanism import Promise, Recipe, calibrate
+from primo_scale.privacy.private_statistics import KIND, Draw, NoisyMatrices, privatise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
 FALSE_ALARM = 1e-8

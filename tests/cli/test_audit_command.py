@@ -11,7 +11,7 @@ from primo_scale.audit.subjects import audit_subjects
 from primo_scale.cli.audit import main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.privacy.noisy_matrices import NoisyMatrices
+from primo_scale.privacy.private_statistics import NoisyMatrices
 
 CLAIM = ["--epsilon", "3", "--delta", "1e-3", "--runs", "1000", "--confidence", "0.999999999"]
 ONE = ["--method", "ssp"]

@@ -21,17 +21,18 @@ from hypothesis import strategies as st
 from support.noise_checks import KEY, correlated
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian import keystream_noise, normal_attempts
-from primo_scale.gaussian.keystream_noise import KeystreamNoise, keystream
-from primo_scale.gaussian.normal_attempts import (
+from primo_scale.gaussian import keystream_noise
+from primo_scale.gaussian.keystream_noise import (
     ACCEPTED,
     REJECTED,
     UNDECIDED,
+    KeystreamNoise,
     Scale,
     bin_table,
     decide,
     decide_from_prefixes,
     keep_threshold,
+    keystream,
 )
 
 SCALE = 2.0**32 * 1.2345
@@ -46,8 +47,8 @@ mp.dps = 160
 
 
 def test_tables_have_the_sizes_that_the_proof_takes():
-    assert (normal_attempts.N_BINS, normal_attempts.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
-    assert (normal_attempts.OFFSET_BITS, normal_attempts.BIN_BITS) == (BITS, BITS - 1)
+    assert (keystream_noise.N_BINS, keystream_noise.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
+    assert (keystream_noise.OFFSET_BITS, keystream_noise.BIN_BITS) == (BITS, BITS - 1)
     assert mp.erfc(TAIL / mp.sqrt(2)) + mp.mpf(2) ** -394 < mp.mpf("4e-119")
 
 

@@ -13,7 +13,7 @@ from support.noise_checks import KEY, RISK, correlated, has_scale
 from support.opendp_noise import OpenDPNoise
 from support.tiers import thinned
 
-from primo_scale.gaussian import keystream_noise
+from primo_scale.gaussian import keystream_noise as noise_module
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 
 SCALE = 2.0**32 * 1.2345
@@ -108,7 +108,7 @@ def test_tail(standard):
 
 
 def test_draws_are_independent(standard):
-    for lag in (1, 2, 3, 64, keystream_noise._CHUNK_DRAWS):
+    for lag in (1, 2, 3, 64, noise_module._CHUNK_DRAWS):
         assert not correlated(standard[lag:], standard[:-lag])
         assert not correlated(standard[lag:] ** 2, standard[:-lag] ** 2)
     doubled = np.repeat(standard[:1000], 2)

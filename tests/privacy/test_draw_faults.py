@@ -17,7 +17,7 @@ from support.stores import flip_a_bit
 from support.tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
 
 from primo_scale.errors import InputError, PrimoError, anticipated
-from primo_scale.gaussian import keystream_noise
+from primo_scale.gaussian import keystream_noise as noise
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
@@ -124,15 +124,15 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
 @pytest.mark.parametrize("function", [pay])
 def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, function, chunk):
     def kill_at_chunk():
-        fill, filled = keystream_noise._fill_chunk, []
+        fill, filled = noise._fill_chunk, []
 
-        def killing(key, scale, noise):
+        def killing(key, scale, drawn):
             filled.append(key)
-            fill(key, scale, noise)
+            fill(key, scale, drawn)
             if len(filled) == chunk:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        keystream_noise._fill_chunk = killing
+        noise._fill_chunk = killing
 
     code, _ = in_a_child(tmp_path, kill_at_chunk, function, tmp_path, raw)
     assert code == -signal.SIGKILL
@@ -164,7 +164,7 @@ def test_a_damaged_key_is_refused_and_not_replaced(tmp_path, raw, content):
     """Another key for the same charge would draw a second noise."""
 
     def die():
-        keystream_noise._fill_chunk = lambda *_: os._exit(9)
+        noise._fill_chunk = lambda *_: os._exit(9)
 
     assert in_a_child(tmp_path, die, pay, tmp_path, raw)[0] == 9
     charge, whole = key_left(tmp_path)

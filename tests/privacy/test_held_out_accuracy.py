@@ -9,10 +9,10 @@ from scipy import stats
 from primo_scale.privacy.held_out_accuracy import (
     HoldOutScale,
     accuracy_of,
+    area_under_curve,
     corrects_weights,
     held_out_accuracy,
 )
-from primo_scale.privacy.liability_scale import area_under_curve
 
 KAPPA = 0.25
 DRAWS, BINARY_DRAWS = 2000, 500

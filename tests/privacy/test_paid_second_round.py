@@ -18,7 +18,7 @@ from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
-from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Promise
+from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Promise, release_cost, second_round
 from primo_scale.privacy.payment import (
     Payer,
     draw_second_round,
@@ -27,7 +27,6 @@ from primo_scale.privacy.payment import (
     record_statistics,
 )
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
-from primo_scale.privacy.scales import release_cost, second_round
 
 SHARE = (1 - ADJUSTMENT_SHARE) * FIRST_ROUND_SHARE
 SUMS = RawOwnSums(np.arange(4000) * 1000, "a" * 64, {})

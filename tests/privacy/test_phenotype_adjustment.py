@@ -26,7 +26,14 @@ from primo_scale.kernels.clipping import scale_entries
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import (
+    Promise,
+    PublicBounds,
+    Recipe,
+    calibrate,
+    counts_share,
+    release_cost,
+)
 from primo_scale.privacy.payment import NoisyAdjustment
 from primo_scale.privacy.phenotype_adjustment import (
     ADJUSTMENT_SHARE,
@@ -34,7 +41,6 @@ from primo_scale.privacy.phenotype_adjustment import (
     adjustment_sigma,
     covariance_of_covariates,
 )
-from primo_scale.privacy.scales import calibrate, counts_share, release_cost
 
 OTHER = RawAdjustment(np.ones((5, 3, 3), dtype=np.int64))
 

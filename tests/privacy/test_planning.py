@@ -20,7 +20,7 @@ from primo_scale.privacy.accuracy import (
     forecast_of,
     spectrum_shape,
 )
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
     PublicSizes,
@@ -30,7 +30,6 @@ from primo_scale.privacy.planning import (
     phenotype_norm,
     split_for,
 )
-from primo_scale.privacy.scales import calibrate
 
 SIZES = PublicSizes(
     n_samples=100_000,

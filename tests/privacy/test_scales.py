@@ -16,8 +16,14 @@ from support.neighbours import outer, parts, rows_within, upper_weights, within_
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import composed_epsilon, mu_for, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
-from primo_scale.privacy.scales import calibrate, counts_share, rounded_up
+from primo_scale.privacy.mechanism import (
+    Promise,
+    PublicBounds,
+    Recipe,
+    calibrate,
+    counts_share,
+    rounded_up,
+)
 
 FULL, LABEL, FEATURE = PrivacyUnit
 REPLACE, ADD = Adjacency

@@ -28,7 +28,7 @@ from support.small_cohort import command, succeeded
 from primo_scale.cli import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy import payment
-from primo_scale.run import describe_release, finalize_stage, payments, second_round
+from primo_scale.run import accumulate_stage, describe_release, finalize_stage, payments
 
 QUICK = {
     "full": Case("--ld-blocks window:5"),
@@ -113,7 +113,7 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
     day = datetime(2026, 1, 1, tzinfo=UTC)
     patch.setattr(describe_release, "datetime", SimpleNamespace(now=lambda _: day))
     patch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
-    for stage in (second_round, finalize_stage):
+    for stage in (accumulate_stage, finalize_stage):
         patch.setattr(
             stage, "draw_statistics",
             wall.passed(stage.draw_statistics, lambda own, other: replace(

@@ -36,7 +36,7 @@ from primo_scale.publication.verify import document_findings
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.design import load_design
-from primo_scale.run.hold_out_stage import _ScratchPeople, score_held_out
+from primo_scale.run.finalize_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group
 
 N, HELD = 4000, 1000

@@ -2,8 +2,7 @@
 
 from primo_scale.audit.worst_pairs import SPLIT, audit_bounds
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe
-from primo_scale.privacy.scales import calibrate
+from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe, calibrate
 
 FULL, LABEL, FEATURE = PrivacyUnit
 REPLACE, ADD = Adjacency

@@ -7,11 +7,11 @@ from pathlib import Path
 import click
 from attrs import frozen
 from click.testing import Result
-from support.processes import ROOT, command_of
-from support.small_cohort import BUDGET, Cohort, command
 
 from primo_scale.cli.command_line import ContractCommand, log_format_option
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
+from support.processes import ROOT, command_of
+from support.small_cohort import BUDGET, Cohort, command
 
 D = 150  # variants, in LD blocks that are too wide to share a task
 BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from support.filesets import variants_with
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -21,9 +20,8 @@ from primo_scale.methods.solution import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import Mechanism
+from primo_scale.privacy.mechanism import Mechanism, calibrate, release_cost
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
-from primo_scale.privacy.scales import calibrate, release_cost
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signed_document import Signer
@@ -33,6 +31,7 @@ from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.release_forecast import ChosenMethod
+from support.filesets import variants_with
 
 FILES = (
     "README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "pgs/height.txt.gz",

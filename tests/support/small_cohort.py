@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from click.testing import CliRunner
-from support.command_io import error_in
 
 from primo_scale.cli import accumulate, finalize, ingest, release
 from primo_scale.ledger.ledger import Ledger
+from support.command_io import error_in
 
 N, D = 44, 6
 BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")

@@ -5,7 +5,7 @@ import numpy as np
 from primo_scale.ledger.accounts import Account, PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.adjustment import RawAdjustment
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe
+from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate, release_cost
 from primo_scale.privacy.payment import (
     NoiseStore,
     Payer,
@@ -13,7 +13,6 @@ from primo_scale.privacy.payment import (
     record_statistics,
 )
 from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
-from primo_scale.privacy.scales import calibrate, release_cost
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=0, n_phenotypes=2)

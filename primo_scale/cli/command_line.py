@@ -231,8 +231,7 @@ def _report(error: PrimoError) -> None:
     if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
-    for handler in LOGGER.handlers:
-        handler.handle(record)
+    LOGGER.handle(record)
 
 
 def _end_without_traceback(_kind: object, error: BaseException | None, _trace: object) -> None:

@@ -36,6 +36,6 @@ def main(work_dir: Path, as_json: bool) -> None:
     else:
         for line in status_lines(work_dir, status):
             click.echo(line)
-    if status.state == "failed" and status.run is not None:
-        click.echo(status.run.message, err=True)
+    if status.state == "failed":
+        click.echo(status.message, err=True)
     sys.exit(_EXIT_CODES.get(status.state, 0))

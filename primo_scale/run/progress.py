@@ -9,21 +9,20 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from primo_scale.accumulation.workload import Amount
 from primo_scale.humanize import duration_in_words, rate_in_words
-from primo_scale.run.run_log import LIVE_PROGRESS, LOGGER, JsonLines, about
+from primo_scale.run.run_log import LOGGER, JsonLines, about
 
 Move = Callable[[Amount, Amount], None]
 
 # The pace is that of a window, because workers come and go.
 _WINDOW_SECONDS = 600.0
 # Intervals between lines of the log grow from the first to the largest.
-_FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 300.0, 1.5
-_RECORD_GAP_SECONDS = 1.0
+_FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 60.0, 1.5
 
 
 @contextmanager
@@ -57,18 +56,18 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
     bars.add_task(name, total=None, visible=False)
     work, tasks = bars.tasks
 
-    def log(level: int) -> None:
+    def log() -> None:
+        # Standard error gets lines only where no bar is shown; the log file gets them in any case.
+        level = logging.DEBUG if is_shown else logging.INFO
         fields = _fields(work, tasks, of_what)
-        line = f"{name}: {progress_in_words(fields)}"
+        line = f"{name}: {_in_words(fields)}"
         LOGGER.log(level, "%s", line, extra=about("progress", fields))
 
-    # Standard error gets lines only where no bar is shown; the log file gets them in any case.
-    level = logging.DEBUG if is_shown else logging.INFO
-    gap, next_line, next_record, lines = _FIRST_GAP_SECONDS, None, 0.0, 0
+    gap, next_line, lines = _FIRST_GAP_SECONDS, None, 0
 
     def move(done: Amount, total: Amount) -> None:
         """Log and show the work that is done."""
-        nonlocal gap, next_line, next_record, lines
+        nonlocal gap, next_line, lines
         now = time.monotonic()
         count = f"{done.tasks} of {total.tasks} {of_what}"
         first = next_line is None  # the state of an earlier run is shown at once
@@ -79,16 +78,14 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
         if now >= next_line:
             gap = min(_GAPS_GROW * gap, _LARGEST_GAP_SECONDS)
             next_line, lines = now + gap, lines + 1
-            log(level)
-        elif first or now >= next_record:
-            next_record = now + _RECORD_GAP_SECONDS
-            log(LIVE_PROGRESS)
+            log()
 
     with bars:
         try:
             yield move
         finally:
-            log(level if lines else LIVE_PROGRESS)
+            if lines:
+                log()
 
 
 @contextmanager
@@ -110,7 +107,7 @@ def _fields(work: Any, tasks: Any, of_what: str) -> dict[str, Any]:
     }
 
 
-def progress_in_words(fields: Mapping[str, Any]) -> str:
+def _in_words(fields: dict[str, Any]) -> str:
     """Return the fields of a line of progress in words."""
     parts = [f"{fields['work_done']:.0%} of the work"]
     if fields["total"]:

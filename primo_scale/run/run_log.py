@@ -1,8 +1,8 @@
-"""Log of a run, and its state for ``primo-scale status``, in the work directory.
+"""Log of a run, in the work directory and at the terminal.
 
 A JSON line is an object with ``time`` (ISO 8601; not in public lines), ``level``, ``stage`` (empty
-between stages), ``event`` (the kind of line), ``message`` (the text line) and ``fields``. Reading
-the state opens no store, asks no cluster and needs no key.
+between stages), ``event`` (the kind of line), ``message`` (the text line) and ``fields``.
+``primo-scale status`` reads the log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("primo_scale")
 """Logger of every run."""
-RUN_LOG, PROGRESS_FILE = "run.log", "progress.json"
-"""Names of the log and of the state in the work directory."""
+RUN_LOG = "run.log"
+"""Name of the log in the work directory."""
+DONE, EXIT_CODE = "done", "exit code "
+"""Last lines of the log of a run, the second followed by a number."""
 NOTE = "note"
 """Event of a line that is no more than its message."""
 SUMMED = "summed"
 """Event of the line with the digest of the statistics."""
-LIVE_PROGRESS = 5
-"""Log level, below DEBUG, of progress for `PROGRESS_FILE` alone."""
 
 COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("command line", default=())
 """Words of the command line; empty in a program that calls the library."""
@@ -114,108 +113,21 @@ def _record(level: int, message: str, event: str, fields: dict[str, object]) -> 
     return LOGGER.makeRecord(LOGGER.name, level, __file__, 0, message, (), None, extra=extra)
 
 
-@dataclass(frozen=True)
-class RunProgress:
-    """State of a run. PRIVATE: the number of tasks reveals the number of people.
-
-    Attributes
-    ----------
-    command, pid, host
-        Command, such as ``release``, and its process.
-    started, updated
-        Times in ISO 8601.
-    stage
-        Current or last stage; empty before the first.
-    outcome
-        ``finished``, ``interrupted`` or ``failed``; None during the run.
-    message
-        Error that ended the run, or what it waits for; None while it makes progress.
-    out
-        Release directory, once it is published.
-    of_what, done, total, work_done, per_second, seconds_left
-        What is counted in the stage, the counts (0 where nothing is counted), the share of its work
-        in [0, 1], the rate over the last minutes, and the time left at this rate, or None.
-    """
-
-    command: str
-    pid: int
-    host: str
-    started: str
-    updated: str
-    stage: str = ""
-    outcome: str | None = None
-    message: str | None = None
-    out: str | None = None
-    of_what: str = ""
-    done: int = 0
-    total: int = 0
-    work_done: float | None = None
-    per_second: float = 0.0
-    seconds_left: float | None = None
-
-
-class RunFiles(logging.Filter):
-    """Filter of the logger that writes each record to the files of a run, which has the lock.
+class _LogFilter(logging.Filter):
+    """Filter of the logger that writes each record to a log file.
 
     It passes on the records of a level that the logger passes on without it.
     """
 
-    def __init__(self, work_dir: Path) -> None:
+    def __init__(self, log: logging.Handler) -> None:
         super().__init__()
-        self._level = LOGGER.getEffectiveLevel()
-        self._path = work_dir / PROGRESS_FILE
-        self._run: RunProgress | None = None
-        self._log = _LogFile(work_dir / RUN_LOG, encoding="utf-8")
-        (work_dir / RUN_LOG).chmod(0o600)
-        text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
-        self._log.setFormatter(JsonLines() if AS_JSON.get() else text)
-        self.close = self._log.close
+        self.log, self._level = log, LOGGER.getEffectiveLevel()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Write a record, and return whether others get it."""
-        if record.levelno >= logging.DEBUG and not _is_protected(record):
-            self._log.handle(record)
-        changes = _changes(record)
-        if changes is not None:
-            self._update(record, changes)
+        if not _is_protected(record):
+            self.log.handle(record)
         return record.levelno >= self._level
-
-    def _update(self, record: logging.LogRecord, changes: dict[str, Any]) -> None:
-        now = datetime.fromtimestamp(record.created).astimezone().isoformat(timespec="seconds")
-        if "command" in changes:
-            self._run = RunProgress(started=now, updated=now, **changes)
-        elif self._run is not None:
-            self._run = replace(self._run, updated=now, **changes)
-        # A purge deletes the file, and a full disk must not end the run here.
-        if self._run is not None and (self._run.outcome is None or self._path.exists()):
-            temporary = self._path.with_name(f".{self._path.name}")
-            with suppress(OSError):
-                temporary.write_text(json.dumps(asdict(self._run)))
-                os.replace(temporary, self._path)
-
-
-def _changes(record: logging.LogRecord) -> dict[str, Any] | None:
-    """Return the state that a record changes, or None if it is about something else."""
-    fields: dict[str, Any] = getattr(record, "fields", {})
-    match getattr(record, "event", None):
-        case "start":
-            return {name: fields[name] for name in ("command", "pid", "host")}
-        case "stage begins":
-            counts = {"of_what": "", "done": 0, "total": 0, "work_done": None, "per_second": 0.0}
-            return {**fields, "message": None, "seconds_left": None, **counts}
-        case "progress":
-            return {"message": None, **fields}
-        case "waiting":
-            return {"message": record.getMessage()}
-        case "published":
-            return {"out": str(fields["out"])}
-        case "error":
-            interrupted = fields["exit_code"] == InterruptedRun.exit_code
-            outcome = "interrupted" if interrupted else "failed"
-            return {"outcome": outcome, "message": record.getMessage()}
-        case "end":
-            return {"outcome": "finished"}
-    return None
 
 
 def _is_protected(record: logging.LogRecord) -> bool:
@@ -245,29 +157,37 @@ def run_logged(work_dir: Path, name: str, request: AttrsInstance) -> Iterator[No
     The files there are private, because they reveal the number of people. Afterwards the logger is
     as it was before.
     """
-    LOGGED_IN.set(work_dir / RUN_LOG)
+    path = work_dir / RUN_LOG
+    LOGGED_IN.set(path)
     leave_stage()  # of an earlier run that failed
-    files, level = RunFiles(work_dir), LOGGER.level
+    log, level = _LogFile(path, encoding="utf-8"), LOGGER.level
+    path.chmod(0o600)
+    text = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%dT%H:%M:%S%z")
+    log.setFormatter(JsonLines() if AS_JSON.get() else text)
+    written = _LogFilter(log)
     # Without a handler, Python prints warnings on standard error, which others can often read in
     # the output file of a batch job.
     fallback = [] if LOGGER.hasHandlers() else [logging.NullHandler()]
     LOGGER.handlers += fallback
-    LOGGER.setLevel(LIVE_PROGRESS)
-    LOGGER.addFilter(files)
+    LOGGER.setLevel(logging.DEBUG)
+    LOGGER.addFilter(written)
     try:
         for record in _start_records(name, request):
-            files.filter(record)
+            log.handle(record)
         yield
-        LOGGER.debug("done", extra=about("end", {}))
+        LOGGER.debug(DONE, extra=about("end", {}))
     except BaseException as error:  # other handlers get it from the caller
-        files.filter(_end_record(error))
+        ended = _end_record(error)
+        log.handle(ended)
+        code: int = vars(ended)["fields"]["exit_code"]
+        log.handle(_record(logging.DEBUG, f"{EXIT_CODE}{code}", "end", {}))
         raise
     finally:
-        LOGGER.removeFilter(files)
+        LOGGER.removeFilter(written)
         LOGGER.setLevel(level)
         for handler in fallback:
             LOGGER.removeHandler(handler)
-        files.close()
+        log.close()
     LOGGED_IN.set(None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
-from primo_scale.run.run_log import LOGGER, PROGRESS_FILE, RUN_LOG
+from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.base_store import HEADER, no_conditional_put
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
@@ -39,7 +39,7 @@ PRINCIPAL_COMPONENTS, ANCESTRY = "principal_components.zarr", "ancestry.npy"
 INTERMEDIATES = (
     OUTCOMES, PARTIALS, STATISTICS, NOISE, COMPONENTS, PANEL, PRINCIPAL_COMPONENTS, "scratch",
     DESIGN, HOLD_OUT_KEY, UNADJUSTED, "adjustment.json", RUN_LOG, ANCESTRY,
-    PROGRESS_FILE, CLAIMS, "published.json", DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
+    "progress.json", CLAIMS, "published.json", DIRECTIONS, OWN_SUMS, SECOND_PARTIALS,
 )  # fmt: skip
 """Private files and directories of a run besides its genotypes, all that a purge may delete.
 

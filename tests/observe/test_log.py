@@ -19,8 +19,8 @@ from support.small_cohort import command, succeeded
 
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.run.run_log import LOGGER, RunFiles, run_logged
-from primo_scale.run.status import read_progress
+from primo_scale.run.run_log import LOGGER, _LogFilter, run_logged
+from primo_scale.run.status import read_status
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)
@@ -57,7 +57,8 @@ def test_an_error_is_one_line_on_both_sides(tmp_path, log_format) -> None:
     assert result.exit_code == 4
     words = f"error: {log}: the disk is full (got 1). Free space"
     last = result.stderr.splitlines()[-1]
-    in_log = log.read_text().splitlines()[-1]
+    *_, in_log, end = log.read_text().splitlines()
+    assert "exit code 4" in end
     if log_format == "text":
         assert last == words
         assert in_log.split(" ", 1)[1] == words
@@ -76,10 +77,10 @@ def test_a_bug_is_recorded_with_its_traceback_and_raised(tmp_path, log_format) -
     bug = ValueError("of two\nlines")
     result = logged(tmp_path, "--log-format", log_format, error=bug)
     assert result.exception is bug
-    run = read_progress(tmp_path)
+    run = read_status(tmp_path)
     words = "error: a bug in the program: ValueError: of two lines. Report it"
-    assert run.outcome == "failed" and run.message.startswith(words)
-    log = (tmp_path / "run.log").read_text()
+    assert run.state == "failed" and run.message.startswith(words)
+    log = "\n".join((tmp_path / "run.log").read_text().splitlines()[:-1])
     if log_format == "json":
         log = json.loads(log.splitlines()[-1])["fields"]["traceback"]
     assert "raise error" in log and log.rstrip().endswith("ValueError: of two\nlines")
@@ -111,7 +112,7 @@ def test_a_full_disk_keeps_the_log_from_nothing(tmp_path, capsys) -> None:
     def broken() -> None:
         """Log to a full disk, and fail."""
         with run_logged(tmp_path, "broken", Asked()):
-            (log,) = (each._log for each in LOGGER.filters if isinstance(each, RunFiles))
+            (log,) = (each.log for each in LOGGER.filters if isinstance(each, _LogFilter))
             log.stream.close()
             log.stream = full.open("w", buffering=1)
             LOGGER.info("goes on")

@@ -17,7 +17,6 @@ from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.purge import is_done_and_purged
 from primo_scale.run.request import FinalizeRequest
-from primo_scale.run.status import read_status
 from primo_scale.run.work_directory import _Claims
 
 DEEP = "[" * 100_000
@@ -113,7 +112,6 @@ READERS = {
         lambda folder: NoiseStore(folder / "private_statistics").read_adjustment(),
         ['{"grams": [[["x"]]], "sigma": 1.0}'],
     ),
-    "progress.json": (read_status, ['{"pid": 1, "odd": 2}']),
 }  # fmt: skip
 
 

@@ -17,19 +17,19 @@ D = 150  # variants, in LD blocks that are too wide to share a task
 BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10
 # Records every task, and dies without a word after it has recorded the fifth.
 _DIES = """
-import os, sys
+import logging, os, sys
 from primo_scale.cli import accumulate
 from primo_scale.run import progress, run_log
 
-class Dying(run_log.RunFiles):
+class Dying(run_log._LogFilter):
     def filter(self, record):
         is_passed = super().filter(record)
         if getattr(record, "fields", {}).get("done", 0) >= 5:
             os._exit(9)
         return is_passed
 
-progress._RECORD_GAP_SECONDS = 0
-run_log.RunFiles = Dying
+progress._FIRST_GAP_SECONDS = 0
+run_log._LogFilter = Dying
 accumulate.main(sys.argv[1:])
 """
 

@@ -69,11 +69,16 @@ def show(path: str | Path | None = None, *, cohort: str | None = None) -> Ledger
     InputError
         There is no ledger, or it is damaged.
     UsageError
-        The ledger has no such cohort, or several.
+        The ledger has no such cohort.
     """
     with _open(path) as ledger:
-        balances = ledger.balances() if cohort is None else _matching(ledger, cohort)
-        return LedgerState(ledger.path, ledger.head(), ledger.public_key, tuple(balances))
+        balances = ledger.balances()
+        shown = [b for b in balances if cohort is None or b.account.is_abbreviated_by(cohort)]
+        if cohort is not None and not shown:
+            known = ", ".join(balance.account.short_name for balance in balances) or "none"
+            limit = f"known: {known}"
+            raise UsageError("no such cohort", where="--cohort", value=cohort, limit=limit)
+        return LedgerState(ledger.path, ledger.head(), ledger.public_key, tuple(shown))
 
 
 @errors_explained()
@@ -174,23 +179,6 @@ def _open(path: str | Path | None, *, create: bool = False) -> Ledger:
 
     file = default_ledger_path() if path is None else usable_path(path, "path")
     return Ledger(file, create=create)
-
-
-def _matching(ledger: Ledger, cohort: str) -> list[Balance]:
-    """Return the balances of the cohort with this name or abbreviated identifier."""
-    balances = ledger.balances()
-    found = [b for b in balances if b.account.is_abbreviated_by(cohort)]
-    if len({balance.account.cohort for balance in found}) > 1:
-        raise UsageError(
-            "several cohorts begin with this",
-            where="--cohort",
-            value=cohort,
-            remedy="Give more letters",
-        )
-    if not found:
-        known = ", ".join(balance.account.short_name for balance in balances) or "none"
-        raise UsageError("no such cohort", where="--cohort", value=cohort, limit=f"known: {known}")
-    return found
 
 
 def _only_cohort(ledger: Ledger) -> str:

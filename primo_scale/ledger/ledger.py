@@ -525,8 +525,8 @@ def _over_budget(
         value=f"epsilon {request.epsilon:g}",
         limit=f"{balance.epsilon_left:g} left: {spent_epsilon} spent of "
         f"{spent_in_words(budget.epsilon)} at delta {budget.delta:g}",
-        remedy=f"{lost}Ask for less, or raise it: primo-scale ledger "
-        f"set-budget {_budget_options(path, request.account)} --epsilon E",
+        remedy=f"{lost}Ask for less, or raise it: "
+        f"{_budget_command(path, request.account, request.account.short_name)}",
     )
 
 
@@ -538,7 +538,7 @@ def _other_delta(path: Path, account: Account, *, asked: float | None, own: floa
         value=f"delta {asked!r}",
         limit=f"delta {own!r}",
         remedy=f"Ask for --delta {own!r}; what was spent: primo-scale ledger show "
-        f"{_cohort_options(path, account)}",
+        f"--ledger {shlex.quote(str(path))} --cohort {shlex.quote(account.short_name)}",
     )
 
 
@@ -638,24 +638,12 @@ def opening_command(path: Path, account: Account, *, delta: str = "D") -> str:
     It contains the whole cohort identifier, because an abbreviation is not known before the
     cohort's first budget.
     """
+    return f"{_budget_command(path, account, account.cohort)} --delta {delta}"
+
+
+def _budget_command(path: Path, account: Account, name: str) -> str:
     return (
         f"primo-scale ledger set-budget --ledger {shlex.quote(str(path))} "
-        f"--cohort {shlex.quote(account.cohort)} "
-        f"--privacy {account.unit} --adjacency {account.adjacency} --epsilon E --delta {delta}"
+        f"--cohort {shlex.quote(name)} --privacy {account.unit} --adjacency {account.adjacency} "
+        "--epsilon E"
     )
-
-
-def _cohort_options(path: Path, account: Account) -> str:
-    """Return the command-line options that name a ledger and a cohort."""
-    return f"--ledger {shlex.quote(str(path))} --cohort {shlex.quote(account.short_name)}"
-
-
-def _budget_options(path: Path, account: Account) -> str:
-    """Return the options of `set-budget` that name an account, without the default values."""
-    default = Account(account.cohort)
-    options = [_cohort_options(path, account)]
-    if account.unit is not default.unit:
-        options.append(f"--privacy {account.unit}")
-    if account.adjacency is not default.adjacency:
-        options.append(f"--adjacency {account.adjacency}")
-    return " ".join(options)

@@ -313,13 +313,9 @@ class Payer:
         return source
 
 
-@contextmanager
-def open_payer(
-    ledger: Path, noise_store: NoiseStore, find_cohort: Callable[[Ledger], PayingCohort]
-) -> Iterator[Payer]:
+def open_ledger(path: Path, noise_store: NoiseStore) -> Ledger:
     """Open the ledger that pays; it is created only if the store has no noise that was paid for."""
-    with Ledger(ledger, create=not noise_store.used_charges()) as opened:
-        yield Payer(opened, find_cohort(opened), noise_store)
+    return Ledger(path, create=not noise_store.used_charges())
 
 
 def pay_once(payer: Payer, request: ChargeRequest) -> Receipt:

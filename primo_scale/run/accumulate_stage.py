@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -76,9 +76,9 @@ from primo_scale.run.request import AccumulateRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import make_private_directory, sha256_of_json
+from primo_scale.storage.files import canonical_json, make_private_directory, sha256_of_json
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import is_of_this_request, of_other_request
+from primo_scale.storage.resume import is_of_this_request
 
 
 def accumulate_stage(
@@ -343,10 +343,9 @@ def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> 
     noise = second_noise(
         design, design.mechanism(design.paid_adjustment.budget, Recipe()), directions
     )
-    rule = ClippingRule(LongRecords.CONTRIBUTIONS, noise.row_norm, None, noise.phenotype_norm)
     return replace(
         inputs,
-        clipping_rule=rule,
+        clipping_rule=_second_rule(noise),
         components=directions.path,
         digests={**inputs.digests, "components": directions.digest},
     )
@@ -372,11 +371,15 @@ def open_second_round(
             remedy="Run accumulate again with the same files",
         )
     noise = second_noise(design, mechanism, directions)
-    summed, rule = sums.inputs, sums.inputs["row_rule"]
-    same = all(summed[name] == raw.inputs[name] for name in ("genotypes", "outcomes", "design"))
-    bounds = rule["row_norm"], rule["phenotype_norm"]
-    same &= bounds == (noise.row_norm, noise.phenotype_norm)
-    if not same or summed["components"] != directions.digest:
-        remedy = "Remove it, and run accumulate again with the same files"
-        raise of_other_request(root / OWN_SUMS, remedy=remedy)
+    rule = {"row_rule": asdict(_second_rule(noise)), "components": directions.digest}
+    is_of_this_request(
+        root / OWN_SUMS,
+        canonical_json(sums.inputs),
+        canonical_json({**raw.inputs, **rule}),
+        remedy="Remove it, and run accumulate again with the same files",
+    )
     return directions, noise, sums
+
+
+def _second_rule(noise: SecondRound) -> ClippingRule:
+    return ClippingRule(LongRecords.CONTRIBUTIONS, noise.row_norm, None, noise.phenotype_norm)

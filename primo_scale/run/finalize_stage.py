@@ -68,7 +68,8 @@ from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,
     OUTCOMES,
-    finished_statistics,
+    STATISTICS,
+    claim,
     store_root,
 )
 from primo_scale.storage.files import disk_errors_explained
@@ -80,13 +81,15 @@ from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 def finalize_stage(design: Design, request: FinalizeRequest) -> None:
     """Publish the release of finished statistics, or find it published."""
     work_dir = request.work_dir
-    statistics = finished_statistics(work_dir, design.object_store)
-    raw = open_raw_statistics(statistics, design.layout, design.n_samples)
+    root = store_root(work_dir, design.object_store)
+    if design.object_store is not None:
+        claim(root, work_dir)
+    raw = open_raw_statistics(root / STATISTICS, design.layout, design.n_samples)
     store = open_genotype_store(parse_location(design.genotype_store))
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     if design.components is not None:
-        components = open_components(store_root(work_dir, design.object_store) / COMPONENTS)
+        components = open_components(root / COMPONENTS)
         _check_belongs(raw, "components", components.digest, components.path)
     check_publishable(store.variants, design.outcomes)
     budget = request.budget

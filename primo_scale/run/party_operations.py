@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from primo_scale.errors import UsageError, errors_explained
@@ -13,7 +12,7 @@ from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge
-from primo_scale.ledger.ledger import Ledger, default_ledger_path, lowered_budget
+from primo_scale.ledger.ledger import default_ledger_path, lowered_budget
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -25,7 +24,7 @@ from primo_scale.parties.columns import (
 )
 from primo_scale.parties.purchase import PartyValues, party_noise, party_sensitivity, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
-from primo_scale.privacy.payment import NoiseStore, open_payer
+from primo_scale.privacy.payment import NoiseStore, Payer, open_ledger
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.party_statement import (
@@ -137,16 +136,11 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
     noise_store = NoiseStore(request.work_dir / NOISE)
     promise, people = request.promise, values.survey.individuals
     LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
-    find_cohort = partial(
-        Ledger.paying_cohort,
-        cohort_digest=roster.tag,
-        individuals=people,
-        name=request.cohort,
-        unit=promise.privacy,
-        adjacency=promise.adjacency,
-    )
-    with open_payer(ledger_path, noise_store, find_cohort) as payer:
-        ledger = payer.ledger
+    with open_ledger(ledger_path, noise_store) as ledger:
+        cohort = ledger.paying_cohort(
+            roster.tag, people, request.cohort, unit=promise.privacy, adjacency=promise.adjacency
+        )
+        payer = Payer(ledger, cohort, noise_store)
         with deferred():
             path, receipt = pay_for_values(values, promise, payer, published=published)
             balance = log_payment("values", receipt, payer)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from contextlib import AbstractContextManager
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from primo_scale.errors import InputError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -20,7 +20,7 @@ from primo_scale.ledger.ledger import (
 )
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Promise, release_cost
-from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_payer
+from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_ledger
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
 from primo_scale.run.design import Budget, Design
 from primo_scale.run.request import AccumulateRequest, RunRequest
@@ -43,15 +43,16 @@ def paying_cohort_of(
     return ledger.paying_cohort(store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency)
 
 
+@contextmanager
 def payer_of(
     request: RunRequest, store: GenotypeStore, unit: PrivacyUnit, adjacency: Adjacency
-) -> AbstractContextManager[Payer]:
+) -> Iterator[Payer]:
     """Open the ledger of a run to pay for a release of the people of a store."""
     refuse_shared_iids(store)
-    find_cohort = partial(
-        paying_cohort_of, store=store, cohort=request.cohort, unit=unit, adjacency=adjacency
-    )
-    return open_payer(request.ledger_path, NoiseStore(request.work_dir / NOISE), find_cohort)
+    noise_store = NoiseStore(request.work_dir / NOISE)
+    with open_ledger(request.ledger_path, noise_store) as ledger:
+        cohort = paying_cohort_of(ledger, store, request.cohort, unit, adjacency)
+        yield Payer(ledger, cohort, noise_store)
 
 
 def refuse_shared_iids(store: GenotypeStore) -> None:
@@ -89,19 +90,13 @@ def announce_opening(
 
 
 def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
-    """Log a payment and, if it opened a budget, the new one; return the balance after it.
+    """Log a payment, and return the balance after it.
 
     The caller still defers interruptions, so that none can keep the payment out of the log.
     """
     balance = payer.balance()
     level = logging.WARNING if receipt.lost else logging.INFO  # a warning of a second payment
     LOGGER.log(level, "%s: %s", what, receipt.summary)
-    if receipt.opened_budget:
-        LOGGER.info(
-            "the cohort %s had no budget: it now has epsilon %g at delta %g, for this release and "
-            "no other; for more: primo-scale ledger set-budget",
-            balance.account.short_name, balance.budget.epsilon, balance.budget.delta,
-        )  # fmt: skip
     return balance
 
 

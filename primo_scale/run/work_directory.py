@@ -95,17 +95,6 @@ class _Claims:
         return read_fields(path, cls, remedy=remedy)
 
 
-def finished_statistics(work_dir: Path, object_store: str | None) -> Location:
-    """Return the location of the statistics, after claiming the bucket prefix of the design.
-
-    This run holds the lock of the work directory.
-    """
-    root = store_root(work_dir, object_store)
-    if object_store is not None:
-        claim(root, work_dir)
-    return root / STATISTICS
-
-
 def claim(object_store: Location, work_dir: Path) -> None:
     """Claim a prefix for one work directory, whose lock then separates two runs there as well.
 

@@ -141,20 +141,17 @@ def test_the_payment_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key,
 
 def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):
     """Statistics of another run may have the same design and a used subsample."""
-    from primo_scale.run.work_directory import finished_statistics
-
     for work in ("ours", "theirs"):
         (tmp_path / work).mkdir()
-    assert finished_statistics(tmp_path / "ours", None) == tmp_path / "ours" / STATISTICS
     claim(prefix, tmp_path / "ours")
     summed(prefix / STATISTICS)
-    assert finished_statistics(tmp_path / "ours", str(prefix)) == prefix / STATISTICS
+    claim(prefix, tmp_path / "ours")
     store_at(prefix).remove("claim")
     for work in ("ours", "theirs"):
         with pytest.raises(InputError, match="claim on them is gone"):
-            finished_statistics(tmp_path / work, str(prefix))
+            claim(prefix, tmp_path / work)
     store_at(prefix / STATISTICS).remove_below("")
     claim(prefix, tmp_path / "theirs")
     summed(prefix / STATISTICS)
     with pytest.raises(InputError, match="another work directory"):
-        finished_statistics(tmp_path / "ours", str(prefix))
+        claim(prefix, tmp_path / "ours")

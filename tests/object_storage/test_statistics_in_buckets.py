@@ -111,7 +111,7 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
     monkeypatch.setattr(bucket_store, "PATIENCE", bucket_store.Patience(2, 0.01, 0.01))
     bucket_store.open_bucket.cache_clear()
     said = json.loads(run("status", work, "--json"))
-    assert (said["run"]["stage"], said["state"]) == ("finalize", "finished")
+    assert (said["stage"], said["state"]) == ("finalize", "finished")
     (tmp_path / "release").rename(tmp_path / "elsewhere")
     assert "no usable answer" in run("finalize", "--work-dir", work, *finish,
                                      tmp_path / "release", exit_code=5)  # fmt: skip

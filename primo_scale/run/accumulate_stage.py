@@ -56,7 +56,6 @@ from primo_scale.outcomes.store import (
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import draw_statistics
 from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
-from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.run import work_directory
 from primo_scale.run.design import Budget, Design, PaidAdjustment, write_choices
 from primo_scale.run.design_choices import PublicPanels
@@ -282,42 +281,30 @@ def second_directions(
         return found
     remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
-        return _chosen(design, panel, private, store, request.work_dir, root, wanted)
-
-
-def _chosen(
-    design: Design,
-    panel: LdPanel,
-    private: PrivateStatistics,
-    store: GenotypeStore,
-    work_dir: Path,
-    root: Location,
-    wanted: str,
-) -> OwnDirections:
-    matrices, mechanism = private.matrices, private.mechanism
-    n_samples, observed = people_of(matrices)
-    rescale = missing_rescale(observed, n_samples)
-    response = design.clip_response(1 / rescale, public_eigenvalues(design, store.variants))
-    known = panel_components(design, work_dir, n_samples)
-    if known is None or mechanism is None:
-        raise ValueError("a second round needs LD components and a noisy first round")
-    adjustment = adjust(
-        matrices,
-        mechanism.scales,
-        rescale,
-        gram_factor=1.0,
-        ancestry=ancestry_of(design, known, n_samples, work_dir),
-    )
-    unit = second_round(mechanism.promise, 1, 1, design.phenotype_norm).sigma
-    windows, row_norm, left, degrees = choose_directions(
-        adjustment,
-        effect_prior(design, rescale, response),
-        known,
-        _covariances(panel, design, windows_of(design.boundaries)),
-        response.slope,
-        unit=design.outcomes.unit,
-        noise=(unit / n_samples) ** 2,
-    )
+        matrices, work_dir = private.matrices, request.work_dir
+        n_samples, observed = people_of(matrices)
+        rescale = missing_rescale(observed, n_samples)
+        response = design.clip_response(1 / rescale, public_eigenvalues(design, store.variants))
+        known = panel_components(design, work_dir, n_samples)
+        if known is None:
+            raise ValueError("a second round needs LD components")
+        adjustment = adjust(
+            matrices,
+            mechanism.scales,
+            rescale,
+            gram_factor=1.0,
+            ancestry=ancestry_of(design, known, n_samples, work_dir),
+        )
+        unit = second_round(mechanism.promise, 1, 1, design.phenotype_norm).sigma
+        windows, row_norm, left, degrees = choose_directions(
+            adjustment,
+            effect_prior(design, rescale, response),
+            known,
+            _covariances(panel, design, windows_of(design.boundaries)),
+            response.slope,
+            unit=design.outcomes.unit,
+            noise=(unit / n_samples) ** 2,
+        )
     residuals = [float(f"{share:.6g}") for share in left.tolist()]
     return write_directions(root / DIRECTIONS, wanted, windows, row_norm, residuals, degrees)
 

@@ -1,16 +1,13 @@
 """The ledger: budgets, replayed charges, digests and concurrent processes."""
 
-import stat
-
 import pytest
 from support.ledger_examples import ACCOUNT, DELTA, gaussian, report_public_key, request, together
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger import event_log
 from primo_scale.ledger.accounts import Account, ChargeState
-from primo_scale.ledger.ledger import Ledger, default_ledger_path
+from primo_scale.ledger.ledger import Ledger
 
 
 def test_the_first_release_opens_its_budget(path):
@@ -83,27 +80,6 @@ def test_delta_is_fixed(ledger):
     assert ledger.balance(ACCOUNT).budget.delta == DELTA
 
 
-def test_each_unit_and_adjacency_has_its_own_budget(ledger):
-    label = Account("eur343", PrivacyUnit.LABEL)
-    add_remove = Account("eur343", adjacency=Adjacency.ADD_REMOVE)
-    for account in (label, add_remove):
-        ledger.set_budget(account, epsilon=5.0, delta=DELTA)
-    for account in (label, add_remove, Account("other")):
-        ledger.reserve(request(account=account))
-    with pytest.raises(BudgetRefused, match="no budget for this kind of privacy"):
-        ledger.reserve(request())
-    ledger.set_budget(ACCOUNT, epsilon=5.0, delta=DELTA)
-    ledger.reserve(request())
-    assert [len(balance.charges) for balance in ledger.balances()] == [1, 1, 1, 1]
-
-
-def test_a_budget_lowered_below_the_spent_amount_allows_nothing(ledger):
-    ledger.reserve(request())
-    assert ledger.set_budget(ACCOUNT, epsilon=1.0).epsilon_left == 0
-    with pytest.raises(BudgetRefused):
-        ledger.reserve(request("second", epsilon=0.01))
-
-
 def test_a_budget_that_is_not_spent_can_be_lowered(path, ledger):
     ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
     assert ledger.set_budget(ACCOUNT, epsilon=2.0).budget.epsilon == 2
@@ -164,12 +140,6 @@ def test_noise_that_is_not_stored_is_paid_for_again(ledger, is_drawn):
     assert len(ledger.balance(ACCOUNT).charges) == 2
 
 
-def test_a_refusal_states_the_charges_of_interrupted_runs(ledger):
-    ledger.reserve(request())
-    with pytest.raises(BudgetRefused, match="Charged for interrupted runs of this release: 1"):
-        ledger.reserve(request())
-
-
 def test_one_charge_has_one_noise(ledger):
     charge = ledger.reserve(request()).charge
     with pytest.raises(InputError, match="was not recorded"):
@@ -203,26 +173,6 @@ def test_digests_depend_on_the_key_and_the_purpose(path, tmp_path):
         assert one != ledger.request_digest("x", {"columns": ["b"], "epsilon": 1.0})
     with Ledger(path) as again:
         assert again.request_digest("x", {"epsilon": 1.0, "columns": ["a"]}) == one
-
-
-def test_only_the_owner_can_read_the_file(path):
-    Ledger(path).__exit__(None, None, None)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
-
-
-def test_default_ledger_path(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert default_ledger_path() == tmp_path / "primo_scale" / "ledger.sqlite"
-    monkeypatch.delenv("XDG_STATE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    expected = tmp_path / ".local" / "state" / "primo_scale" / "ledger.sqlite"
-    assert default_ledger_path() == expected
-    # A container may run as a user who is in no table of users.
-    monkeypatch.delenv("HOME")
-    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
-    with pytest.raises(UsageError, match="no home directory"):
-        default_ledger_path()
 
 
 # --- concurrency ------------------------------------------------------------------------------

@@ -1,10 +1,8 @@
 """``primo_scale.ledger``, the ledger for notebooks."""
 
-import sqlite3
 import stat
 import subprocess
 import sys
-from contextlib import closing
 
 import pytest
 from support.ledger_examples import request
@@ -39,13 +37,6 @@ def test_a_budget_is_set_shown_and_spent(path):
     assert ps.ledger.verify(path) == ()
 
 
-def test_labels_have_a_budget_of_their_own(spent):
-    ps.ledger.set_budget(path=spent, cohort="biobank", unit="label", epsilon=2, delta=1e-8)
-    assert [b.account.unit.value for b in ps.ledger.show(spent).balances] == ["full", "label"]
-    ps.ledger.set_budget(path=spent, cohort="other", epsilon=2, delta=1e-8)
-    assert [b.account.cohort for b in ps.ledger.show(spent, cohort="other").balances] == ["other"]
-
-
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -63,13 +54,6 @@ def test_labels_have_a_budget_of_their_own(spent):
 def test_a_refusal_is_one_line(call, error, words, spent):
     with pytest.raises(error, match=words):
         call(spent)
-
-
-def test_a_damaged_ledger_has_problems(spent):
-    with closing(sqlite3.connect(spent)) as database, database:
-        database.execute("DROP TRIGGER events_are_final")
-        database.execute("UPDATE events SET time = 'x' WHERE number = 2")
-    assert "event 2 (budget): changed" in ps.ledger.verify(spent)[0]
 
 
 def test_the_module_is_an_attribute_that_is_imported_when_it_is_used():

@@ -13,8 +13,8 @@ import pytest
 from support.small_cohort import command, write_cohort
 
 import primo_scale as ps
-from primo_scale.cli.finalize import main as finalize
-from primo_scale.cli.ingest import main as ingest_command
+from primo_scale.cli.commands import finalize as finalize
+from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, SourceFiles, open_source
@@ -51,6 +51,7 @@ from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run.describe_mechanism import state_mechanism
 from primo_scale.run.design import Budget, PaidAdjustment
 from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.request import GenotypeFiles
 
 ROOT = Path(__file__).parents[1]
 
@@ -136,7 +137,7 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
     allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
     release = ps.release(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort / "cohort"),
+            genotypes=GenotypeFiles(cohort / "cohort"),
             outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
             privacy=ps.Privacy(non_private=True),
             out=tmp_path / "out",
@@ -177,7 +178,7 @@ def test_an_opener_returns_a_source(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_format_has_an_option(name: str) -> None:
-    assert getattr(ps.GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
+    assert getattr(GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
     assert f"--{name} PATH" in command(ingest_command, "--help").stdout
 
 

@@ -37,7 +37,6 @@ from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PaidAdjustment, write_choices
 from primo_scale.run.design_choices import PublicPanels
 from primo_scale.run.early_refusals import PlannedRun
-from primo_scale.run.execution import Execution
 from primo_scale.run.panel_choices import warn_of_other_alleles, write_maps
 from primo_scale.run.payments import pay_for_release
 from primo_scale.run.principal_components import (
@@ -46,7 +45,7 @@ from primo_scale.run.principal_components import (
     write_ancestry,
 )
 from primo_scale.run.progress import progress_bar
-from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.request import AccumulateRequest, Execution
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.second_round import second_directions, second_inputs, second_plan
 from primo_scale.storage.files import make_private_directory
@@ -60,7 +59,7 @@ def accumulate_stage(
     panels = planned.panels
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
-    tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
+    tables, execution, work_dir = request, request, request.work_dir
     design = planned.design
     root = work_directory.store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
@@ -92,10 +91,8 @@ def accumulate_stage(
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
     write_choices(work_dir / work_directory.DESIGN, design)
-    if design.rounds == 2 and panels.ld is not None and request.privacy.budget is not None:
-        directions = second_directions(
-            store, request, design, panels.ld, raw, request.privacy.budget
-        )
+    if design.rounds == 2 and panels.ld is not None and request.budget is not None:
+        directions = second_directions(store, request, design, panels.ld, raw, request.budget)
         _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return raw
@@ -110,7 +107,7 @@ def _adjusted(
     root: Location,
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
-    before, budget = design.outcomes, request.privacy.budget
+    before, budget = design.outcomes, request.budget
     if budget is None:
         raise ValueError("phenotypes are adjusted for a release with a budget")
     scale = AdjustmentScale.of(before)

@@ -45,7 +45,7 @@ from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.design import Budget, Design, PanelDesign, PanelPopulations
 from primo_scale.run.panel_choices import component_shares, design_panel, with_panel
 from primo_scale.run.principal_components import Loadings
-from primo_scale.run.request_parts import Model, OutcomeTables, Privacy
+from primo_scale.run.request import Model, OutcomeTables, Privacy
 from primo_scale.storage.files import sha256_of_file
 
 # Phenotypes up to which a release has two rounds by default. With more, the directions of all

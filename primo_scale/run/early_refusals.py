@@ -49,8 +49,7 @@ from primo_scale.run.payments import (
 from primo_scale.run.principal_components import read_loadings
 from primo_scale.run.publishing import check_publishable, check_release, refuse_unwritable
 from primo_scale.run.release_forecast import ChosenMethod, check_accuracy, choose
-from primo_scale.run.request import AccumulateRequest, FinalizeRequest
-from primo_scale.run.request_parts import Fit, Model, OutcomeTables
+from primo_scale.run.request import AccumulateRequest, FinalizeRequest, Fit, Model, OutcomeTables
 from primo_scale.run.resources import (
     ReleaseNeeds,
     SummationForecast,
@@ -108,11 +107,11 @@ def check_before_work(
     `release` is the request of the release that the same run makes, or None. `read_values` asks to
     read all values of the outcomes; a run that aligns the outcomes next finds their errors as soon.
     """
-    tables, budget = request.outcomes, request.privacy.budget
+    tables, budget = request, request.budget
     design, panels = _public_choices(store, request)
     chosen, priors = None, None
     if release is not None or budget is not None:
-        chosen = choose(design, budget, Fit() if release is None else release.fit)
+        chosen = choose(design, budget, Fit() if release is None else release)
     if release is not None:
         priors = check_release(release, design, store.variants)
     accuracy = check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
@@ -130,7 +129,7 @@ def check_before_work(
     if summed:
         _refuse_other_design(design, request)
     else:
-        execution, work_dir = request.execution, request.work_dir
+        execution, work_dir = request, request.work_dir
         check_cluster(execution.profile, work_dir)
         summation = forecast_summation(store, design, execution, work_dir, needs)
     if release is not None:
@@ -145,25 +144,25 @@ def _public_choices(
     store: GenotypeStore, request: AccumulateRequest
 ) -> tuple[Design, PublicPanels]:
     """Return the design and the panels that it was made from, and warn of what costs accuracy."""
-    tables, loadings = request.outcomes, None
+    tables, loadings = request, None
     if tables.pc_loadings is not None:
         loadings = read_loadings(tables.pc_loadings, tables.covar_bounds, store)
-    coding = outcome_coding(tables, request.privacy, loadings)
+    coding = outcome_coding(tables, request, loadings)
     check_publishable(store.variants, coding)
-    ld = _matched_panel(request.model, store)
+    ld = _matched_panel(request, store)
     panels = PublicPanels(
-        frequencies=_matched_frequencies(request.model, store),
+        frequencies=_matched_frequencies(request, store),
         ld=ld,
         document=request.work_dir / work_directory.PANEL,
         loadings=loadings,
-        populations=read_populations(request.model.panel_populations, ld, loadings, coding),
+        populations=read_populations(request.panel_populations, ld, loadings, coding),
     )
-    if panels.frequencies is not None and not request.privacy.non_private:
+    if panels.frequencies is not None and not request.non_private:
         _warn_of_own_frequencies(panels.frequencies, store)
     if panels.ld is not None and panels.frequencies is not None:
         warn_of_other_population(panels.ld, panels.frequencies, store.variants)
-    design = make_design(store, request.model, request.privacy, panels=panels, outcomes=coding)
-    if panels.ld is not None and request.model.ld_components and design.components is None:
+    design = make_design(store, request, request, panels=panels, outcomes=coding)
+    if panels.ld is not None and request.ld_components and design.components is None:
         LOGGER.info(
             "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "
             "--epsilon and --delta, and not for a subsample"
@@ -231,7 +230,7 @@ def _warn_of_own_frequencies(matched: MatchedFrequencies, store: GenotypeStore) 
 
 def _refuse_unaffordable(store: GenotypeStore, request: AccumulateRequest, design: Design) -> None:
     """Refuse a release that the ledger would not pay for; a stored one needs no payment."""
-    budget = request.privacy.budget
+    budget = request.budget
     if budget is None:
         return
     refuse_shared_iids(store)
@@ -251,7 +250,7 @@ def _refuse_unaffordable(store: GenotypeStore, request: AccumulateRequest, desig
 
 def _finished_stages(request: AccumulateRequest) -> tuple[bool, bool]:
     """Return whether the statistics are summed and whether the outcomes are aligned."""
-    bucket = request.execution.object_store
+    bucket = request.object_store
     if bucket is not None and work_directory.last_claimed(request.work_dir) != str(bucket):
         return False, False  # the bucket holds nothing of this work directory
     root = work_directory.store_root(request.work_dir, bucket)
@@ -279,8 +278,7 @@ def _refuse_other_design(design: Design, request: AccumulateRequest) -> None:
         )
     if (known.digest if paid is None else paid.planned) != design.digest:
         raise work_directory.other_statistics(
-            work_directory.store_root(work_dir, request.execution.object_store)
-            / work_directory.STATISTICS
+            work_directory.store_root(work_dir, request.object_store) / work_directory.STATISTICS
         )
 
 

@@ -104,7 +104,7 @@ def _solve(
         rescale=rescale,
         prior=effect_prior(design, rescale, response),
         n_samples=n_samples,
-        penalty=(request.fit.ridge or 0.0) * unit**2,
+        penalty=(request.ridge or 0.0) * unit**2,
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
         ancestry=ancestry_of(design, components, n_samples, request.work_dir),

@@ -71,7 +71,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
         _check_belongs(raw, "components", components.digest, components.path)
     check_publishable(store.variants, design.outcomes)
     budget = request.budget
-    chosen = choose(design, budget, request.fit)
+    chosen = choose(design, budget, request)
     chosen = replace(chosen, priors=check_release(request, design, store.variants))
     panel = open_panel(design, store.variants)
     planned = PlannedRelease(design, request, store, chosen, panel)
@@ -108,7 +108,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
         return mechanism
     scores = "no public scores" if chosen.priors is None else chosen.priors.sha256
     # Other weights are another measurement, and another charge.
-    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}, {scores}"
+    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.ridge}, {scores}"
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from primo_scale.errors import InputError, UsageError, errors_explained
+from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.ld_panel import open_ld_panel
@@ -27,13 +27,13 @@ from primo_scale.privacy.planning import PRIOR_HERITABILITY
 from primo_scale.privacy.scales import LatticeTooSmall
 from primo_scale.run.design import Budget
 from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design
-from primo_scale.run.forecast_request import ForecastRequest, Target
+from primo_scale.run.fields import takes
+from primo_scale.run.other_requests import ForecastRequest, Target
 from primo_scale.run.panel_choices import warn_of_other_population
 from primo_scale.run.progress import count_bar
 from primo_scale.run.release_forecast import forecast_release
-from primo_scale.run.request_parts import Model, Privacy
+from primo_scale.run.request import Model, Privacy
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.typed_fields import check_request
 from primo_scale.run.variant_importance import importance_by
 from primo_scale.storage.files import directory_published_at_end
 
@@ -98,7 +98,7 @@ class _VariantSet:
     heritability_share: float
 
 
-@errors_explained()
+@takes(ForecastRequest)
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
@@ -115,7 +115,6 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     UsageError
         A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
     """
-    check_request(request, ForecastRequest)
     rows: list[ForecastRow] = []
     sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
     total = len(sizes) * max(1, len(request.variants))

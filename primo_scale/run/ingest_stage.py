@@ -19,8 +19,8 @@ from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.publication.wording import CHOICE_BY_SCORE
-from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.progress import count_bar
+from primo_scale.run.request import GenotypeFiles
 from primo_scale.run.run_log import LOGGER, about, stage
 from primo_scale.run.variant_importance import importance_by
 from primo_scale.storage.locations import Location

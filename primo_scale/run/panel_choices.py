@@ -30,7 +30,7 @@ from primo_scale.privacy.mechanism import Mechanism, Recipe
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats, clipped_phenotype
 from primo_scale.privacy.water_filling import fill
 from primo_scale.run.design import Budget, ComponentDesign, Design, PanelDesign, read_choices
-from primo_scale.run.request_parts import Model
+from primo_scale.run.request import Model
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_json
 from primo_scale.storage.locations import Location

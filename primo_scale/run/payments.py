@@ -112,7 +112,7 @@ def pay_for_release(
     store: GenotypeStore, request: AccumulateRequest, raw: RawAdjustment, norm: int
 ) -> NoisyAdjustment:
     """Pay for a release, and draw the adjustment of its phenotypes; a retry finds it at no cost."""
-    privacy, budget = request.privacy, request.privacy.budget
+    privacy, budget = request, request.budget
     if budget is None:
         raise ValueError("phenotypes are adjusted for a release with a budget")
     promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)

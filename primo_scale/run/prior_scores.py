@@ -17,7 +17,8 @@ from primo_scale.methods.public_scores import PublicScores
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.publication.statement import StatedScore
 from primo_scale.run.design import Design
-from primo_scale.run.request_parts import PriorFile, one_line
+from primo_scale.run.fields import one_line
+from primo_scale.run.request import PriorFile
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_file
 

@@ -190,7 +190,7 @@ def check_release(
         )
     build = _log_genome_build(request.genome_build, variants)
     _refuse_other_release(request, design, build)
-    return read_prior_scores(request.fit.prior_weights, variants, design, build)
+    return read_prior_scores(request.prior_weights, variants, design, build)
 
 
 def _refuse_sumstats(design: Design) -> None:

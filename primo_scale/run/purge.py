@@ -18,12 +18,16 @@ from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.publication.file_names import RELEASE_FILE
-from primo_scale.run.execution import Execution
+from primo_scale.run.fields import options_of
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import AccumulateRequest, PublishingRequest, ReleaseRequest, RunRequest
-from primo_scale.run.request_parts import PriorFile
+from primo_scale.run.request import (
+    Execution,
+    FinalizeRequest,
+    PriorFile,
+    ReleaseRequest,
+    RunRequest,
+)
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.typed_fields import options_of
 from primo_scale.run.work_directory import (
     GENOTYPES,
     INTERMEDIATES,
@@ -59,19 +63,19 @@ class _Published:
     genotypes: bool  # whether the genotype store, and its copy in a bucket, are deleted too
 
 
-def note_published(request: PublishingRequest) -> None:
+def note_published(request: FinalizeRequest) -> None:
     """Write a note of a published release, by which a later purge knows it."""
     _write_note(request.work_dir / PUBLISHED, _note_of(request))
 
 
-def purge(request: PublishingRequest) -> None:
+def purge(request: FinalizeRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _note_of(request)
     _write_note(request.work_dir / _NOTE, note)
     _delete(request.work_dir, note)
 
 
-def _note_of(request: PublishingRequest) -> _Published:
+def _note_of(request: FinalizeRequest) -> _Published:
     return _Published(
         release=str(request.out.resolve()),
         document_sha256=sha256_of_file(request.out / RELEASE_FILE),
@@ -119,10 +123,10 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     return True
 
 
-def _is_to_purge(request: RunRequest) -> TypeGuard[PublishingRequest]:
+def _is_to_purge(request: RunRequest) -> TypeGuard[FinalizeRequest]:
     """Return whether a request asks to purge the data of a release that it published before."""
     path = request.work_dir / PUBLISHED
-    if isinstance(request, AccumulateRequest) or not request.purge_intermediates:
+    if not isinstance(request, FinalizeRequest) or not request.purge_intermediates:
         return False
     if not path.is_file() or not (request.out / RELEASE_FILE).is_file():
         return False

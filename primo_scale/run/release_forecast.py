@@ -47,8 +47,7 @@ from primo_scale.run.design import Budget, Design
 from primo_scale.run.panel_choices import LARGEST_BLOCK, component_shares, errors_of_gram
 from primo_scale.run.payments import announce_opening
 from primo_scale.run.prior_scores import PriorScores
-from primo_scale.run.request import FinalizeRequest
-from primo_scale.run.request_parts import Fit
+from primo_scale.run.request import FinalizeRequest, Fit
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.locations import parse_location
 
@@ -185,7 +184,7 @@ def mechanism_of(design: Design, budget: Budget, chosen: ChosenMethod) -> Mechan
 def check_summed(design: Design, request: FinalizeRequest) -> None:
     """Check a release of finished statistics: its accuracy, and whether it opens a budget."""
     store, budget = open_genotype_store(parse_location(design.genotype_store)), request.budget
-    chosen = choose(design, budget, request.fit)
+    chosen = choose(design, budget, request)
     check_accuracy(design, store, chosen, budget, accept_noise=request.accept_noise)
     if budget is not None:
         announce_opening(store, design, budget, request)

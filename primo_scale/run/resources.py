@@ -31,9 +31,9 @@ from primo_scale.machine import available_memory, resident_memory, usable_cpus
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
 from primo_scale.run.design import Design
-from primo_scale.run.execution import Execution
 from primo_scale.run.ingest_stage import PlannedGenotypes
 from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.request import Execution
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import OUTCOMES, PARTIALS, STATISTICS, UNADJUSTED, store_root
 from primo_scale.storage.block_matrices import stored_bytes

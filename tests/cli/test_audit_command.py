@@ -8,7 +8,7 @@ import pytest
 from support.small_cohort import command, refused, succeeded
 
 from primo_scale.audit.subjects import audit_subjects
-from primo_scale.cli.audit import main
+from primo_scale.cli.commands import audit as main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.noisy_matrices import NoisyMatrices

@@ -7,11 +7,11 @@ import click
 import pytest
 from support.small_cohort import command
 
-from primo_scale.cli.accumulate import main as accumulate
-from primo_scale.cli.finalize import main as finalize
-from primo_scale.cli.ingest import main as ingest
-from primo_scale.cli.ledger import main as ledger
-from primo_scale.cli.release import main as gwas_release
+from primo_scale.cli.commands import accumulate as accumulate
+from primo_scale.cli.commands import finalize as finalize
+from primo_scale.cli.commands import ingest as ingest
+from primo_scale.cli.commands import ledger as ledger
+from primo_scale.cli.commands import release as gwas_release
 
 HEADINGS = [
     "Genotypes",

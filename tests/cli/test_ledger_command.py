@@ -11,7 +11,7 @@ from support import processes
 from support.ledger_examples import request
 from support.small_cohort import command
 
-from primo_scale.cli.ledger import main
+from primo_scale.cli.commands import ledger as main
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit

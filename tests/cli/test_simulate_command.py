@@ -13,7 +13,7 @@ from support.command_io import PANEL
 from support.processes import run_program
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.simulate import main
+from primo_scale.cli.commands import simulate as main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
 from primo_scale.run import progress
 

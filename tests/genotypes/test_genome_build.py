@@ -9,7 +9,7 @@ from support.filesets import variants_with
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.genome_build import build_of, find_known_variants, settle_genome_build
 from primo_scale.genotypes.tables import VariantTable, read_bim
-from primo_scale.run.request_parts import to_build_name
+from primo_scale.run.request import to_build_name
 
 
 @pytest.fixture(scope="module")

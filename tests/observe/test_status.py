@@ -15,7 +15,7 @@ from support.observed_runs import TILES, D, accumulate_and_die, committed_tiles,
 from support.processes import ROOT, wait_until
 from support.small_cohort import Cohort, command, refused, write_cohort
 
-from primo_scale.cli import status
+from primo_scale.cli.commands import status
 from primo_scale.errors import InputError
 from primo_scale.run.progress_file import PROGRESS_FILE, ProgressFile, read_progress
 from primo_scale.run.run_log import about
@@ -27,7 +27,7 @@ ORDER = ["", "outcomes", "accumulate", "finalize"]
 
 
 def answer(work: Path, exit_code: int) -> dict:
-    result = command(status.main, work, "--json")
+    result = command(status, work, "--json")
     assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
@@ -59,7 +59,7 @@ def test_disk_used_is_what_find_adds_up(killed) -> None:
 
 @pytest.mark.slow
 def test_people_read_the_same(killed) -> None:
-    result = command(status.main, killed.work)
+    result = command(status, killed.work)
     assert result.exit_code == 5
     run = read_progress(killed.work)
     lines = result.stdout.splitlines()
@@ -191,9 +191,9 @@ def test_what_a_run_waits_for_is_shown_until_it_makes_progress(tmp_path) -> None
     run = Recorder(tmp_path)
     run.start()
     with exclusive_lock(tmp_path / "lock"):
-        assert "waiting is logged" not in command(status.main, tmp_path).stdout
+        assert "waiting is logged" not in command(status, tmp_path).stdout
         run.note("waiting")
-        assert "waiting is logged" in command(status.main, tmp_path).stdout
+        assert "waiting is logged" in command(status, tmp_path).stdout
     run.note("progress", of_what="tasks", done=1, total=4)
     assert read_progress(tmp_path).message is None
 
@@ -221,6 +221,6 @@ def test_a_full_disk_does_not_bring_the_run_down(tmp_path, monkeypatch) -> None:
 
 def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:
     for path in (tmp_path / "none", tmp_path):
-        refused(command(status.main, path), 3, str(path))
+        refused(command(status, path), 3, str(path))
         with pytest.raises(InputError):
             read_status(path)

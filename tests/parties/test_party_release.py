@@ -35,11 +35,10 @@ from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import verify
 from primo_scale.run import party_operations
-from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.operations import ingest
+from primo_scale.run.other_requests import PartyFitRequest, PartyReleaseRequest
 from primo_scale.run.party_fit import party_fit
 from primo_scale.run.party_operations import party_release, party_roster
-from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 
@@ -304,7 +303,7 @@ def test_columns_that_give_no_model_are_refused(released, tmp_path, places, chan
 
 def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:
     fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
-    genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")
+    genotypes = ingest(bfile=fileset, out=tmp_path / "store")
     make_key_file(tmp_path / "key")
     party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "new" / "roster")
     release = party_release(PartyReleaseRequest(

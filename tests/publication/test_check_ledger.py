@@ -18,7 +18,7 @@ from support.release_examples import (
 )
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.verify import main
+from primo_scale.cli.commands import verify as main
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.ledger import Ledger

@@ -10,7 +10,7 @@ import pytest
 from support.documents import put
 from support.release_examples import example_document, example_statement, example_weights
 
-from primo_scale.cli.release import main
+from primo_scale.cli.commands import release as main
 from primo_scale.publication.document import schema_problems
 from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import release_command, render_report

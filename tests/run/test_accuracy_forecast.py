@@ -6,7 +6,7 @@ import shlex
 import pytest
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.ledger import main as ledger_command
+from primo_scale.cli.commands import ledger as ledger_command
 from primo_scale.ledger.ledger import Ledger
 
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)

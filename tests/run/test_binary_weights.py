@@ -29,10 +29,11 @@ def cohort(tmp_path_factory):
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\ttype\n" + bounds)
     release = ps.release(
         ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(folder / "people"),
-            outcomes=ps.OutcomeTables(folder / "pheno.tsv", folder / "bounds.tsv"),
-            privacy=ps.Privacy(non_private=True),
-            fit=ps.Fit(ridge=0),
+            bfile=folder / "people",
+            pheno=folder / "pheno.tsv",
+            pheno_bounds=folder / "bounds.tsv",
+            non_private=True,
+            ridge=0,
             genome_build="GRCh37",
             out=folder / "release",
         )

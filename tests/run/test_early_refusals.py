@@ -22,7 +22,7 @@ from support.small_cohort import (
 )
 from support.tiers import thinned
 
-from primo_scale.cli import accumulate
+from primo_scale.cli.commands import accumulate
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
@@ -372,7 +372,7 @@ def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
     nowhere = ["--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
     assert ingested.accumulate(*nowhere, "--non-private").exit_code == 0
     assert ingested.accumulate(*nowhere).exit_code == 3
-    without = command(accumulate.main, *ingested.accumulation)
+    without = command(accumulate, *ingested.accumulation)
     refused(without, 2, "a private release needs --epsilon and --delta")
     assert not ingested.ledger.exists() and not ingested.work.exists()
 

@@ -13,7 +13,7 @@ from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 import primo_scale.run.forecast as forecast_module
-from primo_scale.cli.forecast import main
+from primo_scale.cli.commands import plan as main
 from primo_scale.errors import InputError, UsageError
 
 N, D = 2000, 700
@@ -101,11 +101,12 @@ def cohort(tmp_path_factory):
 def choices(cohort, folder):
     """Options of a release and of its summation alone."""
     return {
-        "outcomes": ps.OutcomeTables(
-            pheno=f"{cohort}.pheno.tsv", pheno_bounds=f"{cohort}.pheno-bounds.tsv"
-        ),
-        "privacy": ps.Privacy(epsilon=5, delta=N**-2),
-        "model": ps.Model(ref_freq=f"{PANEL}.afreq", ld_panel=PANEL),
+        "pheno": f"{cohort}.pheno.tsv",
+        "pheno_bounds": f"{cohort}.pheno-bounds.tsv",
+        "epsilon": 5,
+        "delta": N**-2,
+        "ref_freq": f"{PANEL}.afreq",
+        "ld_panel": PANEL,
         "ledger": folder / "ledger",
         "work_dir": folder / "work",
         "accept_noise": True,
@@ -114,9 +115,7 @@ def choices(cohort, folder):
 
 def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, cohort, rows):
     planned = ps.plan(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort), out=tmp_path / "out", **choices(cohort, tmp_path)
-        )
+        ps.ReleaseRequest(bfile=cohort, out=tmp_path / "out", **choices(cohort, tmp_path))
     )
     assert planned.accuracy.r_squared == pytest.approx(rows[N, 1, 5.0].r2, rel=1e-3)
 
@@ -126,19 +125,17 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
 ):
     sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0, "variants": 50}
     (row,) = ps.forecast(request(variants, extract_by_prior=score, **sizes))
-    best = ps.GenotypeFiles(
-        cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=row.variants
-    )
+    best = {"bfile": cohort, "extract_by_prior": score, "top": row.variants}
     options = choices(cohort, tmp_path)
-    planned = [ps.plan(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))]
-    ps.ingest(best, tmp_path / "store", ld_panel=PANEL)
+    planned = [ps.plan(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))]
+    ps.ingest(**best, ref_freq=f"{PANEL}.afreq", out=tmp_path / "store", ld_panel=PANEL)
     with caplog.at_level(logging.INFO, "primo_scale"):
         planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
     assert "heritability 0.3, of which these variants are taken to have 0.029, in" in caplog.text
     for each in planned:
         assert each.accuracy.r_squared == pytest.approx(row.r2, rel=1e-3)
         assert each.accuracy.without_noise == pytest.approx(row.r2_without_noise, rel=1e-3)
-    ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
+    ps.release(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))
     stated = json.loads((tmp_path / "out" / "release.json").read_text())["accuracy"]
     assert stated["effective_sample_size"] == planned[0].accuracy.stated_size
     assert "a heritability of 0.029" in stated["definition"]
@@ -146,17 +143,17 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(
 
 def test_a_choice_of_all_weighted_variants_is_stated_too(tmp_path, cohort, score):
     """They explain the whole score, but the variants without a weight are left out."""
-    best = ps.GenotypeFiles(cohort, ref_freq=f"{PANEL}.afreq", extract_by_prior=score, top=D)
+    best = {"bfile": cohort, "extract_by_prior": score, "top": D}
     options = choices(cohort, tmp_path)
-    ps.release(ps.ReleaseRequest(genotypes=best, out=tmp_path / "out", **options))
+    ps.release(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))
     stated = json.loads((tmp_path / "out" / "release.json").read_text())
     assert "--extract-by-prior" in [each["source"] for each in stated["public_inputs"]["sources"]]
     assert "a heritability of 0.3 " in stated["accuracy"]["definition"]
 
 
 def test_a_panel_without_a_choice_by_a_score_is_refused(tmp_path, cohort):
-    with pytest.raises(UsageError, match="--ld-panel: a panel tells only"):
-        ps.ingest(ps.GenotypeFiles(cohort), tmp_path / "store", ld_panel=PANEL)
+    with pytest.raises(UsageError, match="ld_panel: a panel tells only"):
+        ps.ingest(bfile=cohort, out=tmp_path / "store", ld_panel=PANEL)
 
 
 def words_of(variants, *options):

@@ -16,6 +16,7 @@ from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import resources
 from primo_scale.run.ingest_stage import planned_genotypes
+from primo_scale.run.request import GenotypeFiles
 from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
 
@@ -94,10 +95,10 @@ def test_the_disk_of_a_run_counts_whole_chunks_of_genotypes(cohort, tmp_path, mo
     """The last chunk of 2,048 variants takes as much disk as the others."""
     variants = pd.read_csv(f"{PANEL}.bim", sep="\t", header=None)[1][:2060]
     (tmp_path / "list").write_text("\n".join(variants))
-    files = ps.GenotypeFiles(PANEL, extract=tmp_path / "list")
-    plan = planned_genotypes(files, tmp_path / "a.zarr").plan
+    files = {"bfile": PANEL, "extract": tmp_path / "list"}
+    plan = planned_genotypes(GenotypeFiles(**files), tmp_path / "a.zarr").plan
     needed = store_bytes(plan, plan.n_partitions)
-    ps.ingest(files, tmp_path / "a.zarr")
+    ps.ingest(**files, out=tmp_path / "a.zarr")
     written = sum(path.stat().st_size for path in (tmp_path / "a.zarr" / "genotypes").rglob("*"))
     assert 2 * 2048 * 86 <= written <= needed  # 343 people take 86 bytes
     monkeypatch.setattr(resources, "store_bytes", lambda *_: 1 << 60)

@@ -30,12 +30,14 @@ def work_dir(tmp_path_factory):
     table.to_csv(folder / "pheno.tsv", sep="\t", index=False)
     bounds = pd.DataFrame(BOUNDS).rename(columns={"kind": "type"})
     bounds.to_csv(folder / "bounds.tsv", sep="\t", index=False)
-    ps.ingest(ps.GenotypeFiles(folder / "people"), folder / "genotypes.zarr")
+    ps.ingest(bfile=folder / "people", out=folder / "genotypes.zarr")
     ps.accumulate(
         ps.AccumulateRequest(
             genotypes=folder / "genotypes.zarr",
-            outcomes=ps.OutcomeTables(folder / "pheno.tsv", folder / "bounds.tsv"),
-            privacy=ps.Privacy(5.0, 1e-6),
+            pheno=folder / "pheno.tsv",
+            pheno_bounds=folder / "bounds.tsv",
+            epsilon=5.0,
+            delta=1e-6,
             work_dir=folder / "work",
             ledger=folder / "ledger.sqlite",
             accept_noise=True,

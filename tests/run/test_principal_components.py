@@ -15,7 +15,7 @@ from support.stores import flip_a_bit
 from support.tiers import thinned
 
 import primo_scale as ps
-from primo_scale.cli import verify
+from primo_scale.cli.commands import verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation import scores
 from primo_scale.outcomes.store import open_outcome_store
@@ -28,7 +28,12 @@ def ingested(folder: Path, dosages: np.ndarray, chunks: tuple[int, int] = (5, 8)
     """Return the genotype store of dosages, shape (variants, people), -1 where missing."""
     folder.mkdir()
     name_variants(write_fileset_of(folder / "people", dosages, range(1, len(dosages) + 1)))
-    return ps.ingest(ps.GenotypeFiles(folder / "people"), folder / "g.zarr", chunk_shape=chunks)
+    return ps.ingest(
+        bfile=folder / "people",
+        out=folder / "g.zarr",
+        chunk_variants=chunks[0],
+        chunk_samples=chunks[1],
+    )
 
 
 @pytest.fixture
@@ -68,7 +73,7 @@ def test_components_are_those_of_plink2(reference, plink2, tmp_path):
         run("--bfile", prefix, "--read-freq", f"{panel}.acount", "--score-col-nums", "6-8",
             "--score", f"{panel}.eigenvec.allele", "2", "5", "header-read", "no-mean-imputation",
             "variance-standardize", "cols=+scoresums", "--out", prefix)  # fmt: skip
-    store = ps.ingest(ps.GenotypeFiles(tmp_path / "fewer"), tmp_path / "g.zarr")
+    store = ps.ingest(bfile=tmp_path / "fewer", out=tmp_path / "g.zarr")
     loadings = read_loadings(Path(f"{panel}.eigenvec.allele"), None, store)
     found = project(tmp_path / "pc.zarr", store, loadings).array[:]
     sums = pd.read_csv(tmp_path / "fewer.sscore", sep="\t")[[f"{name}_SUM" for name in NAMES]]
@@ -157,7 +162,7 @@ def test_a_release_states_its_loadings(tmp_path, panel):
     assert (stated["file"], stated["n_variants"]) == ("panel.eigenvec.allele", 23)
     assert "--pc-loadings panel.eigenvec.allele" in (cohort.out / "report.html").read_text()
     assert "panel.eigenvec.allele" in (cohort.out / "README.txt").read_text()
-    assert command(verify.main, cohort.out).exit_code == 0
+    assert command(verify, cohort.out).exit_code == 0
 
 
 def edit_loadings(prefix: Path, dropped: str = "PC9", **columns: str) -> None:

@@ -6,14 +6,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from support import small_cohort
-from support.command_io import PANEL, table_options
 
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.spending import Account
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
+from support import small_cohort
+from support.command_io import PANEL, table_options
 
 BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
+
 from support.command_io import PANEL, table_options
 from support.processes import command_of, free_ports, started, wait_until
 from support.small_cohort import BUDGET, share_adjustment

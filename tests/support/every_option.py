@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 from pgenlib import PgenWriter
+
 from support.filesets import write_fileset_of
 
 D = 24

@@ -7,18 +7,18 @@ from pathlib import Path
 import click
 from attrs import frozen
 from click.testing import Result
+
+from primo_scale.cli.command_line import ContractCommand
+from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 from support.processes import ROOT, command_of
 from support.small_cohort import BUDGET, Cohort, command
-
-from primo_scale.cli.command_line import ContractCommand, log_format_option
-from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 
 D = 150  # variants, in LD blocks that are too wide to share a task
 BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10
 # Records every task, and dies without a word after it has recorded the fifth.
 _DIES = """
 import os, sys
-from primo_scale.cli import accumulate
+from primo_scale.cli.commands import accumulate
 from primo_scale.run import progress, run_log
 from primo_scale.run.progress_file import ProgressFile
 
@@ -30,7 +30,7 @@ class Dying(ProgressFile):
 
 progress._RECORD_GAP_SECONDS = 0
 run_log.ProgressFile = Dying
-accumulate.main(sys.argv[1:])
+accumulate(sys.argv[1:])
 """
 
 
@@ -49,7 +49,6 @@ def logged(
     """Return the result of a command with one stage, which logs a line and may raise an error."""
 
     @click.command(cls=ContractCommand)
-    @log_format_option
     def main() -> None:
         with run_logged(work_dir, "accumulate", Asked()), stage("ingest"):
             LOGGER.info("%s", said, extra=about("filter", {"left": 24, "of": Path("x.fam")}))

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from bed_reader import open_bed
+
 from support.processes import run_program
 
 PRINTED_BY_PLINK2 = 1e-5  # six digits

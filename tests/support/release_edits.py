@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from support.documents import read_document
-from support.release_examples import SIGNER
-
 from primo_scale.errors import InputError
 from primo_scale.publication.check_weights import UNREADABLE
 from primo_scale.publication.document import serialise
@@ -19,6 +16,8 @@ from primo_scale.publication.release_log import render_log
 from primo_scale.publication.report import render_report
 from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import document_findings, verify_release
+from support.documents import read_document
+from support.release_examples import SIGNER
 
 
 def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from support.filesets import variants_with
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -33,6 +32,7 @@ from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Budget, Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.release_forecast import ChosenMethod
+from support.filesets import variants_with
 
 FILES = (
     "README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "pgs/height.txt.gz",

@@ -11,10 +11,10 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jinja2 import TemplateError
-from support.documents import places, read_document, value_at
-from support.release_edits import forge, restate
 
 from primo_scale.publication.signed_document import Signer
+from support.documents import places, read_document, value_at
+from support.release_edits import forge, restate
 
 _KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(1, 33)))
 ATTACKER = Signer(_KEY.public_key().public_bytes_raw().hex(), _KEY.sign)

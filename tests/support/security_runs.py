@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
 from support import processes
 from support.filesets import write_fileset_of
 from support.processes import command_of

@@ -13,7 +13,7 @@ import pytest
 from support.small_cohort import command, write_cohort
 
 import primo_scale as ps
-from primo_scale.cli.commands import finalize as finalize
+from primo_scale.cli.commands import finalize
 from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
@@ -49,8 +49,8 @@ from primo_scale.publication.verify import contents_problems
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run.describe_mechanism import state_mechanism
-from primo_scale.run.design import Budget, PaidAdjustment
-from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.design import PaidAdjustment
+from primo_scale.run.forecast import ChosenMethod
 from primo_scale.run.request import GenotypeFiles
 
 ROOT = Path(__file__).parents[1]
@@ -213,7 +213,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
     promise = replace(PROMISE, share=0.98)
     sigma = adjustment_sigma(100, promise.adjacency, release_cost(promise, None))
-    paid = PaidAdjustment("1" * 16, Budget(1.0, 1e-6), sigma, 100, "", ())
+    paid = PaidAdjustment("1" * 16, sigma, 100, "", ())
     stated = asdict(state_mechanism(mechanism, chosen, paid, n_fixed=1))
     claims = claims_of(
         {

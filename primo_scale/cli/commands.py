@@ -77,7 +77,7 @@ def plan(given: Given) -> None:
     "columns" is the number of LD components, or of variants without them; "sparse R^2" is that of a
     trait of which 1% of the variants have effects; "best R^2" that of a release without noise, and
     "of best" the share of it; "n without" the number of people whose release without noise explains
-    as much. A "-" marks a --target that no value tried reaches.
+    as much.
     """
     from primo_scale.run.fields import request_of
     from primo_scale.run.request import ReleaseRequest
@@ -110,39 +110,26 @@ def _dry_run(asked: Any) -> None:
 
 
 _FORECAST = "{:>9} {:>10} {:>8} {:>9} {:>8} {:>9} {:>10} {:>7} {:>10} {:>10}"
-_FOR_TARGET = " {:>11} {:>10} {:>14}"
 _FORECAST_HEADINGS = (
     "people", "phenotypes", "epsilon", "variants", "columns", "R^2", "sparse R^2", "of best",
-    "n without", "best R^2", "epsilon for", "people for", "phenotypes for",
+    "n without", "best R^2",
 )  # fmt: skip
 
 
 def _forecast(given: Given) -> None:
-    """Print the accuracy of releases without a cohort, and write it to ``--out`` if given."""
+    """Print the accuracy of releases without a cohort."""
     from primo_scale.run.fields import request_of
-    from primo_scale.run.forecast import forecast, write_forecast
+    from primo_scale.run.forecast import forecast
     from primo_scale.run.other_requests import ForecastRequest
-    from primo_scale.storage.files import refuse_existing
 
-    out = given.pop("out", None)
-    if out is not None:
-        refuse_existing(Path(out))
     _refuse_others(given, ForecastRequest, "is for a plan with a cohort, without `people`")
     rows = forecast(request_of(ForecastRequest, given))
-    columns = _FORECAST + _FOR_TARGET if "target" in given else _FORECAST
-    click.echo(columns.format(*_FORECAST_HEADINGS))
+    click.echo(_FORECAST.format(*_FORECAST_HEADINGS))
     for row in rows:
         shape = row.people, row.phenotypes, f"{row.epsilon:g}", row.variants, row.columns
-        sparse = "-" if row.sparse_r2 is None else f"{row.sparse_r2:.4f}"
-        numbers = f"{row.r2:.4f}", sparse, f"{row.r2 / row.r2_without_noise:.0%}"
+        numbers = f"{row.r2:.4f}", f"{row.sparse_r2:.4f}", f"{row.r2 / row.r2_without_noise:.0%}"
         last = f"{row.effective_people:.0f}", f"{row.r2_without_noise:.4f}"
-        epsilon = None if row.target_epsilon is None else f"{row.target_epsilon:.3g}"
-        reaching = epsilon, row.target_people, row.target_phenotypes
-        target = ("-" if value is None else value for value in reaching)
-        click.echo(columns.format(*shape, *numbers, *last, *target))
-    if out is not None:
-        write_forecast(Path(out), rows)
-        click.echo(f"written to {out}")
+        click.echo(_FORECAST.format(*shape, *numbers, *last))
 
 
 @click.command(cls=RequestCommand, kinds=["request.IngestRequest"])
@@ -318,7 +305,7 @@ def audit(asked: Any) -> None:
         promise = mechanism.promise
         bounds = (result.attainable, result.epsilon, result.gaussian_epsilon)
         line = _AUDIT.format(
-            promise.privacy,
+            promise.unit,
             promise.adjacency,
             "dense" if mechanism.bounds.block_norms is None else "blocks",
             f"{promise.epsilon:g}",

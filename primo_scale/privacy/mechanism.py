@@ -14,34 +14,59 @@ from dataclasses import dataclass
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
-# Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
-COUNTS_SHARE = 0.01
-FIRST_ROUND_SHARE = 0.5
-"""Share of the statistics' mu^2 for the first of two rounds (docs/maths/rounds.md)."""
+
+@dataclass(frozen=True)
+class Shares:
+    """Division of the mu^2 of a release among what is measured. Costs in mu^2 add up.
+
+    Source: docs/maths/calibration.md, Theorem 2.
+    """
+
+    # Of the release, for the Gram matrices by which phenotypes are adjusted. Their sums over all
+    # people are large compared with any noise.
+    adjustment: float = 0.02
+    # Of the rest, for the first of two rounds (docs/maths/rounds.md).
+    first_round: float = 0.5
+    # Of the statistics, for the counts of observed phenotypes where it is private which are
+    # missing, and for a Y'Y that is not free beside X'Y: both are large compared with any noise.
+    counts: float = 0.01
+    outcome_gram: float = 0.02
+    # Of the measures of people held out, for counts of people by their score, which only choose the
+    # range of the scores.
+    hold_out_counts: float = 0.1
+
+
+SHARES = Shares()
+"""Division of every release. That of the smallest eigenvalue of X'X is a method's own."""
 
 
 @dataclass(frozen=True)
-class Promise:
-    """Privacy guarantee of a release."""
+class Guarantee:
+    """Differential privacy of one release."""
 
-    epsilon: float  # of all charges of the release together
-    delta: float  # of all charges of the release together
-    privacy: PrivacyUnit = PrivacyUnit.FULL
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit = PrivacyUnit.FULL
     # With label or feature privacy, ``add-remove`` means that one person's phenotypes, or genotypes
     # and covariates, are replaced by nothing: the person counts in no sum that they enter.
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    # Share of mu^2 that the adjustment of the phenotypes leaves for this mechanism.
-    share: float = 1.0
 
     @property
     def n_is_private(self) -> bool:
         """Whether the number of people is private."""
-        return self.privacy is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
+        return self.unit is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
 
     @property
     def counts_are_private(self) -> bool:
         """Whether it is private which phenotypes a person has."""
-        return self.privacy is not PrivacyUnit.FEATURE
+        return self.unit is not PrivacyUnit.FEATURE
+
+
+@dataclass(frozen=True)
+class Promise(Guarantee):
+    """Guarantee of a release, and the share of its mu^2 that a mechanism may spend."""
+
+    share: float = 1.0
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from primo_scale.ledger.ledger import Ledger
 from primo_scale.ledger.payment_steps import PaymentStep, announce_step
 from primo_scale.ledger.reservation import Receipt
 from primo_scale.ledger.spending import Balance, Charge, ChargeRequest, PayingCohort
-from primo_scale.privacy.mechanism import Promise
+from primo_scale.privacy.mechanism import Guarantee
 from primo_scale.privacy.noise_store import NoiseStore
 
 
@@ -33,7 +33,7 @@ class Payer:
         self.ledger.refuse_unknown_charges(self.noise_store.used_charges())
 
     def request(
-        self, exact_digest: str, parameters: Mapping[str, Any], promise: Promise, cost: Cost
+        self, exact_digest: str, parameters: Mapping[str, Any], promise: Guarantee, cost: Cost
     ) -> ChargeRequest:
         """Return the request for noise on exact values; `parameters` are public."""
         digest = self.ledger.request_digest(exact_digest, parameters)

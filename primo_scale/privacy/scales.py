@@ -19,8 +19,8 @@ from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import (
-    COUNTS_SHARE,
-    FIRST_ROUND_SHARE,
+    SHARES,
+    Guarantee,
     Mechanism,
     NoiseScales,
     Promise,
@@ -30,8 +30,6 @@ from primo_scale.privacy.mechanism import (
 )
 from primo_scale.privacy.planning import LARGEST_SPLIT
 
-# Share of mu^2 for a Y'Y that is not free: its sums are large compared with any noise.
-OUTCOME_SHARE = 0.02
 # A Gaussian exceeds 32 standard deviations with probability 1e-223.
 _TAIL_SIGMAS = 32
 _INT64_LIMIT = 2**63
@@ -66,7 +64,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     return mechanism
 
 
-def release_cost(promise: Promise, subsample: int | None) -> Cost:
+def release_cost(promise: Guarantee, subsample: int | None) -> Cost:
     """Return the cost of a release: of the adjustment of its phenotypes, and of its statistics.
 
     Half of (epsilon, delta) pays for X'X of a subsample, and the other half for everything else.
@@ -93,7 +91,7 @@ def second_round(
 
     `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
     """
-    share = promise.share * (1 - FIRST_ROUND_SHARE) / FIRST_ROUND_SHARE
+    share = promise.share * (1 - SHARES.first_round) / SHARES.first_round
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
     change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
     return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
@@ -104,7 +102,7 @@ def counts_share(promise: Promise) -> float:
 
     It is 0 if the counts are public. Source: docs/maths/counts-and-moments.md, Theorem 1.
     """
-    return COUNTS_SHARE if promise.counts_are_private else 0.0
+    return SHARES.counts if promise.counts_are_private else 0.0
 
 
 def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> str:
@@ -179,7 +177,7 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
     """
     add = Adjacency.ADD_REMOVE
-    gram_mu = rest_mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
+    gram_mu = rest_mu * math.sqrt((1 - SHARES.outcome_gram) / (1 + split))
     cross_mu = gram_mu * math.sqrt(split)
     if bounds.block_norms is None:
         gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
@@ -192,7 +190,7 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     return _jointly(
         gram,
         sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,
-        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
+        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(SHARES.outcome_gram)),
     )
 
 
@@ -206,9 +204,9 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
         cross_mu = rest_mu
         phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / rest_mu
     else:
-        cross_mu = rest_mu * math.sqrt(1 - OUTCOME_SHARE)
+        cross_mu = rest_mu * math.sqrt(1 - SHARES.outcome_gram)
         phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
-        phenotypes /= rest_mu * math.sqrt(OUTCOME_SHARE)
+        phenotypes /= rest_mu * math.sqrt(SHARES.outcome_gram)
     cross = sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, promise.adjacency) / cross_mu
     return _jointly((0.0,) * len(bounds.block_sizes), cross, phenotypes)
 
@@ -291,7 +289,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
 
     Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
     """
-    if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
+    if promise.unit is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
             "with label privacy X'X is public, so noise on it gains nothing",
             where="--method" if recipe.subsample is None else "--subsample",
@@ -373,7 +371,7 @@ class Calibration:
 
 CALIBRATIONS = {
     "label": Calibration(
-        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL, _label, splits=False
+        lambda bounds, promise, recipe: promise.unit is PrivacyUnit.LABEL, _label, splits=False
     ),
     "subsampled": Calibration(
         lambda bounds, promise, recipe: recipe.subsample is not None,

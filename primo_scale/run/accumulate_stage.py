@@ -34,17 +34,23 @@ from primo_scale.outcomes.store import (
 )
 from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
 from primo_scale.run import work_directory
-from primo_scale.run.design import Design, PaidAdjustment, write_choices
-from primo_scale.run.design_choices import PublicPanels
-from primo_scale.run.early_refusals import PlannedRun
-from primo_scale.run.panel_choices import warn_of_other_alleles, write_maps
+from primo_scale.run.design import (
+    Design,
+    PaidAdjustment,
+    PublicPanels,
+    find_design,
+    write_design,
+    write_maps,
+)
 from primo_scale.run.payments import pay_for_release
+from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import (
     genotypes_by_components,
     project,
     write_ancestry,
 )
 from primo_scale.run.progress import progress_bar
+from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import AccumulateRequest, Execution
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.second_round import second_directions, second_inputs, second_plan
@@ -52,19 +58,22 @@ from primo_scale.storage.files import make_private_directory
 from primo_scale.storage.locations import Location
 
 
-def accumulate_stage(
-    store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun
-) -> RawStatistics:
-    """Align and adjust the outcomes, and compute the sums still missing."""
-    panels = planned.panels
+def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
+    """Align and adjust the outcomes, and compute the sums still missing.
+
+    The design that is returned is that of adjusted phenotypes.
+    """
+    store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
     tables, execution, work_dir = request, request, request.work_dir
-    design = planned.design
     root = work_directory.store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
         work_directory.claim(execution.object_store, work_dir)
-        design = replace(design, object_store=str(execution.object_store))
+    path = work_dir / work_directory.DESIGN
+    known = find_design(path)
+    if known is None or known.planned_digest != design.digest:
+        write_design(path, design)
     projected = None
     if panels.loadings is not None:
         with stage("principal components"):
@@ -75,9 +84,10 @@ def accumulate_stage(
         aligned = align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
+            OutcomeFiles(tables.pheno, tables.covar, projected),
             design.outcomes,
             scratch=work_dir,
+            rows=plan.rows,
             hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
             to_adjust=design.clipped,
         )
@@ -90,12 +100,12 @@ def accumulate_stage(
         )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
-    write_choices(work_dir / work_directory.DESIGN, design)
-    if design.rounds == 2 and panels.ld is not None and request.budget is not None:
-        directions = second_directions(store, request, design, panels.ld, raw, request.budget)
+    write_design(path, design)
+    if design.rounds == 2 and panels.ld is not None:
+        directions = second_directions(store, request, design, panels.ld, raw)
         _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
-    return raw
+    return design, raw
 
 
 @stage("adjustment")
@@ -107,18 +117,15 @@ def _adjusted(
     root: Location,
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
-    before, budget = design.outcomes, request.budget
-    if budget is None:
-        raise ValueError("phenotypes are adjusted for a release with a budget")
+    before = design.outcomes
     scale = AdjustmentScale.of(before)
-    bought = pay_for_release(store, request, sum_grams(unadjusted, scale), scale.norm)
+    bought = pay_for_release(store, request, design, sum_grams(unadjusted, scale), scale.norm)
     covariance = covariance_of_covariates(before, scale, bought)
     design = replace(
         design,
         outcomes=adjusted(before, scale, bought),
         adjustment=PaidAdjustment(
             bought.charge,
-            budget,
             bought.sigma,
             scale.norm,
             planned=design.digest,
@@ -158,7 +165,6 @@ def _components(
     """Return the store of the LD components of a design, which is written unless it is there."""
     if design.panel is None or panels.ld is None:
         return None
-    write_choices(work_dir / work_directory.PANEL, design.panel)
     if design.components is None:
         return None
     with stage("LD components"):

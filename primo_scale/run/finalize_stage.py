@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.ld_components import open_components
-from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.refusals import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
@@ -24,27 +23,21 @@ from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
-from primo_scale.run.design import Design, PaidAdjustment
+from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
-from primo_scale.run.panel_populations import open_panel
+from primo_scale.run.forecast import (
+    PlannedRelease,
+    forecast_release,
+    heritability_of,
+    mechanism_of,
+)
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.publishing import (
     charge_of,
-    check_publishable,
-    check_release,
     exists_already,
     publish,
 )
-from primo_scale.run.release_forecast import (
-    PlannedRelease,
-    choose,
-    forecast_release,
-    mechanism_of,
-    trait_of,
-)
-from primo_scale.run.request import FinalizeRequest
-from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.second_round import open_second_round
 from primo_scale.run.work_directory import (
@@ -54,41 +47,24 @@ from primo_scale.run.work_directory import (
     finished_statistics,
     store_root,
 )
-from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.locations import Location
 
 
 @stage("finalize")
-def finalize_stage(design: Design, request: FinalizeRequest) -> None:
+def finalize_stage(planned: PlannedRelease) -> None:
     """Publish the release of finished statistics, or find it published."""
+    design, request = planned.design, planned.request
     work_dir = request.work_dir
     statistics = finished_statistics(work_dir, design.object_store)
     raw = open_raw_statistics(statistics, design.layout, design.n_samples)
-    store = open_genotype_store(parse_location(design.genotype_store))
+    store = planned.store
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     if design.components is not None:
         components = open_components(store_root(work_dir, design.object_store) / COMPONENTS)
         _check_belongs(raw, "components", components.digest, components.path)
-    check_publishable(store.variants, design.outcomes)
-    budget = request.budget
-    chosen = choose(design, budget, request)
-    chosen = replace(chosen, priors=check_release(request, design, store.variants))
-    panel = open_panel(design, store.variants)
-    planned = PlannedRelease(design, request, store, chosen, panel)
-    if budget is None and design.subsample is not None:
-        raise UsageError(
-            "the subsample of these statistics is secret: its X'X is never shown without noise",
-            where=work_dir,
-            remedy="Run accumulate with --non-private in another --work-dir",
-        )
-    if budget is not None and not design.clipped:
-        raise UsageError(
-            "these statistics are of unclipped rows and can never be private",
-            where=work_dir,
-            remedy="Run accumulate without --non-private in another --work-dir",
-        )
-    refuse_small_memory(release_needs(design, chosen, sumstats=request.sumstats))
-    if budget is None:
+    chosen = planned.chosen
+    if not planned.private:
         publish(planned, solve(planned, privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
@@ -97,7 +73,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
                 "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
                 "least as accurate", chosen.estimator,
             )  # fmt: skip
-        mechanism = _with_hold_out(planned, mechanism_of(design, budget, chosen))
+        mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism, design.paid_adjustment)
 
 
@@ -130,7 +106,7 @@ def _release_privately(
     raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism, adjustment: PaidAdjustment
 ) -> None:
     design, request, store = planned.design, planned.request, planned.store
-    with payer_of(request, store, design.privacy, design.adjacency) as payer:
+    with payer_of(request, store, design.promise) as payer:
         ledger = payer.ledger
         # The first of two rounds serves any hold-out, which the second is then bound to.
         first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
@@ -153,12 +129,10 @@ def _release_privately(
         charge, balance = paid.charge, payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        trait = trait_of(store)
-        expected = forecast_release(design, store.variants, mechanism, trait).stated_size
+        heritability = heritability_of(store)
+        expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
-        payment = Payment(
-            mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
-        )
+        payment = Payment(mechanism, charge, adjustment, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):
             solved = solve(planned, paid.private, second)
             if (noise := mechanism.hold_out) is not None:

@@ -25,8 +25,8 @@ from primo_scale.privacy.held_out_sums import (
 from primo_scale.privacy.planning import Floats
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import Design
-from primo_scale.run.panel_populations import groups_of
 from primo_scale.run.progress import count_bar
+from primo_scale.run.public_inputs import groups_of
 from primo_scale.storage.files import disk_errors_explained
 
 _PEOPLE_PER_BATCH = 256  # which bounds the memory of sums over many phenotypes

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from primo_scale.genotypes.copying import copy_genotypes
 from primo_scale.genotypes.filters import FilterCount, Ranking, Selection
-from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.ingest import carry_out, ingest
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
@@ -103,18 +103,25 @@ def ingest_stage(
     files: GenotypeFiles | PlinkArray,
     destination: Path,
     *,
+    planned: GenotypeStore | None = None,
     ld_panel: tuple[Path, ...] | None = None,
     chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
-    """Write the store, or find it finished; log the counts of the filters and the warnings."""
+    """Write the store, or find it finished; log the counts of the filters and the warnings.
+
+    `planned` is the result of `planned_genotypes` for the same files.
+    """
     with count_bar("ingest", "partitions") as move:
         if isinstance(files, PlinkArray):
             store = files.ingest(destination, move)
+        elif isinstance(planned, PlannedGenotypes):
+            store = carry_out(planned.plan, move)
         else:
-            store = ingest(
+            selection = _selection_of(files, ld_panel)
+            store = planned or ingest(
                 files.sources,
                 destination,
-                selection=_selection_of(files, ld_panel),
+                selection=selection,
                 chunk_shape=chunk_shape,
                 on_progress=move,
             )

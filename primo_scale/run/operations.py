@@ -16,16 +16,14 @@ from typing import TYPE_CHECKING
 
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
 from primo_scale.errors import Field, InputError, UsageError
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.run.accumulate_stage import accumulate_stage
-from primo_scale.run.design import load_design
-from primo_scale.run.early_refusals import PlannedRun, check_before_work
 from primo_scale.run.fields import takes
 from primo_scale.run.finalize_stage import finalize_stage
-from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
+from primo_scale.run.ingest_stage import copy_stage, ingest_stage
+from primo_scale.run.plan import Plan, prepare, prepare_release
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, note_published, purge, warn_of_intermediates
-from primo_scale.run.release_forecast import check_summed
 from primo_scale.run.request import (
     AccumulateRequest,
     Execution,
@@ -35,7 +33,7 @@ from primo_scale.run.request import (
     RunRequest,
 )
 from primo_scale.run.run_log import run_logged, warnings_collected
-from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
+from primo_scale.run.work_directory import GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
 from primo_scale.storage.locations import Location
@@ -103,12 +101,9 @@ def accumulate(request: AccumulateRequest) -> Summed:
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
-            store = open_genotype_store(request.genotypes)
-            # Values are read before work only if a charge is paid in between.
-            pays = not request.non_private
-            planned = check_before_work(store, request, None, read_values=pays)
-            _check_reachable(request, planned)
-            raw = accumulate_stage(store, request, planned)
+            plan = prepare(request)
+            _check_reachable(request, plan)
+            _, raw = accumulate_stage(plan)
     return Summed(request.work_dir, raw.sha256)
 
 
@@ -141,9 +136,7 @@ def finalize(request: FinalizeRequest) -> Release:
     with _at_work(request):
         if not is_done_and_purged(request):
             with run_logged(request.work_dir, "finalize", request):
-                design = load_design(request.work_dir / DESIGN)
-                check_summed(design, request)
-                finalize_stage(design, request)
+                finalize_stage(prepare_release(request))
                 _purge_or_warn(request)
     return open_release(request.out)
 
@@ -182,13 +175,13 @@ def release(request: ReleaseRequest) -> Release:
 
 
 @takes(ReleaseRequest, AccumulateRequest)
-def plan(request: AccumulateRequest) -> PlannedRun:
+def plan(request: AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Returns
     -------
-    PlannedRun
-        Design, expected accuracy, warnings, and memory, disk and time that the run takes. PRIVATE.
+    Plan
+        Design, expected accuracy, warnings, and memory and disk that the run takes. PRIVATE.
 
     Raises
     ------
@@ -201,50 +194,36 @@ def plan(request: AccumulateRequest) -> PlannedRun:
         refuse_dangling_link(request.work_dir)
         refuse_unwritable(request.work_dir)
     with encrypted_with(request.encryption_key), warnings_collected() as warnings:
-        planned = _planned(request)
-    return replace(planned, warnings=tuple(warnings))
-
-
-def _planned(request: AccumulateRequest) -> PlannedRun:
-    if not isinstance(request, ReleaseRequest):
-        return check_before_work(open_genotype_store(request.genotypes), request, None)
-    _check_places(request)
-    if is_done_and_purged(request, read_only=True):
-        raise UsageError("this release is published, and its intermediates are deleted")
-    return check_before_work(_planned_genotypes(request), request, request)
+        if isinstance(request, ReleaseRequest):
+            _check_places(request)
+            if is_done_and_purged(request, read_only=True):
+                raise UsageError("this release is published, and its intermediates are deleted")
+        found = prepare(request, dry_run=True)
+    return replace(found, warnings=tuple(warnings))
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
-    """Check everything, then run the stages in a locked work directory."""
+    """Check everything, then carry out the plan in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    genotypes = _planned_genotypes(request)
-    planned = check_before_work(genotypes, request, request)
-    del genotypes  # the tables of people and variants
-    _check_reachable(request, planned)
-    given, bucket = request.genotypes, request.object_store
-    if isinstance(given, Location):
-        store = open_genotype_store(given)
-    else:
-        place = request.work_dir / GENOTYPES
-        store = ingest_stage(request.files, place, ld_panel=request.ld_panel)
+    plan = prepare(request)
+    _check_reachable(request, plan)
+    bucket, store, release = request.object_store, plan.store, plan.release
+    if release is None:
+        raise ValueError("the plan has no release")
+    if not isinstance(request.genotypes, Location):
+        store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)
-    accumulate_stage(store, request, planned)
-    finalize_stage(load_design(request.work_dir / DESIGN), request)
+    plan = replace(plan, store=store)
+    design, _ = accumulate_stage(plan)
+    finalize_stage(replace(release, design=design, store=store))
 
 
-def _planned_genotypes(request: ReleaseRequest) -> GenotypeStore:
-    if isinstance(request.genotypes, Location):
-        return open_genotype_store(request.genotypes)
-    place = request.work_dir / GENOTYPES
-    return planned_genotypes(request.files, place, ld_panel=request.ld_panel)
-
-
-def _check_reachable(execution: Execution, planned: PlannedRun) -> None:
+def _check_reachable(execution: Execution, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
     local = isinstance(execution.profile, (ThreadsProfile, LocalProfile))
-    if planned.summation is None or local:
+    if plan.sums is None or local:
         return
     from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
 

@@ -6,7 +6,6 @@ import itertools
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,37 +51,9 @@ if TYPE_CHECKING:
 # ---- Forecast ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Target:
-    """Accuracy to reach: an R^2, or a share of the R^2 of the same people without noise."""
-
-    value: float
-    of_best: bool
-
-    def r2(self, without_noise: float) -> float:
-        """Return the R^2 to reach, from that without noise."""
-        return self.value * without_noise if self.of_best else self.value
-
-
-def read_target(value: Any, _: str = "") -> Target:
-    """Return the target of a text such as ``0.15``, or ``80%`` for a share, between 0 and 1."""
-    if isinstance(value, Target):
-        return value
-    text = str(value)
-    try:
-        share = float(text.removesuffix("%"))
-    except ValueError:
-        share = 0.0
-    target = Target(share / 100, of_best=True) if text.endswith("%") else Target(share, False)
-    if not 0 < target.value < 1:
-        limit = "an R^2 between 0 and 1, or a percentage of the R^2 without noise"
-        raise UsageError("is no accuracy", value=text, limit=limit)
-    return target
-
-
 @frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
 class ForecastRequest(Checked):
-    """Releases to forecast: every combination of people, phenotypes, epsilons and variants.
+    """Releases to forecast: every combination of people, phenotypes and epsilons.
 
     Attributes
     ----------
@@ -100,20 +71,6 @@ class ForecastRequest(Checked):
         Delta of every release (default: 1 / people^2).
     extract
         List of the variants that take part.
-    variants
-        Numbers of variants (default: the panel's). More than the panel's tile it; fewer are the
-        best by `extract_by_prior`.
-    extract_by_prior
-        Public scoring file that ranks the variants. The share of the heritability that the best
-        ones explain is the squared correlation of their part of the score with the whole.
-    prior_r2
-        R^2, in people like the cohort, of a public score that the weights will build on.
-    prior_people
-        People of the study that gave this score.
-    target
-        Accuracy to reach, such as 0.15, or 80% of the R^2 without noise: adds the smallest epsilon,
-        the fewest people and the most phenotypes that reach it, each with the other sizes of the
-        row.
     ld_components
         Sum LD components of the panel in place of variants.
     """
@@ -127,30 +84,16 @@ class ForecastRequest(Checked):
     epsilon: tuple[float, ...] = option(several(number(), metavar="E[,E...]"), default=(1.0, 5.0))
     delta: float | None = option(number())
     extract: Path | None = option(FILE)
-    variants: tuple[int, ...] = option(several(count(), metavar="K[,K...]"), default=())
-    extract_by_prior: Path | None = option(FILE)
-    prior_r2: float | None = option(number("(0, inf)", "R2"))
-    prior_people: int = option(count(), default=100_000)
-    target: Target | None = option(Kind("accuracy", read_target, "R2|SHARE%"))
     ld_components: bool = option(FLAG, default=True)
 
     def check(self) -> None:
-        """Refuse numbers out of range, and a ranking of variants that none are chosen by."""
+        """Refuse numbers out of range."""
         from primo_scale.gaussian.calibration import DELTA_RANGE, release_mu  # loads NumPy
-        from primo_scale.privacy.planning import PRIOR_HERITABILITY
 
-        for name in ("people", "phenotypes", "variants"):
+        for name in ("people", "phenotypes"):
             sizes = getattr(self, name)
-            if (not sizes and name != "variants") or min(sizes, default=1) < 1:
+            if min(sizes, default=0) < 1:
                 raise UsageError("is not a positive number", where=Field(name), value=sizes)
-        if self.prior_r2 is not None and self.prior_r2 >= PRIOR_HERITABILITY:
-            limit = f"above 0, and below the heritability of {PRIOR_HERITABILITY:g} that is assumed"
-            raise UsageError(
-                "is out of range", where=Field("prior_r2"), value=self.prior_r2, limit=limit
-            )
-        if self.extract_by_prior is not None and not self.variants:
-            remedy = "Give `variants`, the numbers of variants to choose"
-            raise UsageError("lacks `variants`", where=Field("extract_by_prior"), remedy=remedy)
         fewest = min(self.people)
         if self.delta is None and self.delta_of(fewest) > DELTA_RANGE[1]:
             raise UsageError(

@@ -42,10 +42,10 @@ from primo_scale.publication.statement import Software
 from primo_scale.publication.wording import KEYSTREAM, public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
-from primo_scale.run.design_choices import phenotype_bounds
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import PartyReleaseRequest, RosterRequest
 from primo_scale.run.payments import log_payment
+from primo_scale.run.public_inputs import phenotype_bounds
 from primo_scale.run.publishing import (
     check_out,
     check_private_places,
@@ -125,7 +125,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
         cohort_digest=roster.tag,
         individuals=people,
         name=request.cohort,
-        unit=promise.privacy,
+        unit=promise.unit,
         adjacency=promise.adjacency,
     )
     with open_payer(ledger_path, noise_store, find_cohort) as payer:
@@ -225,5 +225,5 @@ def _statement(
             **KEYSTREAM,
         ),
         ledger=state_ledger_entry(balance, charge),
-        public_by_assumption=public_by_assumption(str(promise.privacy), str(promise.adjacency)),
+        public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),
     )

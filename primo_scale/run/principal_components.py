@@ -177,9 +177,7 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
     if not groups.is_complete(path, KIND):
         groups.flush(groups.open_group(path, KIND, complete=False))
         groups.mark_complete(groups.open_group(path, KIND, complete=False), {})
-    rows = ComponentRows(request, groups.array_of(groups.open_group(path, KIND), _ARRAY))
-    _log_people_outside(rows, loadings)
-    return rows
+    return ComponentRows(request, groups.array_of(groups.open_group(path, KIND), _ARRAY))
 
 
 def genotypes_by_components(
@@ -230,17 +228,6 @@ def _chunk(array: groups.Array, number: int) -> slice:
     """Return the people of a chunk."""
     height, n_people = array.chunks[0], array.shape[0]
     return slice(number * height, min((number + 1) * height, n_people))
-
-
-def _log_people_outside(rows: ComponentRows, loadings: Loadings) -> None:
-    """Log how many people have a component outside of its bounds. PRIVATE."""
-    lower, upper = np.array([(each.lower, each.upper) for each in loadings.bounds]).T
-    outside = 0
-    for number in range(-(-rows.array.shape[0] // rows.array.chunks[0])):
-        values = read_block(rows.array, (_chunk(rows.array, number), slice(None)))
-        outside += int(((values < lower) | (values > upper)).any(axis=1).sum())
-    if outside:
-        LOGGER.info("%d people have a principal component outside of its bounds", outside)
 
 
 def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> groups.Array:

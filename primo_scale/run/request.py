@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from primo_scale.cluster.profile import Profile
     from primo_scale.genotypes.pandas_plink import PlinkArray
     from primo_scale.genotypes.source import SourceFiles
-    from primo_scale.run.design import Budget
+    from primo_scale.privacy.mechanism import Guarantee
 
 GENOTYPES, OUTCOMES, PRIVACY, FILES, MODEL, MACHINES = HEADINGS
 FORMATS = ("bfile", "pfile", "bgen", "vcf", "vcz")
@@ -338,10 +338,9 @@ class PrivacyParameters(Checked):
         self.budget  # noqa: B018
 
     @property
-    def budget(self) -> Budget | None:
+    def budget(self) -> tuple[float, float] | None:
         """(epsilon, delta), or None where they are not given."""
         from primo_scale.gaussian.calibration import release_mu  # loads NumPy
-        from primo_scale.run.design import Budget
 
         if self.epsilon is None and self.delta is None:
             return None
@@ -354,7 +353,7 @@ class PrivacyParameters(Checked):
         if self.epsilon is None or self.delta is None:
             raise UsageError("`epsilon` and `delta` go together", remedy="Give both")
         release_mu(self.epsilon, self.delta)
-        return Budget(self.epsilon, self.delta)
+        return self.epsilon, self.delta
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -411,12 +410,19 @@ class Privacy(PrivacyParameters):
             )
 
     @property
+    def guarantee(self) -> Guarantee | None:
+        """Guarantee of the release, or None where epsilon and delta are not given."""
+        from primo_scale.privacy.mechanism import Guarantee  # loads NumPy
+
+        return None if self.budget is None else Guarantee(*self.budget, self.unit, self.adjacency)
+
+    @property
     def hides_n(self) -> bool:
         """Whether the number of people is private."""
-        from primo_scale.privacy.mechanism import Promise  # loads NumPy
+        from primo_scale.privacy.mechanism import Guarantee  # loads NumPy
 
         # It does not depend on epsilon and delta.
-        return not self.non_private and Promise(1.0, 1e-6, self.unit, self.adjacency).n_is_private
+        return not self.non_private and Guarantee(1.0, 1e-6, self.unit, self.adjacency).n_is_private
 
 
 @frozen

@@ -31,12 +31,12 @@ from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound
 from primo_scale.privacy.paid_statistics import draw_once
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.privacy.scales import second_round
-from primo_scale.run.design import Budget, Design
+from primo_scale.run.design import Design
 from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
+from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
-from primo_scale.run.release_forecast import public_eigenvalues
-from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.request import RunRequest
 from primo_scale.run.run_log import stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
@@ -49,16 +49,15 @@ _VERSION = 1  # of the choice of directions
 @stage("second round")
 def second_directions(
     store: GenotypeStore,
-    request: AccumulateRequest,
+    request: RunRequest,
     design: Design,
     panel: LdPanel,
     raw: RawStatistics,
-    budget: Budget,
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
-    mechanism, charge = design.mechanism(budget, Recipe()), design.paid_adjustment.charge
+    mechanism, charge = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
-        payer_of(request, store, design.privacy, design.adjacency) as payer,
+        payer_of(request, store, design.promise) as payer,
         deferred(),
         count_bar("draw noise", "pieces") as move,
     ):
@@ -129,9 +128,7 @@ def second_noise(design: Design, mechanism: Mechanism, directions: OwnDirections
 
 def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> Inputs:
     """Return what determines the sums of the second round, from that of the first one."""
-    noise = second_noise(
-        design, design.mechanism(design.paid_adjustment.budget, Recipe()), directions
-    )
+    noise = second_noise(design, design.mechanism(Recipe()), directions)
     rule = ClippingRule(LongRecords.CONTRIBUTIONS, noise.row_norm, None, noise.phenotype_norm)
     return replace(
         inputs,

@@ -13,7 +13,7 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.tables import Index, VariantTable
 from primo_scale.methods.shrinkage import Float64
-from primo_scale.run.prior_scores import read_public
+from primo_scale.run.public_inputs import read_public
 from primo_scale.run.run_log import LOGGER
 
 _VARIANTS_AT_A_TIME = 4096

@@ -14,10 +14,10 @@ from primo_scale import machine
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.run import resources
+from primo_scale.run import plan as plan_module
 from primo_scale.run.ingest_stage import planned_genotypes
+from primo_scale.run.plan import refuse_small_memory, release_needs
 from primo_scale.run.request import GenotypeFiles
-from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.storage.block_matrices import BlockLayout
 
 
@@ -29,8 +29,8 @@ def summed(ingested):
 
 
 def small_memory(patch):
-    patch.setattr(resources, "resident_memory", lambda: 100 << 20)
-    patch.setattr(resources, "available_memory", lambda: 0)
+    patch.setattr(plan_module, "resident_memory", lambda: 100 << 20)
+    patch.setattr(plan_module, "available_memory", lambda: 0)
 
 
 def full_disk(patch):
@@ -101,7 +101,7 @@ def test_the_disk_of_a_run_counts_whole_chunks_of_genotypes(cohort, tmp_path, mo
     ps.ingest(**files, out=tmp_path / "a.zarr")
     written = sum(path.stat().st_size for path in (tmp_path / "a.zarr" / "genotypes").rglob("*"))
     assert 2 * 2048 * 86 <= written <= needed  # 343 people take 86 bytes
-    monkeypatch.setattr(resources, "store_bytes", lambda *_: 1 << 60)
+    monkeypatch.setattr(plan_module, "store_bytes", lambda *_: 1 << 60)
     refused(cohort.release("--dry-run"), 4, "disk")
 
 
@@ -142,7 +142,12 @@ def test_a_full_disk_is_refused_before_drawing_and_not_where_all_is_drawn(summed
 def design(*, sizes, phenotypes=10, clipped=True):
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, phenotypes)
     return SimpleNamespace(
-        layout=layout, block_sizes=sizes, n_variants=sum(sizes), subsample=None, clipped=clipped
+        layout=layout,
+        block_sizes=sizes,
+        n_variants=sum(sizes),
+        subsample=None,
+        clipped=clipped,
+        rounds=1,
     )
 
 

@@ -98,4 +98,4 @@ def test_the_lattice_is_coarse_only_for_many_phenotypes_of_fine_codes(design):
         outcomes = replace(design.outcomes, phenotypes=tuple(phenotypes))
         assert replace(design, outcomes=outcomes).phenotype_step == 1
     assert replace(design, outcomes=replace(design.outcomes, unit=2047)).phenotype_step == 1
-    assert replace(design, clipped=False).phenotype_step == 1
+    assert replace(design, guarantee=None).phenotype_step == 1

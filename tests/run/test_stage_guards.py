@@ -172,11 +172,10 @@ def test_a_release_of_another_request_is_refused(summed):
     assert len(summed.charges()) == 1
 
 
-def test_statistics_of_phenotypes_as_given_are_not_released(summed):
-    """As of version 0.4, whose design has no adjustment."""
+def test_statistics_without_a_paid_adjustment_are_not_released(summed):
     path = summed.work / "design.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"adjustment": None}))
-    refused(summed.finalize(), 3, "as of version 0.4, which alone can release them")
+    refused(summed.finalize(), 3, "the work directory holds no statistics")
     assert not drawn(summed)
 
 
@@ -189,7 +188,7 @@ def test_payments_are_told_each_time(cohort):
     raise_budget(cohort)
     work = ("--work-dir", cohort.folder / "release.work")
     other = ("--epsilon", 2, "--out", cohort.folder / "other", *work)
-    refused(cohort.release(*other), 3, "another request")
+    refused(cohort.release(*other), 3, "statistics of other inputs or options")
     again = succeeded(cohort.release())
     assert f"release: paid for before, with charge {charge.id}" in again.stderr
     (cohort.folder / "release.work" / "adjustment.json").unlink()

@@ -13,7 +13,7 @@ from support.small_cohort import Cohort, command, succeeded, write_cohort
 import primo_scale as ps
 from primo_scale.cli.commands import verify
 from primo_scale.run.design import load_design
-from primo_scale.run.release_forecast import choose
+from primo_scale.run.forecast import choose
 from primo_scale.run.request import Fit
 
 N, D, BLOCK = 800, 60, 20
@@ -79,7 +79,7 @@ def test_sizes_decide_whether_effects_are_sampled(cohort):
     design = load_design(cohort.folder / "sizes.work" / "design.json")
 
     def chosen(design, fit=Fit()):  # noqa: B008
-        return choose(design, None, fit).estimator.name
+        return choose(design, fit, private=False).estimator.name
 
     assert chosen(design) == "point-normal"
     assert chosen(design, Fit(ridge=2)) == "ridge"

@@ -171,9 +171,7 @@ def test_a_plan_changes_nothing_and_has_the_numbers_of_the_run(in_folder) -> Non
     assert planned.design.layout.n_variants == 100 and planned.design.n_samples == 2000
     assert 0 < planned.accuracy.r_squared < planned.accuracy.without_noise < 0.3
     assert re.fullmatch(
-        r"Plan\(2000 people, 100 variants, 2 phenotypes; reuse-cov-gauss with [a-z-]+; "
-        r"R\^2 0\.\d+, without noise 0\.\d+; \d+ KiB of disk; warnings: 3\)",
-        repr(planned),
+        r"Plan\(2000 people, 100 variants, 2 phenotypes; R\^2 0\.\d+; warnings: 3\)", repr(planned)
     )
     assert planned.sums.tasks == 2
 

@@ -128,21 +128,10 @@ class Plan:
     warnings: tuple[str, ...] = ()  # of a dry run; a run logs its warnings
 
     def __repr__(self) -> str:
-        design, chosen, accuracy = self.design, self.chosen, self.accuracy
-        words = [
-            f"{design.n_samples} people, {design.n_variants} variants, "
-            f"{design.layout.n_phenotypes} phenotypes"
-        ]
-        if chosen is not None:
-            words.append(f"{chosen.method.name} with {chosen.estimator.name}")
-        if accuracy is not None:
-            best = accuracy.without_noise
-            words.append(f"R^2 {accuracy.r_squared:.3g}, without noise {best:.3g}")
-        if self.sums is not None:
-            words.append(f"{bytes_in_words(self.sums.disk_bytes)} of disk")
-        if self.warnings:
-            words.append(f"warnings: {len(self.warnings)}")
-        return f"Plan({'; '.join(words)})"
+        layout, sizes = self.design.layout, (self.design.n_samples, self.design.n_variants)
+        words = "{} people, {} variants, {} phenotypes".format(*sizes, layout.n_phenotypes)
+        expected = "" if self.accuracy is None else f"; R^2 {self.accuracy.r_squared:.3g}"
+        return f"Plan({words}{expected}; warnings: {len(self.warnings)})"
 
 
 def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
@@ -454,20 +443,15 @@ def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design
 class ReleaseNeeds:
     """Resources of one release, from public sizes."""
 
-    # Memory beyond that of an idle process, at four moments.
-    choosing_bytes: int  # of the directions of a second round
-    solving_bytes: int
-    publishing_bytes: int
-    drawing_bytes: int
+    memory_bytes: int  # beyond that of an idle process, at the moment that needs most
     noisy_bytes: int  # private statistics on the disk of the work directory; 0 without noise
     largest_block: int  # variants in the largest LD block; solving takes its square
+    remedy: str  # for a machine with less memory
 
     @property
-    def memory_bytes(self) -> int:
+    def process_bytes(self) -> int:
         """Peak memory of this process if it makes the release."""
-        process = max(_PROCESS_BYTES, resident_memory())
-        moments = self.solving_bytes, self.publishing_bytes, self.drawing_bytes
-        return process + max(self.choosing_bytes, *moments)
+        return max(_PROCESS_BYTES, resident_memory()) + self.memory_bytes
 
 
 def release_needs(
@@ -487,33 +471,33 @@ def release_needs(
     n_scores = 0 if priors is None else priors.scores.effects.shape[1]
     effects = _ENTRY_BYTES * layout.n_variants * n_scores
     beside += effects_bytes(layout, design.block_sizes, estimator)
+    solving = solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside
+    solving = max(solving, _choosing_bytes(design))
+    publishing = (_WEIGHT_COPIES + _SUMSTATS_COPIES * sumstats) * weights
+    publishing += _BYTES_PER_VARIANT * design.n_variants
+    drawing = _ENTRY_BYTES * (_TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * outcomes)
+    instead = "smaller LD blocks (--ld-blocks window:N) in a new --work-dir"
+    if publishing > solving:
+        instead = "fewer phenotypes (--pheno-name)"
     return ReleaseNeeds(
-        choosing_bytes=_choosing_bytes(design),
-        solving_bytes=solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside,
-        publishing_bytes=(_WEIGHT_COPIES + _SUMSTATS_COPIES * sumstats) * weights
-        + _BYTES_PER_VARIANT * design.n_variants,
-        drawing_bytes=_ENTRY_BYTES * (_TILE_COPIES * tiles + _OUTCOME_GRAM_COPIES * outcomes),
+        memory_bytes=max(solving, publishing, drawing),
         noisy_bytes=stored_bytes(layout, gram_copies=copies) if design.clipped else 0,
         largest_block=largest,
+        remedy=f"Finalize where there is more memory, or use {instead}",
     )
 
 
 def refuse_small_memory(needs: ReleaseNeeds) -> None:
     """Refuse a release that needs more memory than this process has and can get."""
     there = available_memory() + resident_memory()
-    if needs.memory_bytes <= there:
-        return
-    if max(needs.solving_bytes, needs.choosing_bytes) >= needs.publishing_bytes:
-        what = f"solve blocks of up to {needs.largest_block} variants"
-        instead = "smaller LD blocks (--ld-blocks window:N) in a new --work-dir"
-    else:
-        what, instead = "hold the weights of all phenotypes", "fewer phenotypes (--pheno-name)"
-    raise ResourceError(
-        f"not enough memory to {what}",
-        value=f"{bytes_in_words(there)} there",
-        limit=f"{bytes_in_words(needs.memory_bytes)} needed",
-        remedy=f"Finalize where there is more memory, or use {instead}",
-    )
+    if needs.process_bytes > there:
+        raise ResourceError(
+            f"not enough memory to solve blocks of up to {needs.largest_block} variants and to "
+            "hold the weights of all phenotypes",
+            value=f"{bytes_in_words(there)} there",
+            limit=f"{bytes_in_words(needs.process_bytes)} needed",
+            remedy=needs.remedy,
+        )
 
 
 def _sum_needs(
@@ -574,7 +558,7 @@ def _sum_needs(
         LOGGER.info("%s", line)
     LOGGER.info(
         "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
-        bytes_in_words(release.memory_bytes), release.largest_block,
+        bytes_in_words(release.process_bytes), release.largest_block,
     )  # fmt: skip
     refuse_if_too_small(needs, machines)
     return needs

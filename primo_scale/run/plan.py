@@ -37,7 +37,7 @@ from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.humanize import bytes_in_words, examples
+from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.choice import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
@@ -358,7 +358,6 @@ def _expected_accuracy(
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise, expected.sparse, 100 * SPARSE_SHARE,
     )  # fmt: skip
-    _note_limits(design, heritability)
     if chosen.ridge is not None:
         norms = map(noise_norm, mechanism.scales.gram, design.layout.sizes)
         least = max(norms) / design.genotypes.unit**2
@@ -396,25 +395,6 @@ def _warn_of_disclosure(design: Design, *, private: bool) -> None:
         LOGGER.warning("%s", few_variants_in_words(design.n_variants))
     if not has_components(covariate.name for covariate in design.outcomes.covariates):
         LOGGER.warning("%s %s", NO_COMPONENTS, COMPONENTS_REMEDY)
-
-
-def _note_limits(design: Design, heritability: float) -> None:
-    """Log what the forecast leaves out: genetic factors, and the codes of binary traits."""
-    if design.genetic_factors is not None:
-        LOGGER.info(
-            "forecast: it takes phenotypes as unrelated; those that share %d genetic factors are "
-            "explained better", design.genetic_factors,
-        )  # fmt: skip
-    of_codes = [
-        f"{p.name} {heritability * share:.2g} at prevalence {p.mean - p.lower:g}"
-        for p, share in zip(design.outcomes.phenotypes, design.shares_of_liability, strict=True)
-        if share < 1
-    ]
-    if of_codes:
-        LOGGER.info(
-            "forecast: scores explain less of binary traits, as heritability %.2g of the liability "
-            "is less of the codes: %s", heritability, examples(of_codes),
-        )  # fmt: skip
 
 
 def _ask_ledger(request: AccumulateRequest, store: GenotypeStore, design: Design) -> None:

@@ -228,10 +228,3 @@ def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.Monk
         "statistics.zarr 3072 KiB, outcomes.zarr 2048 KiB, ...). Delete them with the same "
         "command and --purge-intermediates"
     ]
-
-
-def test_the_forecast_states_what_is_left_of_binary_traits(cohort: Path) -> None:
-    (cohort / "bounds.tsv").write_text("name lower upper mean sd\nT 0 1 0.01 0.1\n")
-    assert "is less of the codes: T 0.022 at prevalence 0.01" in dry_run(cohort).stderr
-    (cohort / "bounds.tsv").write_text("name lower upper mean sd\nT 0 4 0.01 0.1\n")
-    assert "of the codes" not in dry_run(cohort).stderr

@@ -55,7 +55,7 @@ def test_a_purge_of_a_published_release_plans_nothing(command, tmp_path, monkeyp
     run = getattr(cohort, command)
     succeeded(run())
     work = cohort.folder / "release.work" if command == "release" else cohort.work
-    for name in ("check_before_work", "finalize_stage", "load_design"):
+    for name in ("prepare", "prepare_release", "finalize_stage"):
         monkeypatch.setattr(f"primo_scale.run.operations.{name}", None)
     done = succeeded(run(PURGE))
     assert "published already" in done.stderr

@@ -78,7 +78,6 @@ class ChosenMethod:
     reason: str
     estimator: Estimator
     priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
-    ridge: float | None = None  # penalty of ``--ridge``, in units of the genotype coding
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,7 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
             where="--prior-weights",
             remedy="Leave them out, or give --method reuse-cov-gauss",
         )
-    return ChosenMethod(method, reason, estimator, ridge=fit.ridge)
+    return ChosenMethod(method, reason, estimator)
 
 
 def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:

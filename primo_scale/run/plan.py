@@ -42,8 +42,6 @@ from primo_scale.kernels.choice import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, resident_memory, usable_cpus
-from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.shrinkage import noise_norm
 from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.outcomes.coding import OutcomeCoding
@@ -106,7 +104,6 @@ _BYTES_PER_VARIANT = 600
 # Copies of a tile of X'X while a thread draws its noise (measured: 120 MiB in all), and of Z'Z.
 _TILE_COPIES, _OUTCOME_GRAM_COPIES = 15, 4
 _ENTRY_BYTES = 8
-_LEAST_METHOD = METHODS["reuse-cov-gauss"]  # needs the least of all methods
 # Draws of effects from the posterior of the first of two rounds, and copies of what is kept of it.
 _STATES, _ROUND_COPIES = 180, 2
 
@@ -120,9 +117,7 @@ class Plan:
     design: Design
     panels: PublicPanels  # from which the design was made
     release: PlannedRelease | None = None  # None if statistics alone are asked for
-    chosen: ChosenMethod | None = None  # method that the forecast is for; None without a forecast
     accuracy: Forecast | None = None  # None for a release without noise
-    needs: ReleaseNeeds | None = None
     sums: ResourceNeeds | None = None  # None if the statistics are finished
     rows: OutcomeRows | None = None  # outcomes; None if they are aligned already
     warnings: tuple[str, ...] = ()  # of a dry run; a run logs its warnings
@@ -152,20 +147,17 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         make_design(store, request, request, panels=panels, outcomes=coding),
         object_store=None if bucket is None else str(bucket),
     )
-    _warn_of_design(design, has_panel=panels.ld is not None and request.ld_components)
-    release, chosen, sumstats = None, None, False
+    release, sumstats = None, False
     if isinstance(request, ReleaseRequest):
         sumstats, populations = request.sumstats, design.populations
         panel = panels.ld if populations is not None and populations.members else None
         release = _planned_release(design, request, store, panel, private=design.clipped)
-        chosen = release.chosen
-    elif design.clipped:
-        chosen = choose(design, Fit(), private=True)
+    chosen = choose(design, Fit(), private=design.clipped) if release is None else release.chosen
     accuracy = _expected_accuracy(
-        design, store, chosen if design.clipped else None, accept_noise=request.accept_noise
+        design, store, chosen, private=design.clipped, accept_noise=request.accept_noise
     )
     _ask_ledger(request, store, design)
-    needs = release_needs(design, None if release is None else chosen, sumstats=sumstats)
+    needs = release_needs(design, chosen, sumstats=sumstats)
     summed, aligned = _finished_stages(work_dir, bucket)
     sums, rows = None, None
     if summed:
@@ -185,7 +177,7 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
             to_adjust=design.clipped,
             people_file=store.people_file,
         )
-    return Plan(request, store, design, panels, release, chosen, accuracy, needs, sums, rows)
+    return Plan(request, store, design, panels, release, accuracy, sums, rows)
 
 
 def prepare_release(request: FinalizeRequest) -> PlannedRelease:
@@ -195,8 +187,9 @@ def prepare_release(request: FinalizeRequest) -> PlannedRelease:
     _refuse_other_guarantee(design, request)
     panel, private = open_panel(design, store.variants), not request.non_private
     release = _planned_release(design, request, store, panel, private=private)
-    chosen = release.chosen if private else None
-    _expected_accuracy(design, store, chosen, accept_noise=request.accept_noise)
+    _expected_accuracy(
+        design, store, release.chosen, private=private, accept_noise=request.accept_noise
+    )
     if private and design.guarantee is not None:
         announce_opening(store, design.guarantee, request)
     refuse_small_memory(release_needs(design, release.chosen, sumstats=request.sumstats))
@@ -216,19 +209,6 @@ def _check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
     phenotypes = [p.name for p in outcomes.phenotypes]
     check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
     pgs_file_stems(phenotypes)
-
-
-def _warn_of_design(design: Design, *, has_panel: bool) -> None:
-    if has_panel and design.components is None:
-        LOGGER.info(
-            "--ld-panel gives LD blocks, and no LD components: these are chosen for the noise of "
-            "--epsilon and --delta, and not for a subsample"
-        )
-    if design.clipped and design.row_norm < design.column_variance:
-        LOGGER.warning(
-            "--row-norm is below the expected norm of a row, %.4g: most records are scaled down, "
-            "which costs accuracy", math.sqrt(design.genotypes.variance) / design.genotypes.unit,
-        )  # fmt: skip
 
 
 def _refuse_other_guarantee(design: Design, request: FinalizeRequest) -> None:
@@ -336,14 +316,19 @@ def _refuse_sumstats(design: Design) -> None:
 
 
 def _expected_accuracy(
-    design: Design, store: GenotypeStore, chosen: ChosenMethod | None, *, accept_noise: bool
+    design: Design,
+    store: GenotypeStore,
+    chosen: ChosenMethod,
+    *,
+    private: bool,
+    accept_noise: bool,
 ) -> Forecast | None:
     """Log and return the expected accuracy; refuse a release of noise, unless it is accepted.
 
-    It is None without the method of a private release.
+    It is None without noise.
     """
-    _warn_of_disclosure(design, private=chosen is not None)
-    if chosen is None:
+    _warn_of_disclosure(design, private=private)
+    if not private:
         return None
     mechanism, heritability = mechanism_of(design, chosen), heritability_of(store)
     expected = forecast_release(design, store.variants, mechanism, heritability)
@@ -358,15 +343,6 @@ def _expected_accuracy(
         expected.stated_size, design.public_n, expected.r_squared, PRIOR_HERITABILITY, assumed,
         expected.without_noise, expected.sparse, 100 * SPARSE_SHARE,
     )  # fmt: skip
-    if chosen.ridge is not None:
-        norms = map(noise_norm, mechanism.scales.gram, design.layout.sizes)
-        least = max(norms) / design.genotypes.unit**2
-        if chosen.ridge < least:
-            LOGGER.warning(
-                "--ridge %g is below the noise on X'X, whose norm is up to %.3g in the same units: "
-                "the noise can hide the weights, and the forecast does not count it. Leave --ridge "
-                "out", chosen.ridge, least,
-            )  # fmt: skip
     if expected.is_noise and not accept_noise:
         raise UsageError(
             "the weights of this release would be noise: they are expected to explain too little "
@@ -434,12 +410,9 @@ class ReleaseNeeds:
         return max(_PROCESS_BYTES, resident_memory()) + self.memory_bytes
 
 
-def release_needs(
-    design: Design, chosen: ChosenMethod | None, *, sumstats: bool = False
-) -> ReleaseNeeds:
-    """Return the needs of a release by the chosen method, or the least of all methods."""
-    layout, method = design.layout, _LEAST_METHOD if chosen is None else chosen.method
-    estimator = method.estimator if chosen is None else chosen.estimator
+def release_needs(design: Design, chosen: ChosenMethod, *, sumstats: bool = False) -> ReleaseNeeds:
+    """Return the needs of a release by the chosen method."""
+    layout, method, estimator = design.layout, chosen.method, chosen.estimator
     copies = layout.n_phenotypes if method.gram_per_phenotype else 1
     largest = max(layout.sizes)
     weights = _ENTRY_BYTES * design.n_variants * layout.n_phenotypes
@@ -447,8 +420,7 @@ def release_needs(
     beside = weights - _ENTRY_BYTES * layout.n_variants * layout.n_phenotypes
     threads, outcomes = min(n_threads(), layout.n_blocks), layout.n_outcomes**2
     tiles = threads * min(largest, TILE) ** 2
-    priors = None if chosen is None else chosen.priors
-    n_scores = 0 if priors is None else priors.scores.effects.shape[1]
+    n_scores = 0 if chosen.priors is None else chosen.priors.scores.effects.shape[1]
     effects = _ENTRY_BYTES * layout.n_variants * n_scores
     beside += effects_bytes(layout, design.block_sizes, estimator)
     solving = solve_bytes(layout, method, estimator, n_scores=n_scores) + effects + beside
@@ -493,8 +465,14 @@ def _sum_needs(
     LOGGER.debug("%d people", len(store.samples.individual))
     root = work_directory.store_root(work_dir, execution.object_store)
     # What an interrupted run left is used again, or deleted before other files are written.
-    names = ("OUTCOMES", "UNADJUSTED", "PARTIALS", "STATISTICS", "SECOND_PARTIALS", "DIRECTIONS")
-    there: list[Location] = [root / getattr(work_directory, name) for name in names]
+    there: list[Location] = [
+        root / work_directory.OUTCOMES,
+        root / work_directory.UNADJUSTED,
+        root / work_directory.PARTIALS,
+        root / work_directory.STATISTICS,
+        root / work_directory.SECOND_PARTIALS,
+        root / work_directory.DIRECTIONS,
+    ]
     needs, later = needs_of(work), release.noisy_bytes
     if design.rounds == 2:
         second = _second_workload(work, design)

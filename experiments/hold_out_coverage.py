@@ -158,7 +158,7 @@ def make_release(folder: Path) -> ps.Release:
         folder / f"{name}.tsv" for name in ("pheno", "bounds", "covar", "covar_bounds")
     )
     request = ps.ReleaseRequest(
-        bfile=folder / "cohort",
+        bfile=(folder / "cohort",),
         pheno=pheno,
         pheno_bounds=bounds,
         covar=covar,

@@ -133,18 +133,16 @@ def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
     cohort = folder / f"cohort-{cell.cohort}"
     budget = budget_of(5.0 if private else np.inf, _COHORT.samples)
     ps.release(
-        ps.ReleaseRequest(
-            bfile=cohort,
-            **_outcomes(cohort, cell),
-            **budget,
-            ref_freq=folder / f"{cell.frequencies or cell.of}.afreq",
-            ld_panel=folder / cell.panel,
-            ld_blocks=_blocks(folder, cell),
-            ledger=folder / "ledger",
-            out=folder / "release",
-            work_dir=folder / "work",
-            accept_noise=True,
-        )
+        bfile=cohort,
+        **_outcomes(cohort, cell),
+        **budget,
+        ref_freq=folder / f"{cell.frequencies or cell.of}.afreq",
+        ld_panel=folder / cell.panel,
+        ld_blocks=_blocks(folder, cell),
+        ledger=folder / "ledger",
+        out=folder / "release",
+        work_dir=folder / "work",
+        accept_noise=True,
     )
     fresh = folder / f"fresh-{cell.cohort}"
     return accuracy_in(fresh, folder / "release", folder / "evaluation").r2[:_TRAITS]

@@ -150,31 +150,29 @@ def release(folder: Path, covariates: int, epsilon: float | None, *, ld_panel: b
     if covariates == _LABELS:
         bounds = folder / "covar-bounds.tsv"
         tables = {**tables, "covar": folder / "cohort.covar.tsv", "covar_bounds": bounds}
-    privacy = {"non_private": True}
+    privacy: dict[str, float] = {"non_private": True}
     if epsilon is not None:
         privacy = {"epsilon": epsilon, "delta": n_people**-2.0}
     model = {"ref_freq": folder / "panel.afreq", "ld_blocks": "window:200"}
     if ld_panel:
         model = {**model, "ld_panel": folder / "panel"}
     ps.release(
-        ps.ReleaseRequest(
-            bfile=folder / "cohort",
-            **tables,
-            **model,
-            **privacy,
-            out=out,
-            sumstats=not ld_panel,
-            genome_build="NCBI36",
-            ledger=folder / f"{out.name}.sqlite",
-            accept_noise=True,
-        )
+        bfile=folder / "cohort",
+        **tables,
+        **model,
+        **privacy,
+        out=out,
+        sumstats=not ld_panel,
+        genome_build="NCBI36",
+        ledger=folder / f"{out.name}.sqlite",
+        accept_noise=True,
     )
     return out
 
 
 def measure(folder: Path, published: Path) -> dict[str, float]:
     """Return the accuracy of a release in the fresh people."""
-    genotypes = open_files(GenotypeFiles(folder / "fresh").sources)
+    genotypes = open_files(GenotypeFiles((folder / "fresh",)).sources)
     names = list(_MODEL.names)
     scores = score_people(
         genotypes, match_weights(read_scoring_file(published, names), genotypes.variants)

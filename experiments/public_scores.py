@@ -156,13 +156,11 @@ def release_without_noise(study: Study, cohort: str) -> Path:
     out = study.folder / f"{cohort}-exact"
     if not out.exists():
         ps.release(
-            ps.ReleaseRequest(
-                bfile=study.folder / cohort,
-                **study.outcomes(cohort, range(study.traits.n_quantitative)),
-                **study.model(cohort),
-                non_private=True,
-                out=out,
-            )
+            bfile=study.folder / cohort,
+            **study.outcomes(cohort, range(study.traits.n_quantitative)),
+            **study.model(cohort),
+            non_private=True,
+            out=out,
         )
     return out
 
@@ -190,29 +188,25 @@ def release_cell(study: Study, cell: Cell, number: int) -> Iterator[tuple[str, P
     outs = {prior: study.folder / f"{name}-{prior}" for prior in PRIORS}
     if not all(out.exists() for out in outs.values()):
         ps.accumulate(
-            ps.AccumulateRequest(
-                genotypes=study.folder / "private-exact.work" / "genotypes.zarr",
-                **study.outcomes("private", traits),
-                **study.model("private"),
-                epsilon=cell.epsilon,
-                delta=study.delta,
-                work_dir=work_dir,
-                ledger=ledger,
-                accept_noise=True,
-            )
+            genotypes=study.folder / "private-exact.work" / "genotypes.zarr",
+            **study.outcomes("private", traits),
+            **study.model("private"),
+            epsilon=cell.epsilon,
+            delta=study.delta,
+            work_dir=work_dir,
+            ledger=ledger,
+            accept_noise=True,
         )
     for prior, out in outs.items():
         if not out.exists():
             ps.finalize(
-                ps.FinalizeRequest(
-                    work_dir=work_dir,
-                    out=out,
-                    ledger=ledger,
-                    accept_noise=True,
-                    prior_weights=_prior_files(study, prior, traits),
-                    epsilon=cell.epsilon,
-                    delta=study.delta,
-                )
+                work_dir=work_dir,
+                out=out,
+                ledger=ledger,
+                accept_noise=True,
+                prior_weights=_prior_files(study, prior, traits),
+                epsilon=cell.epsilon,
+                delta=study.delta,
             )
         yield prior, out
 
@@ -234,12 +228,10 @@ def accuracy(study: Study, release: Path) -> pd.Series:
     out = release.with_name(f"{release.name}-evaluation")
     if not out.exists():
         ps.evaluate(
-            ps.EvaluationRequest(
-                weights=(release,),
-                bfile=(study.folder / "fresh",),
-                pheno=study.folder / "fresh.pheno.tsv",
-                out=out,
-            )
+            weights=(release,),
+            bfile=(study.folder / "fresh",),
+            pheno=study.folder / "fresh.pheno.tsv",
+            out=out,
         )
     table = pd.read_csv(out / "evaluation.tsv", sep="\t", skiprows=1)
     return table.set_index("phenotype")["r2"] * HERITABILITY

@@ -81,19 +81,17 @@ class Cohort:
         keep.write_text("".join(f"{iid} {iid}\n" for iid in members))
         privacy = {"epsilon": epsilon, "delta": DELTA} if epsilon else {"non_private": True}
         return ps.release(
-            ps.ReleaseRequest(
-                bfile=self.folder / "all",
-                keep=keep,
-                pheno=self.folder / "all.pheno.tsv",
-                pheno_bounds=self.folder / "all.pheno-bounds.tsv",
-                ref_freq=_FREQUENCIES,
-                **privacy,
-                ridge=None if epsilon else _RIDGE,
-                ledger=self.folder / f"{name}.sqlite",
-                accept_noise=True,
-                out=self.folder / name,
-                purge_intermediates=True,
-            )
+            bfile=self.folder / "all",
+            keep=keep,
+            pheno=self.folder / "all.pheno.tsv",
+            pheno_bounds=self.folder / "all.pheno-bounds.tsv",
+            ref_freq=_FREQUENCIES,
+            **privacy,
+            ridge=None if epsilon else _RIDGE,
+            ledger=self.folder / f"{name}.sqlite",
+            accept_noise=True,
+            out=self.folder / name,
+            purge_intermediates=True,
         )
 
 

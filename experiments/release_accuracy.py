@@ -249,13 +249,14 @@ def _accumulate(
     """Sum the cohort, and return the forecasts of R^2 with and without noise, or nan."""
     of_components = setting.columns != "variants"
     factors = ARCHITECTURES[setting.architecture].factors if of_components else None
+    panel = study.panel_of(setting.columns)
     request = ps.AccumulateRequest(
         genotypes=study.genotypes,
         **study.outcomes(setting),
         **budget,
         work_dir=study.out / "work",
         ref_freq=study.frequencies,
-        ld_panel=study.panel_of(setting.columns),
+        ld_panel=(panel,),
         ld_components=of_components,
         genetic_factors=factors or None,
         rounds=rounds,

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import pkgutil
-import re
 import zipfile
 from dataclasses import asdict, replace
 from functools import cache
@@ -13,7 +12,6 @@ import pytest
 from support.small_cohort import command, write_cohort
 
 import primo_scale as ps
-from primo_scale.cli.commands import finalize
 from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
@@ -50,8 +48,9 @@ from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run.describe_mechanism import state_mechanism
 from primo_scale.run.design import PaidAdjustment
+from primo_scale.run.fields import declared
 from primo_scale.run.forecast import ChosenMethod
-from primo_scale.run.request import GenotypeFiles
+from primo_scale.run.request import FinalizeRequest, GenotypeFiles
 
 ROOT = Path(__file__).parents[1]
 
@@ -83,9 +82,9 @@ def test_an_estimator_is_described_and_verified(name: str) -> None:
 
 
 def test_the_help_lists_the_choices_of_shrinkage() -> None:
-    (choices,) = re.findall(r"--shrinkage \[(.*?)\]", command(finalize, "--help").stdout)
+    shrinkage, _ = declared(FinalizeRequest)["shrinkage"]
     offered = [e for e in ESTIMATORS.values() if e.is_choice and not e.is_deprecated]
-    assert choices.split("|") == [estimator.name for estimator in offered]
+    assert {estimator.name for estimator in offered} <= set(shrinkage.metavar.split("|"))
 
 
 def test_the_stated_floor_is_that_of_the_rule() -> None:
@@ -136,12 +135,10 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
     monkeypatch.setitem(WEIGHTS_FILES, "alleles.txt", toy)
     allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
     release = ps.release(
-        ps.ReleaseRequest(
-            genotypes=GenotypeFiles(cohort / "cohort"),
-            outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
-            privacy=ps.Privacy(non_private=True),
-            out=tmp_path / "out",
-        )
+        genotypes=GenotypeFiles(cohort / "cohort"),
+        outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
+        privacy=ps.Privacy(non_private=True),
+        out=tmp_path / "out",
     )
     file = release.directory / "alleles.txt"
     digests = {entry["name"]: entry["sha256"] for entry in release.document["files"]}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from primo_scale.cli.command_line import ContractCommand, ContractGroup
-from primo_scale.cli.options import RequestCommand
+from primo_scale.cli.options import RegularFile, RequestCommand
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Given = dict[str, Any]
 """Fields of a request that the command line gives."""
-_FILE = click.Path(dir_okay=False, path_type=Path)
+_FILE = RegularFile(dir_okay=False, path_type=Path)
 _DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 _EXAMPLES = """

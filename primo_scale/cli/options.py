@@ -70,6 +70,16 @@ class RequestCommand(ContractCommand):
         return super().run(ctx)
 
 
+class RegularFile(click.Path):
+    """Path of a file that is regular, or does not exist yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        from primo_scale.run.fields import regular_file  # loads attrs
+
+        return regular_file(super().convert(value, param, ctx), (param and param.name) or "path")
+
+
 class FieldOption(click.Option):
     """Option of a field of a request, which reads its text."""
 

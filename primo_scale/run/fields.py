@@ -50,6 +50,7 @@ NEEDED = attrs.NOTHING
 """Default of a field that must be given."""
 _RANGE = re.compile(r"\{([0-9]+)\.\.([0-9]+)\}")
 _AUTOSOMES = "{1..22}"
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
 _HELP = re.compile(r"^(\w+)\n((?:    .*\n)+)", re.MULTILINE)
 
 
@@ -107,7 +108,7 @@ def read_fields(cls: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Att
             name, declared = each.name.lstrip("_"), each.metadata["option"]
             text = " ".join(texts[name].split())
             declared = replace(declared, help=text, heading=declared.heading or heading)
-            reader = _Reader(declared.kind, name, each.default)
+            reader = _Reader(declared.kind, name, each.default, each.type)
             metadata = {"option": declared}
             each = each.evolve(converter=reader, metadata=metadata, kw_only=by_keyword)
         result.append(each if each.kw_only == by_keyword else each.evolve(kw_only=by_keyword))
@@ -144,8 +145,12 @@ class _Reader:
     kind: Kind
     name: str
     default: object
-    # Of the call; attrs would otherwise spend 10 ms on finding it.
-    __signature__ = inspect.Signature([inspect.Parameter("value", inspect.Parameter.KEYWORD_ONLY)])
+    annotation: object
+
+    @property
+    def __signature__(self) -> inspect.Signature:  # from which attrs annotates its constructor
+        value = inspect.Parameter("value", _KEYWORD, annotation=self.annotation)
+        return inspect.Signature([value])
 
     def __call__(self, value: Any) -> object:
         kind = self.kind
@@ -220,7 +225,8 @@ def _auto(value: Any, _: str) -> float | None:
     return None if value == "auto" else float(value)
 
 
-def _local(value: Any, name: str) -> Path:
+def local_path(value: Any, name: str) -> Path:
+    """Return a path on this machine, and not a URL."""
     if "://" in str(value):
         raise UsageError(
             "is a URL, and this is written to a disk (docs/object_storage.md lists what object "
@@ -324,7 +330,7 @@ TEXT = Kind("str", _text, "TEXT")
 LINE = Kind("str", one_line, "NAME")
 NAMES = several(Kind("str", _text), metavar="NAME[,NAME...]")
 AUTO_NUMBER = Kind("float or None", _auto, "auto|VALUE")
-PATH = Kind("path", _local, "PATH")
+PATH = Kind("path", local_path, "PATH")
 FILE = Kind("path", regular_file, "FILE")
 PUBLIC_FILE = Kind("path", _public_file, "FILE")
 """File of which a release repeats the name, without directories."""

@@ -170,9 +170,7 @@ class EvaluationRequest(GenotypeInputs):
 
     HEADING = OUTCOMES
 
-    weights: tuple[Path, ...] = option(
-        several(PATH, repeats=True), default=NEEDED, heading="Scores", metavar="DIR|FILE"
-    )
+    weights: tuple[Path, ...] = option(SCORES, default=NEEDED, heading="Scores")
     genotypes: Location | None = option(LOCATION, heading="Genotypes")
     pheno: Path = option(FILE, default=NEEDED)
     covar: Path | None = option(FILE)
@@ -180,10 +178,7 @@ class EvaluationRequest(GenotypeInputs):
     covar_name: tuple[str, ...] | None = option(NAMES)
     pc_loadings: Path | None = option(FILE, metavar="PREFIX.eigenvec.allele")
     groups: Path | None = option(FILE)
-    prevalence: Mapping[str, float] = option(
-        Kind("mapping of str to float", _prevalences, "NAME=K", several=True, repeats=True),
-        default=(),
-    )
+    prevalence: Mapping[str, float] = option(PREVALENCES, default=())
     out: Path = option(PATH, default=NEEDED, heading=FILES)
 
     def check(self) -> None:
@@ -367,9 +362,7 @@ class PartyFitRequest(Checked):
     releases: tuple[Path, ...] = option(several(PATH, repeats=True), default=NEEDED, metavar="DIR")
     outcome: str = option(TEXT, default=NEEDED)
     predictors: tuple[str, ...] | None = option(NAMES)
-    method: PartyMethod = option(
-        Kind("method", _party_method, "bgm|dgm|rmgm|rmgm-debiased"), default=NEEDED
-    )
+    method: PartyMethod = option(PARTY_METHOD, default=NEEDED)
     ridge: float | None = option(number("[0, inf)"))
     out: Path = option(PATH, default=NEEDED)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
+from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.humanize import examples
 from primo_scale.privacy.held_out_accuracy import corrects_weights, decisive
@@ -102,13 +102,13 @@ def refuse_other_release(
         raise exists_already(request.out)
 
 
-def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
-    """Refuse private paths, given by option, inside the release directory `out`."""
-    for option, path in places.items():
+def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
+    """Refuse private paths, given by field, inside the release directory `out`."""
+    for field, path in places.items():
         if path.resolve().is_relative_to(out.resolve()):
             raise UsageError(
                 "is private, and lies in what gets published",
-                where=option,
+                where=field,
                 value=path,
                 remedy="Choose another place",
             )

@@ -34,6 +34,7 @@ from primo_scale.run.fields import (
     choice,
     count,
     declared,
+    local_path,
     number,
     one_line,
     option,
@@ -105,7 +106,7 @@ class GenotypeInputs(Checked):
             raise UsageError(" and ".join(f"`{name}`" for name in given) + " exclude each other")
         if self.bgen is None and (self.sample, self.bgen_order) != (None, None):
             raise UsageError("`sample` and `bgen_order` are for `bgen`")
-        if self.dosages and given in ([], ["bfile"]):
+        if self.dosages and given == ["bfile"]:
             options = ", ".join(f"`{name}`" for name in FORMATS if name != "bfile")
             raise UsageError(f"is for {options}", where=Field("dosages"), remedy="Leave it out")
 
@@ -243,8 +244,7 @@ class OutcomeTables(Checked):
 
 
 def _ld_blocks(value: Any, name: str) -> str:
-    regular_file(one_line(os.fspath(value)), name)
-    return os.fspath(value)
+    return str(regular_file(one_line(os.fspath(value)), name))
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -478,9 +478,7 @@ class Fit(Checked):
     shrinkage: str | None = option(choice(SHRINKAGES), expert=True)
     ridge: float | None = option(AUTO_NUMBER)
     gamma: float | None = option(number("(0, 1)"), expert=True)
-    prior_weights: tuple[PriorFile, ...] = option(
-        several(Kind("file", _prior_file, "[PHENOTYPE=]FILE"), repeats=True), default=()
-    )
+    prior_weights: tuple[PriorFile, ...] = option(PRIORS, default=())
 
     def check(self) -> None:
         """Refuse a negative penalty, and a penalty with a shrinkage."""
@@ -632,7 +630,7 @@ class Payment(Checked):
 
 
 def _release_directory(value: Any, name: str) -> Path:
-    absolute = PATH.read(value, name).absolute()
+    absolute = local_path(value, name).absolute()
     if not absolute.name:
         raise UsageError("a release needs a directory of its own", value=absolute)
     return absolute
@@ -772,9 +770,7 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
     out: Path = option(RELEASE, default=NEEDED)
     sumstats: bool = option(FLAG)
     calibrate: bool = option(FLAG, expert=True)
-    genome_build: str | None = option(
-        Kind("str", lambda *value: to_build_name(*value), "GRCh37|GRCh38|NCBI36")
-    )
+    genome_build: str | None = option(BUILD)
     purge_intermediates: bool = option(FLAG)
 
     def check(self) -> None:
@@ -814,8 +810,8 @@ class ReleaseRequest(GenotypeFiles, AccumulateRequest, FinalizeRequest):
         Private directory for intermediate files (OUT.work).
     """
 
-    genotypes: Location | PlinkArray | None = option(
-        Kind("path or URL or DataArray of read_plink1_bin", _source, "PATH|URL"), heading=GENOTYPES
+    genotypes: Location | PlinkArray | None = option(  # type: ignore[assignment]
+        SOURCE, heading=GENOTYPES
     )
     _work_dir: Path | None = option(PATH, heading=FILES)
 

@@ -84,12 +84,10 @@ def rewritten(path, target, change):
 @pytest.mark.slow
 def test_scores_predict_better_in_fresh_people_and_cost_no_budget(folder, with_prior):
     evaluation = ps.evaluate(
-        ps.EvaluationRequest(
-            weights=(folder / "alone", folder / "public-release", with_prior),
-            bfile=(folder / "fresh",),
-            pheno=folder / "fresh.pheno.tsv",
-            out=folder / "evaluation",
-        )
+        weights=(folder / "alone", folder / "public-release", with_prior),
+        bfile=(folder / "fresh",),
+        pheno=folder / "fresh.pheno.tsv",
+        out=folder / "evaluation",
     )
     r2 = np.array([result.measures.r2.value for result in evaluation.results]).reshape(3, 2)
     alone, public, both = r2
@@ -248,7 +246,7 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
     ("options", "words"),
     [
         (("--top", 5), "--extract-by-prior and --top go together"),
-        (("--extract-by-prior", "{score}", "--top", 5), "needs its public frequency"),
+        (("--extract-by-prior", "{score}", "--top", 5), "needs the frequencies of a public panel"),
     ],
 )
 def test_a_choice_of_variants_without_its_other_options_is_refused(folder, options, words):

@@ -1,4 +1,4 @@
-"""``python -m pipelines.audit`` as a user runs it.
+"""``python -m primo_scale audit`` as a user runs it.
 
 A sound mechanism is accused with the probability that the command states; here ``--confidence``
 makes that 1e-9 a command.

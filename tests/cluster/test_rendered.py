@@ -49,7 +49,7 @@ def rendered(kind: str) -> str:
         dask.config.set({"jobqueue": defaults["jobqueue"]}),
     ):
         result = CliRunner().invoke(
-            show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
+            cluster_show, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
         )
     assert result.exit_code == 0, result.output
     if kind == "kubernetes":

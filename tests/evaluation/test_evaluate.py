@@ -507,15 +507,13 @@ def test_components_are_those_that_a_release_has_weights_of(structured, tmp_path
     bounds, loadings = tmp_path / "bounds.tsv", structured / "panel.eigenvec.allele"
     bounds.write_text("name\tlower\tupper\nENVIRONMENT\t-9\t9\nHERITABLE\t-9\t9\n")
     ps.release(
-        ps.ReleaseRequest(
-            bfile=structured / "people",
-            pheno=structured / "pheno.tsv",
-            pheno_bounds=bounds,
-            pc_loadings=loadings,
-            non_private=True,
-            out=tmp_path / "release",
-            ledger=tmp_path / "ledger.sqlite",
-        )
+        bfile=structured / "people",
+        pheno=structured / "pheno.tsv",
+        pheno_bounds=bounds,
+        pc_loadings=loadings,
+        non_private=True,
+        out=tmp_path / "release",
+        ledger=tmp_path / "ledger.sqlite",
     )
     words = ("--bfile", structured / "people", "--weights", tmp_path / "release")
     words += ("--pheno", structured / "pheno.tsv")

@@ -100,7 +100,7 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
 LIBRARY = """
 import logging, sys
 from pathlib import Path
-from primo_scale.run.execution import Execution
+from primo_scale.run.request import Execution
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.run_log import run_logged
 

@@ -105,16 +105,14 @@ def choices(cohort, folder):
 
 
 def test_the_forecast_is_that_of_a_plan_with_the_cohort(tmp_path, cohort, rows):
-    planned = ps.plan(
-        ps.ReleaseRequest(bfile=cohort, out=tmp_path / "out", **choices(cohort, tmp_path))
-    )
+    planned = ps.plan(bfile=cohort, out=tmp_path / "out", **choices(cohort, tmp_path))
     assert planned.accuracy.r_squared == pytest.approx(rows[N, 1, 5.0].r2, rel=1e-3)
 
 
 def test_the_forecast_of_the_best_variants_is_that_of_every_stage(tmp_path, cohort, score, caplog):
     best = {"bfile": cohort, "extract_by_prior": score, "top": 50}
     options = choices(cohort, tmp_path)
-    planned = [ps.plan(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))]
+    planned = [ps.plan(**best, out=tmp_path / "out", **options)]
     ps.ingest(**best, ref_freq=f"{PANEL}.afreq", out=tmp_path / "store", ld_panel=PANEL)
     with caplog.at_level(logging.INFO, "primo_scale"):
         planned.append(ps.plan(ps.AccumulateRequest(genotypes=tmp_path / "store", **options)))
@@ -131,7 +129,7 @@ def test_a_choice_of_all_weighted_variants_is_stated_too(tmp_path, cohort, score
     """They explain the whole score, but the variants without a weight are left out."""
     best = {"bfile": cohort, "extract_by_prior": score, "top": D}
     options = choices(cohort, tmp_path)
-    ps.release(ps.ReleaseRequest(**best, out=tmp_path / "out", **options))
+    ps.release(**best, out=tmp_path / "out", **options)
     stated = json.loads((tmp_path / "out" / "release.json").read_text())
     assert "--extract-by-prior" in [each["source"] for each in stated["public_inputs"]["sources"]]
     assert "a heritability of 0.3 " in stated["accuracy"]["definition"]

@@ -37,12 +37,12 @@ def test_a_list_holds_paths_and_patterns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "no genotypes are given. Give one of --bfile, --pfile, --bgen, --vcf, --vcz"),
+        ({}, "no genotypes are given. Give one of `bfile`, `pfile`, `bgen`, `vcf`, `vcz`"),
         ({"bfile": []}, "no genotypes are given"),
-        ({"bfile": "a", "pfile": "b"}, "--bfile and --pfile: exclude each other"),
-        ({"pfile": "a", "sample": "s"}, "--sample and --bgen-order: are for --bgen"),
-        ({"bgen": "a", "bgen_order": "first"}, "--bgen-order: not a valid choice"),
-        ({"bfile": "a", "ref_maf": 0.01}, "--ref-maf: needs the frequencies of a panel"),
+        ({"bfile": "a", "pfile": "b"}, "`bfile` and `pfile` exclude each other"),
+        ({"pfile": "a", "sample": "s"}, "`sample` and `bgen_order` are for `bgen`"),
+        ({"bgen": "a", "bgen_order": "first"}, "bgen_order: not a valid choice"),
+        ({"bfile": "a", "ref_maf": 0.01}, "ref_maf: needs the frequencies of a public panel"),
     ],
 )
 def test_an_impossible_choice_is_refused(fields: dict[str, object], said: str) -> None:

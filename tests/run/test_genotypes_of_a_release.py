@@ -67,7 +67,7 @@ def test_an_array_and_a_store_give_the_statistics_of_the_files(array, ingested):
 
 
 def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingested, monkeypatch):
-    request = request_of(array, ingested)
+    request = request_of({"genotypes": array}, ingested)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("primo_scale.genotypes.ingest.write_partition", interrupted)
         ps.release(request)
@@ -78,7 +78,7 @@ def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingeste
     ps.release(request)
     assert (request.out / "release.json").read_bytes() == statement
     with pytest.raises(ps.InputError, match=r"holds another ingest: .*genotypes\.bed"):
-        ps.release(request_of(2 - array, ingested))
+        ps.release(request_of({"genotypes": 2 - array}, ingested))
 
 
 def interrupted(*_):
@@ -86,14 +86,14 @@ def interrupted(*_):
 
 
 def test_a_purged_run_of_an_array_is_known_again(array, ingested, caplog):
-    request = request_of(array, ingested, purge_intermediates=True)
+    request = request_of({"genotypes": array}, ingested, **PRIVACY, purge_intermediates=True)
     ps.release(request)
     assert not (request.work_dir / "genotypes.zarr").exists()
     with caplog.at_level(logging.INFO, "primo_scale"):
-        ps.release(request_of(array.compute(), ingested))
+        ps.release(request_of({"genotypes": array.compute()}, ingested))
     assert "this release is published already" in caplog.text
     with pytest.raises(ps.InputError, match="after a release, which this is not"):
-        ps.release(request_of(array[:, :5], ingested))
+        ps.release(request_of({"genotypes": array[:, :5]}, ingested))
 
 
 def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):

@@ -32,16 +32,14 @@ def work_dir(tmp_path_factory):
     bounds.to_csv(folder / "bounds.tsv", sep="\t", index=False)
     ps.ingest(bfile=folder / "people", out=folder / "genotypes.zarr")
     ps.accumulate(
-        ps.AccumulateRequest(
-            genotypes=folder / "genotypes.zarr",
-            pheno=folder / "pheno.tsv",
-            pheno_bounds=folder / "bounds.tsv",
-            epsilon=5.0,
-            delta=1e-6,
-            work_dir=folder / "work",
-            ledger=folder / "ledger.sqlite",
-            accept_noise=True,
-        )
+        genotypes=folder / "genotypes.zarr",
+        pheno=folder / "pheno.tsv",
+        pheno_bounds=folder / "bounds.tsv",
+        epsilon=5.0,
+        delta=1e-6,
+        work_dir=folder / "work",
+        ledger=folder / "ledger.sqlite",
+        accept_noise=True,
     )
     return folder / "work"
 
@@ -54,14 +52,12 @@ def design(work_dir):
 
 def test_a_release_of_many_phenotypes_states_the_rounding(work_dir, design, tmp_path):
     ps.finalize(
-        ps.FinalizeRequest(
-            work_dir=work_dir,
-            out=tmp_path / "release",
-            epsilon=5.0,
-            delta=1e-6,
-            ledger=work_dir.with_name("ledger.sqlite"),
-            accept_noise=True,
-        )
+        work_dir=work_dir,
+        out=tmp_path / "release",
+        epsilon=5.0,
+        delta=1e-6,
+        ledger=work_dir.with_name("ledger.sqlite"),
+        accept_noise=True,
     )
     assert ps.verify(tmp_path / "release").problems == ()
     release = ps.open_release(tmp_path / "release")

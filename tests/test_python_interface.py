@@ -204,7 +204,7 @@ def test_errors_are_exceptions_with_one_line(in_folder) -> None:
     for kind, line, call in (
         (ps.UsageError, "pheno_bounds: public bounds", lambda: OutcomeTables(TABLES["pheno"])),
         (ps.UsageError, "unit: not a valid choice", lambda: Privacy(unit="half")),
-        (ps.UsageError, "`epsilon` and `delta` go together", lambda: Privacy(epsilon=1)),
+        (ps.UsageError, "epsilon: needs `delta`", lambda: Privacy(epsilon=1)),
         (ps.UsageError, "pheno_name: names no", lambda: OutcomeTables("p", "b", pheno_name=[])),
         (ps.UsageError, "people: are too few .*got 31; limit at least 32", lambda: ps.forecast(
             ld_panel="p", ref_freq="f", people=(10**5, 31)
@@ -282,7 +282,7 @@ def test_a_request_with_other_values_is_a_copy_of_the_rest() -> None:
         bfile="a", chromosomes="1-3", **BUDGETED, out="r", ld_blocks="window:5"
     )
     assert attrs.evolve(request) == request
-    assert attrs.evolve(request, epsilon=3).budget.epsilon == 3.0
+    assert attrs.evolve(request, epsilon=3).budget == (3.0, 1e-6)
     with pytest.raises(ps.UsageError, match="epsilon"):
         attrs.evolve(request, epsilon=-1)
 

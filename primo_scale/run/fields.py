@@ -75,6 +75,8 @@ class Option:
     heading: str
     expert: bool  # a field of Python alone
     metavar: str
+    needs: tuple[str, ...]  # other fields without which it may not be given, or ``one|another``
+    excludes: tuple[str, ...]  # other fields with which it may not be given
 
 
 def option(
@@ -84,13 +86,17 @@ def option(
     heading: str = "",
     expert: bool = False,
     metavar: str = "",
+    needs: str = "",
+    excludes: str = "",
 ) -> Any:
     """Declare a field; an `expert`'s one has no option on the command line.
 
-    The heading is by default the ``HEADING`` of the class.
+    The heading is by default the ``HEADING`` of the class. `needs` and `excludes` name other
+    fields, with blanks between them.
     """
     default = False if kind is FLAG and default is None else default
-    declared = Option(kind, "", heading, expert, metavar or kind.metavar)
+    others = tuple(needs.split()), tuple(excludes.split())
+    declared = Option(kind, "", heading, expert, metavar or kind.metavar, *others)
     return attrs.field(default=default, metadata={"option": declared})
 
 
@@ -119,6 +125,18 @@ class Checked:
     """Base of requests and their parts: the `check` of each class runs when one is made."""
 
     def __attrs_post_init__(self) -> None:
+        fields, values = declared(type(self)), self._values().items()
+        given = [name for name, v in values if v is not None and v is not False and v != ()]
+        for name in given:
+            for needed in fields[name][0].needs:
+                if not {*needed.split("|")} & {*given}:
+                    names = " or ".join(f"`{other}`" for other in needed.split("|"))
+                    remedy = f"Give {names}, or leave it out"
+                    raise UsageError(f"needs {names}", where=Field(name), remedy=remedy)
+            for other in given:
+                if other in fields[name][0].excludes:
+                    what, remedy = f"`{name}` and `{other}` exclude each other", "Leave one out"
+                    raise UsageError(what, remedy=remedy)
         for part in reversed(type(self).__mro__):
             if "check" in vars(part):
                 vars(part)["check"](self)
@@ -160,7 +178,9 @@ class _Reader:
             if kind is not FLAG and isinstance(value, bool):
                 raise TypeError
             found = kind.read(value, self.name)
-            if kind.interval and not _is_in(kind.interval, found):
+            if found == () and self.default is NEEDED:
+                raise UsageError("is needed", value=value)
+            if kind.interval and found is not None and not _is_in(kind.interval, found):
                 raise UsageError("is out of range", value=value, limit=kind.interval)
             return found
         except PrimoError as error:
@@ -329,7 +349,7 @@ FLAG = Kind("bool", _flag)
 TEXT = Kind("str", _text, "TEXT")
 LINE = Kind("str", one_line, "NAME")
 NAMES = several(Kind("str", _text), metavar="NAME[,NAME...]")
-AUTO_NUMBER = Kind("float or None", _auto, "auto|VALUE")
+AUTO_NUMBER = Kind("float or None", _auto, "auto|VALUE", interval="[0, inf)")
 PATH = Kind("path", local_path, "PATH")
 FILE = Kind("path", regular_file, "FILE")
 PUBLIC_FILE = Kind("path", _public_file, "FILE")

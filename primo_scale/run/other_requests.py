@@ -13,24 +13,8 @@ from attrs import frozen
 
 from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.run.fields import (
-    FILE,
-    FLAG,
-    LOCATION,
-    NAMES,
-    NEEDED,
-    PATH,
-    PATHS,
-    TEXT,
-    Checked,
-    Kind,
-    choice,
-    count,
-    number,
-    option,
-    read_fields,
-    several,
-)
+from primo_scale.run import fields
+from primo_scale.run.fields import NEEDED, Checked, Kind, option, read_fields
 from primo_scale.run.request import (
     FILES,
     OUTCOMES,
@@ -77,14 +61,20 @@ class ForecastRequest(Checked):
 
     HEADING = "Forecast without a cohort"
 
-    ld_panel: tuple[Path, ...] = option(PATHS, default=NEEDED)
-    ref_freq: Path = option(FILE, default=NEEDED)
-    people: tuple[int, ...] = option(several(count(), metavar="N[,N...]"), default=NEEDED)
-    phenotypes: tuple[int, ...] = option(several(count(), metavar="L[,L...]"), default=(1, 10, 100))
-    epsilon: tuple[float, ...] = option(several(number(), metavar="E[,E...]"), default=(1.0, 5.0))
-    delta: float | None = option(number())
-    extract: Path | None = option(FILE)
-    ld_components: bool = option(FLAG, default=True)
+    ld_panel: tuple[Path, ...] = option(fields.PATHS, default=NEEDED)
+    ref_freq: Path = option(fields.FILE, default=NEEDED)
+    people: tuple[int, ...] = option(
+        fields.several(fields.count(), metavar="N[,N...]"), default=NEEDED
+    )
+    phenotypes: tuple[int, ...] = option(
+        fields.several(fields.count(), metavar="L[,L...]"), default=(1, 10, 100)
+    )
+    epsilon: tuple[float, ...] = option(
+        fields.several(fields.number(), metavar="E[,E...]"), default=(1.0, 5.0)
+    )
+    delta: float | None = option(fields.number())
+    extract: Path | None = option(fields.FILE)
+    ld_components: bool = option(fields.FLAG, default=True)
 
     def check(self) -> None:
         """Refuse numbers out of range."""
@@ -132,7 +122,7 @@ def _name_and_number(text: str) -> tuple[str, float]:
         raise UsageError("is no prevalence", value=text, remedy=remedy) from error
 
 
-SCORES = several(PATH, metavar="DIR|FILE", repeats=True)
+SCORES = fields.several(fields.PATH, metavar="DIR|FILE", repeats=True)
 PREVALENCES = Kind("mapping of str to float", _prevalences, "NAME=K", several=True, repeats=True)
 
 
@@ -171,24 +161,20 @@ class EvaluationRequest(GenotypeInputs):
     HEADING = OUTCOMES
 
     weights: tuple[Path, ...] = option(SCORES, default=NEEDED, heading="Scores")
-    genotypes: Location | None = option(LOCATION, heading="Genotypes")
-    pheno: Path = option(FILE, default=NEEDED)
-    covar: Path | None = option(FILE)
-    pheno_name: tuple[str, ...] | None = option(NAMES)
-    covar_name: tuple[str, ...] | None = option(NAMES)
-    pc_loadings: Path | None = option(FILE, metavar="PREFIX.eigenvec.allele")
-    groups: Path | None = option(FILE)
+    genotypes: Location | None = option(fields.LOCATION, heading="Genotypes")
+    pheno: Path = option(fields.FILE, default=NEEDED)
+    covar: Path | None = option(fields.FILE)
+    pheno_name: tuple[str, ...] | None = option(fields.NAMES)
+    covar_name: tuple[str, ...] | None = option(fields.NAMES, needs="covar")
+    pc_loadings: Path | None = option(fields.FILE, metavar="PREFIX.eigenvec.allele")
+    groups: Path | None = option(fields.FILE)
     prevalence: Mapping[str, float] = option(PREVALENCES, default=())
-    out: Path = option(PATH, default=NEEDED, heading=FILES)
+    out: Path = option(fields.PATH, default=NEEDED, heading=FILES)
 
     def check(self) -> None:
         """Refuse a request without weights or people, or names of columns without a table."""
-        if not self.weights:
-            raise UsageError("no weights are given", where=Field("weights"))
         if (self.source_files is None) == (self.genotypes is None):
             raise UsageError("people come from files or from `genotypes`", remedy="Give one")
-        if self.covar_name is not None and self.covar is None:
-            raise UsageError("names columns of `covar`", where=Field("covar_name"))
 
 
 # ---- Parties -------------------------------------------------------------------------------------
@@ -223,10 +209,10 @@ class RosterRequest(Checked):
         Roster to write. PRIVATE.
     """
 
-    people: Location = option(LOCATION, default=NEEDED)
-    party_key: Path = option(FILE, default=NEEDED)
-    others: tuple[Path, ...] = option(several(FILE, repeats=True), default=())
-    out: Path = option(FILE, default=NEEDED)
+    people: Location = option(fields.LOCATION, default=NEEDED)
+    party_key: Path = option(fields.FILE, default=NEEDED)
+    others: tuple[Path, ...] = option(fields.several(fields.FILE, repeats=True), default=())
+    out: Path = option(fields.FILE, default=NEEDED)
 
 
 @frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
@@ -268,20 +254,22 @@ class PartyReleaseRequest(Payment):
 
     HEADING = "Columns and people"
 
-    party: str = option(TEXT, default=NEEDED)
-    roster: Path = option(FILE, default=NEEDED)
-    party_key: Path = option(FILE, default=NEEDED)
-    pheno: Path | None = option(FILE)
-    pheno_bounds: Path | None = option(FILE)
-    pheno_name: tuple[str, ...] | None = option(NAMES)
-    genotypes: Location | None = option(LOCATION)
-    epsilon: float = option(number(), default=NEEDED, heading=PRIVACY)
-    delta: float = option(number(), default=NEEDED, heading=PRIVACY)
-    person_columns: int | None = option(count(), heading=PRIVACY)
-    mixtures: int | None = option(count(metavar="K"), heading=PRIVACY)
-    seed: str | None = option(Kind("hexadecimal digits", _seed, "HEX"), heading=PRIVACY)
+    party: str = option(fields.TEXT, default=NEEDED)
+    roster: Path = option(fields.FILE, default=NEEDED)
+    party_key: Path = option(fields.FILE, default=NEEDED)
+    pheno: Path | None = option(fields.FILE)
+    pheno_bounds: Path | None = option(fields.FILE)
+    pheno_name: tuple[str, ...] | None = option(fields.NAMES)
+    genotypes: Location | None = option(fields.LOCATION)
+    epsilon: float = option(fields.number(), default=NEEDED, heading=PRIVACY)
+    delta: float = option(fields.number(), default=NEEDED, heading=PRIVACY)
+    person_columns: int | None = option(fields.count(), heading=PRIVACY)
+    mixtures: int | None = option(fields.count(metavar="K"), heading=PRIVACY, needs="seed")
+    seed: str | None = option(
+        Kind("hexadecimal digits", _seed, "HEX"), heading=PRIVACY, needs="mixtures"
+    )
     out: Path = option(RELEASE, default=NEEDED, heading=FILES)
-    _work_dir: Path | None = option(PATH, heading=FILES)
+    _work_dir: Path | None = option(fields.PATH, heading=FILES)
 
     def check(self) -> None:
         """Refuse choices that exclude each other, or that lack a part."""
@@ -298,8 +286,6 @@ class PartyReleaseRequest(Payment):
         if (self.tables is None) == (self.genotypes is None):
             what = "a release has the columns of `pheno` or of `genotypes`"
             raise UsageError(what, remedy="Give one of them")
-        if (self.mixtures is None) != (self.seed is None):
-            raise UsageError("`mixtures` and `seed` go together", remedy="Give both")
 
     @property
     def work_dir(self) -> Path:
@@ -359,12 +345,14 @@ class PartyFitRequest(Checked):
         Directory to create, with weights.tsv and model.json.
     """
 
-    releases: tuple[Path, ...] = option(several(PATH, repeats=True), default=NEEDED, metavar="DIR")
-    outcome: str = option(TEXT, default=NEEDED)
-    predictors: tuple[str, ...] | None = option(NAMES)
+    releases: tuple[Path, ...] = option(
+        fields.several(fields.PATH, repeats=True), default=NEEDED, metavar="DIR"
+    )
+    outcome: str = option(fields.TEXT, default=NEEDED)
+    predictors: tuple[str, ...] | None = option(fields.NAMES)
     method: PartyMethod = option(PARTY_METHOD, default=NEEDED)
-    ridge: float | None = option(number("[0, inf)"))
-    out: Path = option(PATH, default=NEEDED)
+    ridge: float | None = option(fields.number("[0, inf)"))
+    out: Path = option(fields.PATH, default=NEEDED)
 
 
 # ---- Budgets, simulation and audit --------------------------------------------------------------
@@ -386,14 +374,14 @@ class BudgetRequest(Checked):
         Against which neighbours: a row replaced by any other, or by nothing.
     """
 
-    epsilon: float = option(number(), default=NEEDED)
-    delta: float | None = option(number())
-    unit: str = option(choice(PrivacyUnit), default="full")
-    adjacency: str = option(choice(Adjacency), default="replace-one")
+    epsilon: float = option(fields.number(), default=NEEDED)
+    delta: float | None = option(fields.number())
+    unit: str = option(fields.choice(PrivacyUnit), default="full")
+    adjacency: str = option(fields.choice(Adjacency), default="replace-one")
 
 
 LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
-_SEED = count("[0, 9223372036854775807]")
+_SEED = fields.count("[0, 9223372036854775807]")
 
 
 @frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
@@ -429,17 +417,17 @@ class SimulationRequest(Checked):
         Seed of the effects; cohorts with equal seeds and trait options have equal effects.
     """
 
-    bfile: str = option(TEXT, default=NEEDED, metavar="PREFIX")
-    out: str = option(TEXT, default=NEEDED, metavar="PREFIX")
-    samples: int = option(count(), default=NEEDED)
+    bfile: str = option(fields.TEXT, default=NEEDED, metavar="PREFIX")
+    out: str = option(fields.TEXT, default=NEEDED, metavar="PREFIX")
+    samples: int = option(fields.count(), default=NEEDED)
     seed: int = option(_SEED, default=NEEDED)
-    variants: int | None = option(count())
-    mean_segment: float = option(number("[1, inf)"), default=200.0)
-    missing: float = option(number("[0, 1)"), default=0.0)
-    phenotypes: int = option(count("[0, inf)"), default=0)
-    prevalence: float | None = option(number("(0, 1)"))
-    heritability: float = option(number(f"[0, {LARGEST_HERITABILITY}]"), default=0.3)
-    causal_fraction: float = option(number("(0, 1]"), default=0.01)
+    variants: int | None = option(fields.count())
+    mean_segment: float = option(fields.number("[1, inf)"), default=200.0)
+    missing: float = option(fields.number("[0, 1)"), default=0.0)
+    phenotypes: int = option(fields.count("[0, inf)"), default=0)
+    prevalence: float | None = option(fields.number("(0, 1)"))
+    heritability: float = option(fields.number(f"[0, {LARGEST_HERITABILITY}]"), default=0.3)
+    causal_fraction: float = option(fields.number("(0, 1]"), default=0.01)
     effects_seed: int = option(_SEED, default=0)
 
 
@@ -468,10 +456,12 @@ class AuditRequest(Checked):
         Probability that no sound mechanism is accused, over all lines together.
     """
 
-    method: str = option(TEXT, default=_ALL, metavar="all|NAME")
-    unit: str = option(choice(("full", "label", "feature", _ALL)), default="full")
-    adjacency: str = option(choice(("replace-one", "add-remove", _ALL)), default="replace-one")
-    epsilon: float = option(number(), default=NEEDED)
-    delta: float = option(number(), default=NEEDED)
-    runs: int = option(count("[1000, inf)"), default=10_000)
-    confidence: float = option(number("(0, 1)"), default=0.99)
+    method: str = option(fields.TEXT, default=_ALL, metavar="all|NAME")
+    unit: str = option(fields.choice([*PrivacyUnit, _ALL]), default="full")
+    adjacency: str = option(
+        fields.choice(("replace-one", "add-remove", _ALL)), default="replace-one"
+    )
+    epsilon: float = option(fields.number(), default=NEEDED)
+    delta: float = option(fields.number(), default=NEEDED)
+    runs: int = option(fields.count("[1000, inf)"), default=10_000)
+    confidence: float = option(fields.number("(0, 1)"), default=0.99)

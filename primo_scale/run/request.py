@@ -15,33 +15,8 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS
 from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, Estimator
-from primo_scale.run.fields import (
-    AUTO_NUMBER,
-    FILE,
-    FLAG,
-    HEADINGS,
-    LINE,
-    LOCATION,
-    NAMES,
-    NEEDED,
-    PATH,
-    PATHS,
-    PUBLIC_FILE,
-    PUBLIC_FILES,
-    TEXT,
-    Checked,
-    Kind,
-    choice,
-    count,
-    declared,
-    local_path,
-    number,
-    one_line,
-    option,
-    read_fields,
-    regular_file,
-    several,
-)
+from primo_scale.run import fields
+from primo_scale.run.fields import HEADINGS, NEEDED, Checked, Kind, declared, option, read_fields
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 
 if TYPE_CHECKING:
@@ -52,6 +27,9 @@ if TYPE_CHECKING:
 
 GENOTYPES, OUTCOMES, PRIVACY, FILES, MODEL, MACHINES = HEADINGS
 FORMATS = ("bfile", "pfile", "bgen", "vcf", "vcz")
+
+
+_ORDERS = fields.choice(("ref-first", "ref-last", "ref-unknown"))
 
 
 def _chromosomes(value: Any, _: str) -> tuple[str, ...]:
@@ -69,7 +47,7 @@ class GenotypeInputs(Checked):
     ----------
     bfile
         PLINK 1: PREFIX.bed, .bim and .fam. Several are joined, also as 'chr{1..22}', chr@ (1 to 22)
-        or FILE.list (one a line).
+        or fields.FILE.list (one a line).
     pfile
         PLINK 2: PREFIX.pgen, .pvar or .pvar.zst, and .psam.
     bgen
@@ -90,25 +68,14 @@ class GenotypeInputs(Checked):
 
     HEADING = GENOTYPES
 
-    bfile: tuple[Path, ...] | None = option(PATHS)
-    pfile: tuple[Path, ...] | None = option(PATHS)
-    bgen: tuple[Path, ...] | None = option(PATHS)
-    vcf: tuple[Path, ...] | None = option(PATHS)
-    vcz: tuple[Path, ...] | None = option(PATHS)
-    sample: Path | None = option(FILE)
-    bgen_order: str | None = option(choice(("ref-first", "ref-last", "ref-unknown")), expert=True)
-    dosages: bool = option(FLAG)
-
-    def check(self) -> None:
-        """Refuse files of several formats, and options of a format that is not given."""
-        given = [name for name in FORMATS if getattr(self, name) is not None]
-        if len(given) > 1:
-            raise UsageError(" and ".join(f"`{name}`" for name in given) + " exclude each other")
-        if self.bgen is None and (self.sample, self.bgen_order) != (None, None):
-            raise UsageError("`sample` and `bgen_order` are for `bgen`")
-        if self.dosages and given == ["bfile"]:
-            options = ", ".join(f"`{name}`" for name in FORMATS if name != "bfile")
-            raise UsageError(f"is for {options}", where=Field("dosages"), remedy="Leave it out")
+    bfile: tuple[Path, ...] | None = option(fields.PATHS, excludes="pfile bgen vcf vcz dosages")
+    pfile: tuple[Path, ...] | None = option(fields.PATHS, excludes="bgen vcf vcz")
+    bgen: tuple[Path, ...] | None = option(fields.PATHS, excludes="vcf vcz")
+    vcf: tuple[Path, ...] | None = option(fields.PATHS, excludes="vcz")
+    vcz: tuple[Path, ...] | None = option(fields.PATHS)
+    sample: Path | None = option(fields.FILE, needs="bgen")
+    bgen_order: str | None = option(_ORDERS, expert=True, needs="bgen")
+    dosages: bool = option(fields.FLAG)
 
     @property
     def source_files(self) -> SourceFiles | None:
@@ -163,26 +130,20 @@ class GenotypeFiles(GenotypeInputs):
 
     HEADING = GENOTYPES
 
-    keep: Path | None = option(FILE)
-    remove: Path | None = option(FILE)
-    extract: Path | None = option(FILE)
-    exclude: Path | None = option(FILE)
+    keep: Path | None = option(fields.FILE)
+    remove: Path | None = option(fields.FILE)
+    extract: Path | None = option(fields.FILE)
+    exclude: Path | None = option(fields.FILE)
     chromosomes: tuple[str, ...] | None = option(Kind("list of chromosomes", _chromosomes, "LIST"))
-    ref_maf: float | None = option(number("[0, 0.5]"))
-    ref_freq: Path | None = option(PUBLIC_FILE, heading=MODEL)
-    extract_by_prior: Path | None = option(FILE, expert=True)
-    top: int | None = option(count(), expert=True)
+    ref_maf: float | None = option(fields.number("[0, 0.5]"), needs="ref_freq")
+    ref_freq: Path | None = option(fields.PUBLIC_FILE, heading=MODEL)
+    extract_by_prior: Path | None = option(fields.FILE, expert=True, needs="top ref_freq")
+    top: int | None = option(fields.count(), expert=True, needs="extract_by_prior")
 
     def check(self) -> None:
-        """Refuse filters that lack a public file."""
+        """Refuse a request without genotypes."""
         if getattr(self, "genotypes", None) is None:
-            self.sources  # noqa: B018  # refuses a request without files
-        if (self.extract_by_prior is None) != (self.top is None):
-            raise UsageError("`extract_by_prior` and `top` go together", remedy="Give both")
-        for name in ("extract_by_prior", "ref_maf"):
-            if getattr(self, name) is not None and self.ref_freq is None:
-                what, remedy = "needs the frequencies of a public panel", "Give `ref_freq`"
-                raise UsageError(what, where=Field(name), remedy=remedy)
+            self.sources  # noqa: B018
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -212,16 +173,16 @@ class OutcomeTables(Checked):
 
     HEADING = OUTCOMES
 
-    pheno: Path = option(FILE, default=NEEDED)
-    pheno_bounds: Path | None = option(FILE)
-    covar: Path | None = option(FILE)
-    covar_bounds: Path | None = option(FILE)
-    pheno_name: tuple[str, ...] | None = option(NAMES)
-    covar_name: tuple[str, ...] | None = option(NAMES)
-    pc_loadings: Path | None = option(PUBLIC_FILE, metavar="PREFIX.eigenvec.allele")
+    pheno: Path = option(fields.FILE, default=NEEDED)
+    pheno_bounds: Path | None = option(fields.FILE)
+    covar: Path | None = option(fields.FILE)
+    covar_bounds: Path | None = option(fields.FILE, needs="covar|pc_loadings")
+    pheno_name: tuple[str, ...] | None = option(fields.NAMES)
+    covar_name: tuple[str, ...] | None = option(fields.NAMES, needs="covar")
+    pc_loadings: Path | None = option(fields.PUBLIC_FILE, metavar="PREFIX.eigenvec.allele")
 
     def check(self) -> None:
-        """Refuse a table without bounds, and options of a table that is not given."""
+        """Refuse a table without bounds, and an empty choice of phenotypes."""
         for name in ("pheno", "covar"):
             if getattr(self, name) is not None and getattr(self, f"{name}_bounds") is None:
                 raise UsageError(
@@ -232,19 +193,10 @@ class OutcomeTables(Checked):
         if self.pheno_name == ():
             remedy = "Leave it out for every phenotype"
             raise UsageError("names no phenotype", where=Field("pheno_name"), remedy=remedy)
-        if self.covar_name is not None and self.covar is None:
-            raise UsageError("names columns of `covar`", where=Field("covar_name"))
-        if self.covar_bounds is not None and self.covar is None and self.pc_loadings is None:
-            raise UsageError(
-                "has bounds of columns of `covar`",
-                where=Field("covar_bounds"),
-                value=self.covar_bounds,
-                remedy="Give `covar` too, or leave `covar_bounds` out",
-            )
 
 
 def _ld_blocks(value: Any, name: str) -> str:
-    return str(regular_file(one_line(os.fspath(value)), name))
+    return str(fields.regular_file(fields.one_line(os.fspath(value)), name))
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -280,36 +232,16 @@ class Model(Checked):
 
     HEADING = MODEL
 
-    ref_freq: Path | None = option(PUBLIC_FILE)
+    ref_freq: Path | None = option(fields.PUBLIC_FILE)
     ld_blocks: str | None = option(Kind("path or window:N", _ld_blocks, "window:N|FILE"))
-    ld_panel: tuple[Path, ...] | None = option(PUBLIC_FILES)
-    panel_populations: Path | None = option(PUBLIC_FILE, expert=True)
-    ld_components: bool = option(FLAG, default=True)
-    genetic_factors: int | None = option(count(metavar="K"), expert=True)
-    rounds: int | None = option(count("[1, 2]"), expert=True)
-    row_norm: float | None = option(number("(0, inf)"), expert=True)
-
-    def check(self) -> None:
-        """Refuse choices that lack the panel that they are about."""
-        if self.genetic_factors is not None and (self.ld_panel is None or not self.ld_components):
-            raise UsageError(
-                "chooses LD components, and this request has none",
-                where=Field("genetic_factors"),
-                value=self.genetic_factors,
-                remedy="Leave it out, or give `ld_panel` with LD components",
-            )
-        if self.panel_populations is not None and self.ld_panel is None:
-            raise UsageError(
-                "has the populations of people of `ld_panel`, and this request has none",
-                where=Field("panel_populations"),
-                remedy="Give `ld_panel`, or leave it out",
-            )
-        if self.ld_panel is not None and self.ref_freq is None:
-            raise UsageError(
-                "an LD panel needs the allele frequencies of its population",
-                where=Field("ld_panel"),
-                remedy="Give `ref_freq`, which plink2 --freq writes for the panel",
-            )
+    ld_panel: tuple[Path, ...] | None = option(fields.PUBLIC_FILES, needs="ref_freq")
+    panel_populations: Path | None = option(fields.PUBLIC_FILE, expert=True, needs="ld_panel")
+    ld_components: bool = option(fields.FLAG, default=True)
+    genetic_factors: int | None = option(
+        fields.count(metavar="K"), expert=True, needs="ld_panel ld_components"
+    )
+    rounds: int | None = option(fields.count("[1, 2]"), expert=True)
+    row_norm: float | None = option(fields.number("(0, inf)"), expert=True)
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -329,12 +261,12 @@ class PrivacyParameters(Checked):
 
     HEADING = PRIVACY
 
-    epsilon: float | None = option(number())
-    delta: float | None = option(number())
-    non_private: bool = option(FLAG)
+    epsilon: float | None = option(fields.number(), needs="delta")
+    delta: float | None = option(fields.number(), needs="epsilon")
+    non_private: bool = option(fields.FLAG, excludes="epsilon delta subsample hold_out row_norm")
 
     def check(self) -> None:
-        """Refuse one parameter alone, both without noise, or one out of range."""
+        """Refuse parameters out of range."""
         self.budget  # noqa: B018
 
     @property
@@ -342,16 +274,8 @@ class PrivacyParameters(Checked):
         """(epsilon, delta), or None where they are not given."""
         from primo_scale.gaussian.calibration import release_mu  # loads NumPy
 
-        if self.epsilon is None and self.delta is None:
-            return None
-        if self.non_private:
-            raise UsageError(
-                "a release without noise has no `epsilon` and `delta`",
-                where=Field("non_private"),
-                remedy="Leave out `non_private`, or `epsilon` and `delta`",
-            )
         if self.epsilon is None or self.delta is None:
-            raise UsageError("`epsilon` and `delta` go together", remedy="Give both")
+            return None
         release_mu(self.epsilon, self.delta)
         return self.epsilon, self.delta
 
@@ -379,11 +303,11 @@ class Privacy(PrivacyParameters):
 
     HEADING = PRIVACY
 
-    unit: PrivacyUnit = option(choice(PrivacyUnit), default=PrivacyUnit.FULL)
-    adjacency: Adjacency = option(choice(Adjacency), default=Adjacency.REPLACE_ONE)
-    nominal_n: int | None = option(count())
-    subsample: int | None = option(count())
-    hold_out: float | None = option(number("(0, 0.5]", "SHARE"))
+    unit: PrivacyUnit = option(fields.choice(PrivacyUnit), default=PrivacyUnit.FULL)
+    adjacency: Adjacency = option(fields.choice(Adjacency), default=Adjacency.REPLACE_ONE)
+    nominal_n: int | None = option(fields.count())
+    subsample: int | None = option(fields.count())
+    hold_out: float | None = option(fields.number("(0, 0.5]", "SHARE"), excludes="subsample")
 
     def check(self) -> None:
         """Refuse what no theorem covers, and a missing or needless nominal size."""
@@ -397,17 +321,9 @@ class Privacy(PrivacyParameters):
                 value=self.nominal_n,
                 remedy="Give the order of magnitude, such as 500000" if hides_n else "Leave it out",
             )
-        if self.non_private and self.subsample:
-            raise UsageError(
-                "without noise a subsample only loses people", where=Field("subsample")
-            )
-        is_covered = not self.subsample and self.adjacency is Adjacency.REPLACE_ONE
-        if self.hold_out is not None and (self.non_private or not is_covered):
-            raise UsageError(
-                "people are held out of private releases of everybody under replace-one alone",
-                where=Field("hold_out"),
-                remedy="Leave out `hold_out`, or `non_private`, `subsample` and `adjacency`",
-            )
+        if self.hold_out is not None and self.adjacency is not Adjacency.REPLACE_ONE:
+            what, remedy = "is for replace-one alone", "Leave out `hold_out`, or `adjacency`"
+            raise UsageError(what, where=Field("hold_out"), remedy=remedy)
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -444,10 +360,10 @@ def _prior_file(value: Any, name: str) -> PriorFile:
     path = Path(text if Path(text).exists() or not equals else rest)
     if not path.exists():
         raise UsageError("no such file", value=text)
-    return PriorFile(regular_file(path, name), phenotype if path != Path(text) else None)
+    return PriorFile(fields.regular_file(path, name), phenotype if path != Path(text) else None)
 
 
-PRIORS = several(Kind("file", _prior_file, "[PHENOTYPE=]FILE"), repeats=True)
+PRIORS = fields.several(Kind("file", _prior_file, "[PHENOTYPE=]FILE"), repeats=True)
 
 
 @frozen(slots=False, eq=False, repr=False, field_transformer=read_fields)
@@ -474,20 +390,11 @@ class Fit(Checked):
 
     HEADING = MODEL
 
-    method: str = option(TEXT, default="auto", metavar="auto|NAME")
-    shrinkage: str | None = option(choice(SHRINKAGES), expert=True)
-    ridge: float | None = option(AUTO_NUMBER)
-    gamma: float | None = option(number("(0, 1)"), expert=True)
+    method: str = option(fields.TEXT, default="auto", metavar="auto|NAME")
+    shrinkage: str | None = option(fields.choice(SHRINKAGES), expert=True)
+    ridge: float | None = option(fields.AUTO_NUMBER, excludes="shrinkage")
+    gamma: float | None = option(fields.number("(0, 1)"), expert=True)
     prior_weights: tuple[PriorFile, ...] = option(PRIORS, default=())
-
-    def check(self) -> None:
-        """Refuse a negative penalty, and a penalty with a shrinkage."""
-        if self.ridge is not None and not 0 <= self.ridge < float("inf"):
-            raise UsageError(
-                "is out of range", where=Field("ridge"), value=self.ridge, limit="[0, inf)"
-            )
-        if self.ridge is not None and self.shrinkage is not None:
-            raise UsageError("`ridge` and `shrinkage` exclude each other")
 
     @property
     def estimator(self) -> Estimator | None:
@@ -534,15 +441,17 @@ class Execution(Checked):
 
     HEADING = MACHINES
 
-    scheduler: str | None = option(TEXT, metavar="ADDRESS")
-    tls: Path | None = option(PATH)
-    no_tls: bool = option(FLAG, expert=True)
-    cluster: Path | None = option(FILE, metavar="FILE.toml")
-    workers: int | None = option(count())
-    memory_limit: str | None = option(TEXT, expert=True)
+    scheduler: str | None = option(fields.TEXT, metavar="ADDRESS")
+    tls: Path | None = option(fields.PATH, needs="scheduler", excludes="no_tls")
+    no_tls: bool = option(fields.FLAG, expert=True)
+    cluster: Path | None = option(
+        fields.FILE, metavar="FILE.toml", excludes="workers memory_limit scheduler tls no_tls"
+    )
+    workers: int | None = option(fields.count())
+    memory_limit: str | None = option(fields.TEXT, expert=True)
     object_store: ObjectUrl | None = option(Kind("URL", _bucket, "URL"))
-    kernel: str = option(choice(KERNELS), default=AUTOMATIC, expert=True)
-    performance_report: Path | None = option(PATH, expert=True)
+    kernel: str = option(fields.choice(KERNELS), default=AUTOMATIC, expert=True)
+    performance_report: Path | None = option(fields.PATH, expert=True)
 
     def check(self) -> None:
         """Refuse options that exclude each other, and a cluster that strangers could join."""
@@ -577,27 +486,10 @@ class Execution(Checked):
             read_profile,
         )
 
-        names = ("workers", "memory_limit", "scheduler", "tls", "no_tls")
-        others = [name for name in names if getattr(self, name)]
-        if self.cluster is not None and others:
-            raise UsageError(
-                "`cluster` excludes other options of where tasks run",
-                where=Field(others[0]),
-                remedy=f"Leave it out, or write it into {self.cluster}",
-            )
         if self.cluster is not None:
             return read_profile(self.cluster)
-        if self.tls is not None and self.no_tls:
-            raise UsageError("`tls` and `no_tls` exclude each other", remedy="Give one of them")
         if self.scheduler is not None:
             return SchedulerProfile(self.scheduler, str(self.tls) if self.tls else not self.no_tls)
-        if self.tls is not None:
-            raise UsageError(
-                "certificates are for a cluster that runs elsewhere",
-                where=Field("tls"),
-                value=self.tls,
-                remedy="Leave it out: the cluster on this machine makes certificates of its own",
-            )
         # Dask's report is about workers.
         if self.workers or self.memory_limit or self.performance_report:
             return LocalProfile(self.workers, self.memory_limit)
@@ -618,8 +510,8 @@ class Payment(Checked):
 
     HEADING = PRIVACY
 
-    ledger: Path | None = option(FILE)
-    cohort: str | None = option(LINE)
+    ledger: Path | None = option(fields.FILE)
+    cohort: str | None = option(fields.LINE)
 
     @property
     def ledger_path(self) -> Path:
@@ -630,7 +522,7 @@ class Payment(Checked):
 
 
 def _release_directory(value: Any, name: str) -> Path:
-    absolute = local_path(value, name).absolute()
+    absolute = fields.local_path(value, name).absolute()
     if not absolute.name:
         raise UsageError("a release needs a directory of its own", value=absolute)
     return absolute
@@ -661,9 +553,9 @@ class Run(Payment):
 
     HEADING = FILES
 
-    _work_dir: Path | None = option(PATH)
-    encryption_key: Path | None = option(FILE)
-    accept_noise: bool = option(FLAG, heading=PRIVACY)
+    _work_dir: Path | None = option(fields.PATH)
+    encryption_key: Path | None = option(fields.FILE)
+    accept_noise: bool = option(fields.FLAG, heading=PRIVACY)
 
     @property
     def work_dir(self) -> Path:
@@ -692,19 +584,12 @@ class IngestRequest(GenotypeFiles):
 
     HEADING = FILES
 
-    out: Path = option(PATH, default=NEEDED)
-    ld_panel: tuple[Path, ...] | None = option(PUBLIC_FILES, expert=True)
-    chunk_variants: int | None = option(count(), expert=True)
-    chunk_samples: int = option(count(), default=8192, expert=True)
-
-    def check(self) -> None:
-        """Refuse a panel that serves nothing."""
-        if self.ld_panel is not None and self.extract_by_prior is None:
-            raise UsageError(
-                "a panel tells only how much the variants that a score chose explain",
-                where=Field("ld_panel"),
-                remedy="Leave it out, or give `extract_by_prior`",
-            )
+    out: Path = option(fields.PATH, default=NEEDED)
+    ld_panel: tuple[Path, ...] | None = option(
+        fields.PUBLIC_FILES, expert=True, needs="extract_by_prior"
+    )
+    chunk_variants: int | None = option(fields.count(), expert=True)
+    chunk_samples: int = option(fields.count(), default=8192, expert=True)
 
 
 @frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
@@ -717,14 +602,12 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Execution, Run):
         Store written by ingest: a path or a URL.
     """
 
-    genotypes: Location = option(LOCATION, default=NEEDED, heading=GENOTYPES)
+    genotypes: Location = option(fields.LOCATION, default=NEEDED, heading=GENOTYPES)
 
     def check(self) -> None:
-        """Refuse a missing guarantee, a needless bound, and a shared scheduler that shows n."""
+        """Refuse a missing guarantee, and a shared scheduler that shows n."""
         self.work_dir  # noqa: B018  # refuses a request without it
         _check_has_budget(self)
-        if self.non_private and self.row_norm is not None:
-            raise UsageError("without noise no row is scaled down", where=Field("row_norm"))
         if self.nominal_n is not None:
             _check_that_nobody_counts_tasks(self.profile)
 
@@ -768,10 +651,10 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
     HEADING = FILES
 
     out: Path = option(RELEASE, default=NEEDED)
-    sumstats: bool = option(FLAG)
-    calibrate: bool = option(FLAG, expert=True)
+    sumstats: bool = option(fields.FLAG)
+    calibrate: bool = option(fields.FLAG, expert=True)
     genome_build: str | None = option(BUILD)
-    purge_intermediates: bool = option(FLAG)
+    purge_intermediates: bool = option(fields.FLAG)
 
     def check(self) -> None:
         """Refuse a missing guarantee, and an output without a name."""
@@ -782,7 +665,7 @@ class FinalizeRequest(PrivacyParameters, Fit, Run):
 def _source(value: Any, name: str) -> object:
     """Return the location of a store, or an array of pandas-plink."""
     if isinstance(value, str | Path | ObjectUrl):
-        return LOCATION.read(value, name)
+        return fields.LOCATION.read(value, name)
     from primo_scale.genotypes.pandas_plink import PlinkArray  # loads Zarr
 
     if isinstance(value, PlinkArray):
@@ -792,6 +675,7 @@ def _source(value: Any, name: str) -> object:
     return PlinkArray(value)
 
 
+_OF_FILES = " ".join(declared(GenotypeFiles).keys() - {"ref_freq"})
 SOURCE = Kind("path or URL or DataArray of read_plink1_bin", _source, "PATH|URL")
 
 
@@ -811,22 +695,14 @@ class ReleaseRequest(GenotypeFiles, AccumulateRequest, FinalizeRequest):
     """
 
     genotypes: Location | PlinkArray | None = option(  # type: ignore[assignment]
-        SOURCE, heading=GENOTYPES
+        SOURCE, heading=GENOTYPES, excludes=_OF_FILES
     )
-    _work_dir: Path | None = option(PATH, heading=FILES)
+    _work_dir: Path | None = option(fields.PATH, heading=FILES)
 
     def check(self) -> None:
-        """Refuse options of files next to a store, and a method that does not fit."""
+        """Refuse a method that does not fit."""
         from primo_scale.methods.catalogue import estimator_for, method_named
 
-        of_files = declared(GenotypeFiles).keys() - {"ref_freq"}
-        if self.genotypes is not None and any(getattr(self, name) for name in of_files):
-            raise UsageError(
-                "a store holds the people and variants that its ingest chose",
-                where=Field("genotypes"),
-                value=self.genotypes,
-                remedy="Leave out `genotypes`, or the options of genotype files and their filters",
-            )
         if not self.non_private and self.method != "auto":
             method = method_named(self.method, self.unit)
             method.recipe(1, self.subsample)

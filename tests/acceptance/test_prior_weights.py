@@ -245,8 +245,8 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--top", 5), "--extract-by-prior and --top go together"),
-        (("--extract-by-prior", "{score}", "--top", 5), "needs the frequencies of a public panel"),
+        (("--top", 5), "--top: needs --extract-by-prior"),
+        (("--extract-by-prior", "{score}", "--top", 5), "--extract-by-prior: needs --ref-freq"),
     ],
 )
 def test_a_choice_of_variants_without_its_other_options_is_refused(folder, options, words):

@@ -89,7 +89,7 @@ def test_only_the_named_covariates_take_part(cohort: Path) -> None:
     assert dry_run(cohort, *tables, "--covar-name", "PC?").exit_code == 0
     refused(dry_run(cohort, *tables), 3, "CITY")
     refused(dry_run(cohort, "--covar-name", "PC?"), 2, "--covar-name")
-    refused(dry_run(cohort, *tables[2:]), 2, "--covar-bounds", "Give --covar too")
+    refused(dry_run(cohort, *tables[2:]), 2, "--covar-bounds", "Give --covar")
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:

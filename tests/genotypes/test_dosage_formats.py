@@ -165,7 +165,7 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
 
 
 def test_files_without_dosages_are_refused(files_of):
-    with pytest.raises(UsageError, match=r"dosages: is for `pfile`, `bgen`, `vcf`, `vcz`"):
+    with pytest.raises(UsageError, match="`bfile` and `dosages` exclude each other"):
         GenotypeFiles(bfile="x", dosages=True)
     with pytest.raises(InputError, match=r"rs2 has more than two alleles"):
         open_source(files_of("several", "pfile"))

@@ -205,9 +205,9 @@ WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
     ("--non-private", "--method", "ada-ssp-budget"): ("--method", "without noise"),
-    ("--non-private", "--row-norm", 0.5): ("--row-norm", "without noise"),
+    ("--non-private", "--row-norm", 0.5): ("--row-norm", "exclude each other"),
     ("--non-private", "--shrinkage", "sure"): ("--shrinkage", "without noise"),
-    ("--non-private", "--subsample", 10): ("--subsample", "without noise"),
+    ("--non-private", "--subsample", 10): ("--subsample", "exclude each other"),
 }
 
 

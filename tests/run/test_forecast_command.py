@@ -136,7 +136,7 @@ def test_a_choice_of_all_weighted_variants_is_stated_too(tmp_path, cohort, score
 
 
 def test_a_panel_without_a_choice_by_a_score_is_refused(tmp_path, cohort):
-    with pytest.raises(UsageError, match="ld_panel: a panel tells only"):
+    with pytest.raises(UsageError, match="ld_panel: needs `extract_by_prior`"):
         ps.ingest(bfile=cohort, out=tmp_path / "store", ld_panel=PANEL)
 
 

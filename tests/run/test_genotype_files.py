@@ -40,9 +40,9 @@ def test_a_list_holds_paths_and_patterns(tmp_path: Path) -> None:
         ({}, "no genotypes are given. Give one of `bfile`, `pfile`, `bgen`, `vcf`, `vcz`"),
         ({"bfile": []}, "no genotypes are given"),
         ({"bfile": "a", "pfile": "b"}, "`bfile` and `pfile` exclude each other"),
-        ({"pfile": "a", "sample": "s"}, "`sample` and `bgen_order` are for `bgen`"),
+        ({"pfile": "a", "sample": "s"}, "sample: needs `bgen`"),
         ({"bgen": "a", "bgen_order": "first"}, "bgen_order: not a valid choice"),
-        ({"bfile": "a", "ref_maf": 0.01}, "ref_maf: needs the frequencies of a public panel"),
+        ({"bfile": "a", "ref_maf": 0.01}, "ref_maf: needs `ref_freq`"),
     ],
 )
 def test_an_impossible_choice_is_refused(fields: dict[str, object], said: str) -> None:

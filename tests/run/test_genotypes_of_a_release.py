@@ -113,4 +113,4 @@ def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
 def test_a_store_excludes_files_and_their_filters(option, ingested):
     words = ["--genotypes", ingested.store, *outcomes(ingested.folder), "--epsilon", 1,
              "--delta", 1e-6, "--out", ingested.out, *option]  # fmt: skip
-    refused(command(release_command, *words), 2, "--genotypes: a store holds the people")
+    refused(command(release_command, *words), 2, "--genotypes", "exclude each other")

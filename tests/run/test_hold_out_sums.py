@@ -108,9 +108,9 @@ def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
     [
         ([0.05], ["too few people", "20 of 400 people"]),
         ([0.6], ["0.6"]),
-        ([0.1, "--non-private"], ["--hold-out", "held out"]),
-        ([0.1, "--subsample", 50], ["--hold-out", "held out"]),
-        ([0.1, "--adjacency", "add-remove", "--nominal-n", 400], ["--hold-out", "held out"]),
+        ([0.1, "--non-private"], ["--hold-out", "exclude each other"]),
+        ([0.1, "--subsample", 50], ["--hold-out", "exclude each other"]),
+        ([0.1, "--adjacency", "add-remove", "--nominal-n", 400], ["--hold-out", "replace-one"]),
     ],
 )
 def test_useless_shares_and_releases_without_a_theorem_are_refused(cohort, options, words):

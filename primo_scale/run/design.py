@@ -628,27 +628,10 @@ def _row_norm(coding: GenotypeCoding, model: Model) -> int:
             remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
         )
     squared = math.floor(min(model.row_norm * coding.unit, 2.0**31) ** 2)
-    if squared < 1:
-        raise UsageError(
-            "the bound on the genotype rows leaves no room",
-            where="--row-norm",
-            value=model.row_norm,
-            remedy="A standardised row of d variants has a norm of about sqrt(d)",
-        )
-    return min(squared, coding.max_squared_norm)
+    return min(max(squared, 1), coding.max_squared_norm)
 
 
 # ---- LD components -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Base:
-    """Public numbers of the same release without components, which the division depends on."""
-
-    shared: float  # number of phenotypes whose effects add up in a genetic factor, 1 without any
-    signal: float  # that many times n h2 c^2, of a component with all of the variance
-    residual: float  # variance v of a clipped phenotype
-    noise: float  # variance that noise adds to a phenotype in a column with all of the variance
 
 
 def design_panel(
@@ -684,13 +667,26 @@ def design_panel(
     )
     if not use_components:
         return found
-    base = _base(design, n_factors)
-    first = with_panel(design, replace(found, components=_component_design(measured, design, base)))
+    # Public numbers of the same release without components, by which their norm is divided.
+    sigma = design.mechanism(Recipe()).scales.phenotype_cross
+    noise = sigma**2 / (design.public_n * design.genotypes.variance * design.outcomes.unit**2)
+    n_phenotypes = design.layout.n_phenotypes
+    slope, residual = clipped_phenotype(design.clip, n_phenotypes)
+    shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
+    # The first of two rounds looks for effects of which many are zero, and some large.
+    wider = _FIRST_ROUND_SIGNAL if design.rounds == 2 else 1.0
+    signal = design.public_n * PRIOR_HERITABILITY * slope**2 * shared * wider
+
+    def with_noise(noise: float) -> PanelDesign:
+        columns = _component_design(measured, design, signal, residual, noise)
+        return replace(found, components=columns)
+
+    first = with_panel(design, with_noise(noise))
     mechanism = first.mechanism(Recipe())
     errors = errors_of_gram(first, mechanism, PRIOR_HERITABILITY)
-    added = base.shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2
-    base = replace(base, noise=base.noise * (1 + added))
-    return replace(found, components=_component_design(measured, design, base))
+    return with_noise(
+        noise * (1 + shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2)
+    )
 
 
 def _uses_components(model: Model, design: Design) -> bool:
@@ -768,30 +764,19 @@ def _variances(
     return tuple(variances_outside(panel, coding, boundaries))
 
 
-def _base(design: Design, n_factors: int | None) -> _Base:
-    """Return the signal, residual and noise of one phenotype that a component competes with."""
-    n_phenotypes = design.layout.n_phenotypes
-    sigma = design.mechanism(Recipe()).scales.phenotype_cross
-    per_person = design.public_n * design.genotypes.variance * design.outcomes.unit**2
-    slope, residual = clipped_phenotype(design.clip, n_phenotypes)
-    shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
-    # The first of two rounds looks for effects of which many are zero, and some large.
-    wider = _FIRST_ROUND_SIGNAL if design.rounds == 2 else 1.0
-    return _Base(
-        shared=shared,
-        signal=design.public_n * PRIOR_HERITABILITY * slope**2 * shared * wider,
-        residual=residual,
-        noise=sigma**2 / per_person,
-    )
+def _component_design(
+    blocks: tuple[Floats, ...], design: Design, signal: float, residual: float, noise: float
+) -> ComponentDesign:
+    """Divide the norm of a row among the components with the given variances in each block.
 
-
-def _component_design(blocks: tuple[Floats, ...], design: Design, base: _Base) -> ComponentDesign:
-    """Divide the norm of a row among the components with the given variances in each block."""
+    A component with all of the variance has `signal`, n h2 c^2 of the phenotypes that share its
+    effects; a clipped phenotype has the variance `residual`, and `noise` is added to it.
+    """
     variances = np.concatenate(blocks)
     shares = np.maximum(variances, 0) / design.genotypes.variance
     useful = shares > 0
     energies = np.zeros(len(shares))
-    energies[useful] = fill(shares[useful], base.signal * shares[useful], base.residual, base.noise)
+    energies[useful] = fill(shares[useful], signal * shares[useful], residual, noise)
     least = energies[energies > 0].min()
     starts = np.cumsum([0, *map(len, blocks)])
     for start, stop in pairwise(starts):  # every block keeps its largest component
@@ -820,9 +805,9 @@ def _summary(variances: Floats) -> Floats:
     return np.asarray(means / means.mean())
 
 
-def with_panel(design: Design, panel: PanelDesign | None) -> Design:
+def with_panel(design: Design, panel: PanelDesign) -> Design:
     """Return the design with a panel, whose components bring their own bounds on rows."""
-    if panel is None or panel.components is None:
+    if panel.components is None:
         return replace(design, panel=panel)
     columns = panel.components
     total = float(columns.variances.sum())

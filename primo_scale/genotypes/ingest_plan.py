@@ -264,9 +264,17 @@ def check_same_request(
     if request == plan.request:
         return
     before = {source.path: source.sha256 for source in sources}
-    changed = [s.path for s in plan.sources if before.get(s.path) != s.sha256]
+    differences = [
+        f"{source.path} changed" if source.path in before else f"{source.path} was not an input"
+        for source in plan.sources
+        if before.get(source.path) != source.sha256
+    ] or [
+        f"the {name.replace('_', ' ')} of the request differ"
+        for name in request | plan.request
+        if request.get(name) != plan.request.get(name)
+    ]
     raise InputError(
-        f"holds another ingest, of other {changed[0] if changed else 'people, variants or chunks'}",
+        f"holds another ingest: {differences[0]}",
         where=where,
         remedy="Remove it, or choose another --out, or repeat the earlier command unchanged",
     )

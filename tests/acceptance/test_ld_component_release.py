@@ -244,12 +244,11 @@ def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
 
 def test_a_subsample_takes_blocks_of_the_panel_alone(cohort):
     prefix, work = cohort.folder / "cohort", cohort.folder / "unplanned"
-    found = succeeded(command(
+    succeeded(command(
         accumulate, "--genotypes", cohort.folder / "release.work" / "genotypes.zarr",
         "--pheno", f"{prefix}.pheno.tsv", "--pheno-bounds", f"{prefix}.pheno-bounds.tsv",
         "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work,
         "--subsample", 200, *BUDGET, "--ledger", cohort.folder / "sub-ledger"))  # fmt: skip
-    assert "no LD components" in found.stderr
     design = load_design(work / "design.json")
     assert design.components is None
     assert design.layout.n_blocks > 1

@@ -426,7 +426,7 @@ def find_design(path: Path) -> Design | None:
     """Return the design of earlier runs of a work directory, or None; refuse a damaged one."""
     if not path.is_file():
         return None
-    remedy = "Use another --work-dir, or remove it and run accumulate again, which writes it anew"
+    remedy = "Finish with the version that began it, or use another --work-dir, which pays again"
     return read_fields(path, Design, remedy=remedy, dec_hook=_to_array)
 
 

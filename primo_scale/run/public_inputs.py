@@ -317,15 +317,6 @@ class PriorScores:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True, eq=False)
-class _Column:
-    """One score: effects per unit of the coding, and its phenotype, or None for every one."""
-
-    effects: Float64
-    phenotype: str | None
-    source: StatedScore
-
-
 def read_prior_scores(
     files: Iterable[PriorFile], variants: VariantTable, design: Design, build: GenomeBuild
 ) -> PriorScores | None:
@@ -337,17 +328,16 @@ def read_prior_scores(
     if not columns:
         return None
     multiplier = design.genotypes.multiplier.astype(np.float64)
-    effects = np.stack([column.effects for column in columns], axis=1) / multiplier[:, None]
-    used = np.array(
-        [[c.phenotype in (None, name) for name in phenotypes] for c in columns], dtype=np.bool_
-    )
-    return PriorScores(PublicScores(effects, used), tuple(column.source for column in columns))
+    columns_of, named, sources = zip(*columns, strict=True)
+    effects = np.stack(columns_of, axis=1) / multiplier[:, None]
+    used = np.array([[each in (None, name) for name in phenotypes] for each in named], np.bool_)
+    return PriorScores(PublicScores(effects, used), sources)
 
 
 def _read_columns(
     file: PriorFile, variants: VariantTable, phenotypes: list[str], build: GenomeBuild
-) -> Iterator[_Column]:
-    """Yield the scores of one file."""
+) -> Iterator[tuple[Float64, str | None, StatedScore]]:
+    """Yield effects per copy, the phenotype (None for every one) and the source of each score."""
     from primo_scale.evaluation.scores import match_weights
 
     if file.phenotype is not None and file.phenotype not in phenotypes:
@@ -368,7 +358,7 @@ def _read_columns(
     for name, weights in zip(read.phenotypes, matched.per_allele1.T, strict=True):
         effects = np.zeros(len(variants))
         effects[matched.variants] = weights
-        yield _Column(effects, file.phenotype or name, source)
+        yield effects, file.phenotype or name, source
 
 
 def read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:

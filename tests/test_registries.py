@@ -135,9 +135,10 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
     monkeypatch.setitem(WEIGHTS_FILES, "alleles.txt", toy)
     allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
     release = ps.release(
-        genotypes=GenotypeFiles(cohort / "cohort"),
-        outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
-        privacy=ps.Privacy(non_private=True),
+        bfile=cohort / "cohort",
+        pheno=cohort / "pheno.tsv",
+        pheno_bounds=cohort / "bounds.tsv",
+        non_private=True,
         out=tmp_path / "out",
     )
     file = release.directory / "alleles.txt"

@@ -53,7 +53,7 @@ def simulated_files(directory: Path, samples: int, variants: int, phenotypes: in
     if not cohort.prefix.with_suffix(".fam").is_file():  # written last
         words = ("--bfile", PANEL, "--out", cohort.prefix, "--samples", samples, "--seed", _SEED,
                  "--variants", variants, "--phenotypes", phenotypes)  # fmt: skip
-        run_measured(module_command("pipelines.simulate", *words), directory)
+        run_measured(module_command("primo_scale", "simulate", *words), directory)
     return cohort
 
 

@@ -114,15 +114,15 @@ def _timed(function: Callable[[], object]) -> Measured:
 
 
 def _simulate(prefix: Path, samples: int, variants: int, phenotypes: int) -> Measured:
-    """Time ``pipelines.simulate`` after its start-up, flushes included."""
-    import primo_scale.cli.simulate
+    """Time ``primo-scale simulate`` after its start-up, flushes included."""
+    from primo_scale.cli.commands import simulate
 
     def run(out: Path, people: int) -> None:
         """Simulate a cohort, and discard what the command prints."""
         words = ["--bfile", PANEL, "--out", out, "--samples", people, "--seed", 1]
         words += ["--variants", variants, "--phenotypes", phenotypes]
         with contextlib.redirect_stdout(io.StringIO()):
-            primo_scale.cli.simulate.main([str(word) for word in words], standalone_mode=False)
+            simulate.main([str(word) for word in words], standalone_mode=False)
 
     with tempfile.TemporaryDirectory() as directory:
         run(Path(directory) / "few", 100)

@@ -40,9 +40,8 @@ from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
-from primo_scale.run.design import Design
-from primo_scale.run.design_choices import PublicPanels, make_design
-from primo_scale.run.request_parts import Model, Privacy
+from primo_scale.run.design import Design, PublicPanels, make_design
+from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
 from primo_scale.storage.chunks import write_array, write_block
 from primo_scale.storage.groups import create_array, create_group, flush, mark_complete

@@ -17,7 +17,7 @@ import click
 import psutil
 
 from benchmarks.measurement import peak_bytes
-from primo_scale.cli.options import release_request_from, whole_release_options
+from primo_scale.cli.options import RequestCommand
 from primo_scale.run.operations import release
 from primo_scale.run.run_log import LOGGER
 
@@ -49,15 +49,14 @@ def _now() -> Cost:
     return {"seconds": time.monotonic(), "cpu": times.user + times.system}
 
 
-@click.command()
-@whole_release_options
+@click.command(cls=RequestCommand, kinds=["request.ReleaseRequest"])
 @click.option("--found", type=click.Path(path_type=Path), required=True, help="JSON of the costs.")
-def main(found: Path, **options: Any) -> None:
+def main(found: Path, asked: Any) -> None:
     """Make a release and write its costs."""
     stages = StageCosts()
     LOGGER.addHandler(stages)
     LOGGER.setLevel(logging.DEBUG)  # of the lines of stages
-    release(release_request_from(options))
+    release(asked)
     whole = {
         "seconds": time.time() - psutil.Process().create_time(),
         "cpu": _now()["cpu"],

@@ -9,6 +9,14 @@ out=$(dirname "$0")/1000g_eur343_chr22
 plink2 --bfile "$source_prefix" --chr 22 --from-bp 35294564 --to-bp 42090000 \
   --make-bed --threads 1 --out "$out"
 plink2 --bfile "$out" --freq --threads 1 --out "$out"
-primo-scale ld-blocks --panel "$out" --least 150 --most 350 --out "$out.blocks.tsv"
+python - "$out" <<'END'
+import sys
+from pathlib import Path
+
+from primo_scale.genotypes.ld_cuts import BlockSizes, write_ld_blocks
+
+panel = Path(sys.argv[1])
+write_ld_blocks(panel, Path(f"{panel}.blocks.tsv"), BlockSizes(150, 350))
+END
 rm "$out.log"
 sha256sum "$out.bed" "$out.bim" "$out.fam" "$out.afreq" "$out.blocks.tsv"

@@ -158,9 +158,14 @@ def make_release(folder: Path) -> ps.Release:
         folder / f"{name}.tsv" for name in ("pheno", "bounds", "covar", "covar_bounds")
     )
     request = ps.ReleaseRequest(
-        genotypes=ps.GenotypeFiles(folder / "cohort"),
-        outcomes=ps.OutcomeTables(pheno, bounds, covar, covar_bounds),
-        privacy=ps.Privacy(EPSILON, DELTA, hold_out=HELD_OUT),
+        bfile=(folder / "cohort",),
+        pheno=pheno,
+        pheno_bounds=bounds,
+        covar=covar,
+        covar_bounds=covar_bounds,
+        epsilon=EPSILON,
+        delta=DELTA,
+        hold_out=HELD_OUT,
         ledger=folder / "ledger.sqlite",
         out=folder / "release",
     )

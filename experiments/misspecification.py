@@ -133,26 +133,22 @@ def measured(folder: Path, cell: Cell, *, private: bool) -> Float64:
     cohort = folder / f"cohort-{cell.cohort}"
     budget = budget_of(5.0 if private else np.inf, _COHORT.samples)
     ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort),
-            outcomes=_outcomes(cohort, cell),
-            privacy=ps.Privacy(**budget),
-            model=ps.Model(
-                ref_freq=folder / f"{cell.frequencies or cell.of}.afreq",
-                ld_panel=folder / cell.panel,
-                ld_blocks=_blocks(folder, cell),
-            ),
-            ledger=folder / "ledger",
-            out=folder / "release",
-            work_dir=folder / "work",
-            accept_noise=True,
-        )
+        bfile=cohort,
+        **_outcomes(cohort, cell),
+        **budget,
+        ref_freq=folder / f"{cell.frequencies or cell.of}.afreq",
+        ld_panel=folder / cell.panel,
+        ld_blocks=_blocks(folder, cell),
+        ledger=folder / "ledger",
+        out=folder / "release",
+        work_dir=folder / "work",
+        accept_noise=True,
     )
     fresh = folder / f"fresh-{cell.cohort}"
     return accuracy_in(fresh, folder / "release", folder / "evaluation").r2[:_TRAITS]
 
 
-def _outcomes(cohort: Path, cell: Cell) -> ps.OutcomeTables:
+def _outcomes(cohort: Path, cell: Cell) -> dict[str, Any]:
     pheno = Path(f"{cohort}.pheno.tsv")
     if cell.missing or cell.shift:
         table = pd.read_csv(pheno, sep="\t")
@@ -162,12 +158,12 @@ def _outcomes(cohort: Path, cell: Cell) -> ps.OutcomeTables:
         table[traits] += cell.shift * np.resize([1, -1], _TRAITS)
         pheno = Path(f"{cohort}.changed.tsv")
         table.to_csv(pheno, sep="\t", index=False, na_rep="NA")
-    return ps.OutcomeTables(
-        pheno=pheno,
-        pheno_bounds=f"{cohort}.pheno-bounds.tsv",
-        covar=f"{cohort}.covar.tsv" if cell.covariates else None,
-        covar_bounds=f"{cohort}.covar-bounds.tsv" if cell.covariates else None,
-    )
+    return {
+        "pheno": pheno,
+        "pheno_bounds": f"{cohort}.pheno-bounds.tsv",
+        "covar": f"{cohort}.covar.tsv" if cell.covariates else None,
+        "covar_bounds": f"{cohort}.covar-bounds.tsv" if cell.covariates else None,
+    }
 
 
 def _blocks(folder: Path, cell: Cell) -> str | None:

@@ -24,7 +24,6 @@ import click
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from attrs import evolve
 
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
@@ -32,6 +31,7 @@ from experiments.releases import HAPMAP, Codes, mosaic_of
 from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.run.request import GenotypeFiles
 from primo_scale.simulation.cohort_files import CohortFiles
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.mosaic import score_people as genetic_values
@@ -142,39 +142,37 @@ def release(folder: Path, covariates: int, epsilon: float | None, *, ld_panel: b
     if out.exists():
         return out
     n_people = len((folder / "cohort.fam").read_text().splitlines())
-    tables = ps.OutcomeTables(
-        folder / "cohort.pheno.tsv",
-        folder / "bounds.tsv",
-        pc_loadings=loadings(folder, covariates) if covariates > 0 else None,
-    )
+    tables = {
+        "pheno": folder / "cohort.pheno.tsv",
+        "pheno_bounds": folder / "bounds.tsv",
+        "pc_loadings": loadings(folder, covariates) if covariates > 0 else None,
+    }
     if covariates == _LABELS:
         bounds = folder / "covar-bounds.tsv"
-        tables = evolve(tables, covar=folder / "cohort.covar.tsv", covar_bounds=bounds)
-    privacy = ps.Privacy(non_private=True)
+        tables = {**tables, "covar": folder / "cohort.covar.tsv", "covar_bounds": bounds}
+    privacy: dict[str, float] = {"non_private": True}
     if epsilon is not None:
-        privacy = ps.Privacy(epsilon=epsilon, delta=n_people**-2.0)
-    model = ps.Model(ref_freq=folder / "panel.afreq", ld_blocks="window:200")
+        privacy = {"epsilon": epsilon, "delta": n_people**-2.0}
+    model = {"ref_freq": folder / "panel.afreq", "ld_blocks": "window:200"}
     if ld_panel:
-        model = evolve(model, ld_panel=folder / "panel")
+        model = {**model, "ld_panel": folder / "panel"}
     ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(folder / "cohort"),
-            outcomes=tables,
-            model=model,
-            privacy=privacy,
-            out=out,
-            sumstats=not ld_panel,
-            genome_build="NCBI36",
-            ledger=folder / f"{out.name}.sqlite",
-            accept_noise=True,
-        )
+        bfile=folder / "cohort",
+        **tables,
+        **model,
+        **privacy,
+        out=out,
+        sumstats=not ld_panel,
+        genome_build="NCBI36",
+        ledger=folder / f"{out.name}.sqlite",
+        accept_noise=True,
     )
     return out
 
 
 def measure(folder: Path, published: Path) -> dict[str, float]:
     """Return the accuracy of a release in the fresh people."""
-    genotypes = open_files(ps.GenotypeFiles(folder / "fresh").sources)
+    genotypes = open_files(GenotypeFiles((folder / "fresh",)).sources)
     names = list(_MODEL.names)
     scores = score_people(
         genotypes, match_weights(read_scoring_file(published, names), genotypes.variants)

@@ -72,10 +72,10 @@ def release(
     `phenotype_bound` is By in standard deviations; None stands for the quantile, or, with feature
     privacy, for the largest norm.
     """
-    bounds = _bounds(cohort, promise.privacy, phenotype_bound)
-    gram, cross = _clipped_sums(cohort, bounds, promise.privacy)
+    bounds = _bounds(cohort, promise.unit, phenotype_bound)
+    gram, cross = _clipped_sums(cohort, bounds, promise.unit)
     gram_sigma, cross_sigma = _scales(cohort, bounds, promise)
-    kept, prior = _prior(cohort, bounds, promise.privacy)
+    kept, prior = _prior(cohort, bounds, promise.unit)
     return NoisyStatistics(
         gram=gram + gram_sigma * draws.svec,
         cross=cross + cross_sigma * draws.cross,
@@ -163,7 +163,7 @@ def _scales(cohort: Cohort, bounds: RowBounds, promise: Promise) -> tuple[float,
         sizes, phenotype_norm=public.phenotype_norm, adjacency=promise.adjacency, block_norm=None
     )
     scales = calibrate(public, promise, Recipe(), split=split).scales
-    gram = 0.0 if promise.privacy is PrivacyUnit.LABEL else scales.gram[0]
+    gram = 0.0 if promise.unit is PrivacyUnit.LABEL else scales.gram[0]
     return gram / STEPS**2, scales.phenotype_cross / STEPS**2
 
 

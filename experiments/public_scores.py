@@ -74,24 +74,24 @@ class Study:
         """Parameter delta of every release, 1 / n^2."""
         return float(self.n_private) ** -2
 
-    def outcomes(self, cohort: str, traits: range) -> ps.OutcomeTables:
+    def outcomes(self, cohort: str, traits: range) -> dict[str, Any]:
         """Return the tables of a cohort's phenotypes."""
         pheno, bounds = (self.folder / f"{cohort}.{kind}.tsv" for kind in ("pheno", "pheno-bounds"))
-        return ps.OutcomeTables(pheno, bounds, pheno_name=tuple(map(self.name, traits)))
+        return {"pheno": pheno, "pheno_bounds": bounds, "pheno_name": tuple(map(self.name, traits))}
 
     def name(self, trait: int) -> str:
         """Return the name of a trait."""
         return self.traits.names[trait]
 
-    def model(self, cohort: str) -> ps.Model:
+    def model(self, cohort: str) -> dict[str, Any]:
         """Return the public choices, with the frequencies of the cohort's panel."""
         name = "public" if cohort == "public" else "private"
         of_panel = self.ld_blocks == OF_PANEL
-        return ps.Model(
-            ref_freq=self.folder / f"{name}.afreq",
-            ld_blocks=None if of_panel else self.ld_blocks,
-            ld_panel=self.panel if of_panel else None,
-        )
+        return {
+            "ref_freq": self.folder / f"{name}.afreq",
+            "ld_blocks": None if of_panel else self.ld_blocks,
+            "ld_panel": self.panel if of_panel else None,
+        }
 
 
 # ---- Cohorts -------------------------------------------------------------------------------------
@@ -156,13 +156,11 @@ def release_without_noise(study: Study, cohort: str) -> Path:
     out = study.folder / f"{cohort}-exact"
     if not out.exists():
         ps.release(
-            ps.ReleaseRequest(
-                genotypes=ps.GenotypeFiles(study.folder / cohort),
-                outcomes=study.outcomes(cohort, range(study.traits.n_quantitative)),
-                model=study.model(cohort),
-                privacy=ps.Privacy(non_private=True),
-                out=out,
-            )
+            bfile=study.folder / cohort,
+            **study.outcomes(cohort, range(study.traits.n_quantitative)),
+            **study.model(cohort),
+            non_private=True,
+            out=out,
         )
     return out
 
@@ -190,28 +188,25 @@ def release_cell(study: Study, cell: Cell, number: int) -> Iterator[tuple[str, P
     outs = {prior: study.folder / f"{name}-{prior}" for prior in PRIORS}
     if not all(out.exists() for out in outs.values()):
         ps.accumulate(
-            ps.AccumulateRequest(
-                genotypes=study.folder / "private-exact.work" / "genotypes.zarr",
-                outcomes=study.outcomes("private", traits),
-                model=study.model("private"),
-                privacy=ps.Privacy(cell.epsilon, study.delta),
-                work_dir=work_dir,
-                ledger=ledger,
-                accept_noise=True,
-            )
+            genotypes=study.folder / "private-exact.work" / "genotypes.zarr",
+            **study.outcomes("private", traits),
+            **study.model("private"),
+            epsilon=cell.epsilon,
+            delta=study.delta,
+            work_dir=work_dir,
+            ledger=ledger,
+            accept_noise=True,
         )
     for prior, out in outs.items():
         if not out.exists():
             ps.finalize(
-                ps.FinalizeRequest(
-                    work_dir=work_dir,
-                    out=out,
-                    ledger=ledger,
-                    accept_noise=True,
-                    fit=ps.Fit(prior_weights=_prior_files(study, prior, traits)),
-                    epsilon=cell.epsilon,
-                    delta=study.delta,
-                )
+                work_dir=work_dir,
+                out=out,
+                ledger=ledger,
+                accept_noise=True,
+                prior_weights=_prior_files(study, prior, traits),
+                epsilon=cell.epsilon,
+                delta=study.delta,
             )
         yield prior, out
 
@@ -233,12 +228,10 @@ def accuracy(study: Study, release: Path) -> pd.Series:
     out = release.with_name(f"{release.name}-evaluation")
     if not out.exists():
         ps.evaluate(
-            ps.EvaluationRequest(
-                weights=(release,),
-                bfile=(study.folder / "fresh",),
-                pheno=study.folder / "fresh.pheno.tsv",
-                out=out,
-            )
+            weights=(release,),
+            bfile=(study.folder / "fresh",),
+            pheno=study.folder / "fresh.pheno.tsv",
+            out=out,
         )
     table = pd.read_csv(out / "evaluation.tsv", sep="\t", skiprows=1)
     return table.set_index("phenotype")["r2"] * HERITABILITY

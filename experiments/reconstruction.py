@@ -79,20 +79,19 @@ class Cohort:
         keep = self.folder / f"{name}.keep"
         members = [*self.people[: self.n], *([] if person is None else [self.people[person]])]
         keep.write_text("".join(f"{iid} {iid}\n" for iid in members))
-        tables = (self.folder / "all.pheno.tsv", self.folder / "all.pheno-bounds.tsv")
-        privacy = ps.Privacy(epsilon, DELTA) if epsilon else ps.Privacy(non_private=True)
+        privacy = {"epsilon": epsilon, "delta": DELTA} if epsilon else {"non_private": True}
         return ps.release(
-            ps.ReleaseRequest(
-                genotypes=ps.GenotypeFiles(self.folder / "all", keep=keep),
-                outcomes=ps.OutcomeTables(*tables),
-                model=ps.Model(ref_freq=_FREQUENCIES),
-                privacy=privacy,
-                fit=ps.Fit(ridge=None if epsilon else _RIDGE),
-                ledger=self.folder / f"{name}.sqlite",
-                accept_noise=True,
-                out=self.folder / name,
-                purge_intermediates=True,
-            )
+            bfile=self.folder / "all",
+            keep=keep,
+            pheno=self.folder / "all.pheno.tsv",
+            pheno_bounds=self.folder / "all.pheno-bounds.tsv",
+            ref_freq=_FREQUENCIES,
+            **privacy,
+            ridge=None if epsilon else _RIDGE,
+            ledger=self.folder / f"{name}.sqlite",
+            accept_noise=True,
+            out=self.folder / name,
+            purge_intermediates=True,
         )
 
 
@@ -112,7 +111,7 @@ def make_cohort(folder: Path, n: int, seed: int) -> Cohort:
 
 
 def _genotypes(bfile: Path, store: Path) -> Genotypes:
-    variants = ps.ingest(ps.GenotypeFiles(bfile), store).variants
+    variants = ps.ingest(bfile=bfile, out=store).variants
     coding = reference_coding(read_reference_frequencies(_FREQUENCIES, variants))
     first = slice(N_VARIANTS)
     multiplier, centre = coding.multiplier[first], coding.centre[first]

@@ -120,14 +120,16 @@ class Study:
             return self.panel
         return self.out / f"{columns if columns in _MOSAIC_PANELS else 'small'}_panel"
 
-    def outcomes(self, setting: Setting) -> ps.OutcomeTables:
+    def outcomes(self, setting: Setting) -> dict[str, Any]:
         """Return the tables of the phenotypes of a release."""
         prefix = self.prefix("cohort", setting.architecture)
         numbers = range(setting.first, setting.first + setting.phenotypes)
         names = tuple(f"QT{number}" for number in numbers)
-        return ps.OutcomeTables(
-            f"{prefix}.pheno.tsv", f"{prefix}.pheno-bounds.tsv", pheno_name=names
-        )
+        return {
+            "pheno": f"{prefix}.pheno.tsv",
+            "pheno_bounds": f"{prefix}.pheno-bounds.tsv",
+            "pheno_name": names,
+        }
 
 
 def write_people(study: Study, name: str) -> None:
@@ -152,7 +154,7 @@ def write_people(study: Study, name: str) -> None:
             _mix(prefix, study.simulated, traits.heritability, seed)
     cohort = study.prefix("cohort", name)
     if not study.genotypes.exists():
-        ps.ingest(ps.GenotypeFiles(cohort), study.genotypes)
+        ps.ingest(bfile=cohort, out=study.genotypes)
     if study.variants:
         _write_frequencies(study, Path(f"{cohort}.bim"))
 
@@ -193,9 +195,14 @@ def measured(study: Study, setting: Setting) -> Iterator[Row]:
         forecast = _accumulate(study, setting, budget, rounds)
         for estimator in estimators:
             clear(release)
-            fit = ps.Fit(shrinkage=None if np.isinf(setting.epsilon) else estimator)
+            shrinkage = None if np.isinf(setting.epsilon) else estimator
             request = ps.FinalizeRequest(
-                work_dir=work, out=release, ledger=ledger, accept_noise=True, fit=fit, **budget
+                work_dir=work,
+                out=release,
+                ledger=ledger,
+                accept_noise=True,
+                shrinkage=shrinkage,
+                **budget,
             )
             ps.finalize(request)
             found = accuracy_in(fresh, release, study.out / "evaluation")
@@ -242,18 +249,17 @@ def _accumulate(
     """Sum the cohort, and return the forecasts of R^2 with and without noise, or nan."""
     of_components = setting.columns != "variants"
     factors = ARCHITECTURES[setting.architecture].factors if of_components else None
+    panel = study.panel_of(setting.columns)
     request = ps.AccumulateRequest(
         genotypes=study.genotypes,
-        outcomes=study.outcomes(setting),
-        privacy=ps.Privacy(**budget),
+        **study.outcomes(setting),
+        **budget,
         work_dir=study.out / "work",
-        model=ps.Model(
-            ref_freq=study.frequencies,
-            ld_panel=study.panel_of(setting.columns),
-            ld_components=of_components,
-            genetic_factors=factors or None,
-            rounds=rounds,
-        ),
+        ref_freq=study.frequencies,
+        ld_panel=(panel,),
+        ld_components=of_components,
+        genetic_factors=factors or None,
+        rounds=rounds,
         ledger=study.out / "ledger",
         accept_noise=True,
     )

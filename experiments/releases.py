@@ -99,9 +99,7 @@ def budget_of(epsilon: float, people: int) -> dict[str, Any]:
 def accuracy_in(fresh: Path, release: Path, out: Path) -> Accuracy:
     """Evaluate a release in all people of a fileset, with its phenotypes beside it."""
     clear(out)
-    request = ps.EvaluationRequest(
-        weights=release, pheno=f"{fresh}.pheno.tsv", bfile=fresh, out=out
-    )
-    found = [each.measures for each in ps.evaluate(request).results if each.group == "all"]
+    evaluation = ps.evaluate(weights=release, pheno=f"{fresh}.pheno.tsv", bfile=fresh, out=out)
+    found = [each.measures for each in evaluation.results if each.group == "all"]
     r2, slope = zip(*((each.r2.value, each.calibration.slope) for each in found), strict=True)
     return Accuracy(np.array(r2), np.array(slope))

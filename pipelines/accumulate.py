@@ -1,6 +1,6 @@
 """``python -m pipelines.accumulate``: the same command as ``primo-scale accumulate``."""
 
-from primo_scale.cli.accumulate import main
+from primo_scale.cli.commands import accumulate as main
 
 if __name__ == "__main__":
     main()

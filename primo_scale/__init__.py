@@ -7,11 +7,10 @@ stages, and `plan` forecasts it. `open_release` reads a release, `verify` checks
 people. `ledger` is a module that shows, sets and verifies the budgets of cohorts. `evaluate`
 measures the accuracy of scores, and `forecast` predicts it from a public panel and numbers alone.
 
-Most of these functions take a request, a frozen object with every option. `attrs.evolve`, and not
-`dataclasses.replace`, returns a request with other values. Anticipated errors are subclasses of
-`PrimoError`; their messages call an option by its name on the command line, such as ``--ref-freq``
-for `ref_freq`. A value of the wrong type is refused by the name of the field. Runs in several
-threads of one process take turns.
+Most of these functions take their options as keywords, or a request: a frozen object with every
+option, which is checked when it is made. `attrs.evolve`, and not `dataclasses.replace`, returns a
+request with other values. Anticipated errors are subclasses of `PrimoError`, and name a field as
+Python does. Runs in several threads of one process take turns.
 """
 
 from __future__ import annotations
@@ -22,108 +21,60 @@ from typing import TYPE_CHECKING
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
-    from primo_scale import ledger
-    from primo_scale.errors import (
-        BudgetRefused,
-        InputError,
-        InterruptedRun,
-        PrimoError,
-        ResourceError,
-        UsageError,
-    )
-    from primo_scale.evaluation.results import Evaluation
-    from primo_scale.genotypes.pandas_plink import from_pandas_plink
-    from primo_scale.genotypes.store import open_genotypes
-    from primo_scale.publication.open_release import (
-        PartyRelease,
-        Release,
-        open_party_release,
-        open_release,
-    )
-    from primo_scale.publication.verify import Verification, verify
-    from primo_scale.run.evaluation import EvaluationRequest, evaluate
-    from primo_scale.run.execution import Execution
-    from primo_scale.run.forecast import ForecastRow, forecast
-    from primo_scale.run.forecast_request import ForecastRequest
-    from primo_scale.run.genotype_files import GenotypeFiles
-    from primo_scale.run.operations import accumulate, finalize, ingest, plan, release
-    from primo_scale.run.party_fit import PartyModel, party_fit
-    from primo_scale.run.party_operations import party_release, party_roster
-    from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
-    from primo_scale.run.request import AccumulateRequest, FinalizeRequest, ReleaseRequest
-    from primo_scale.run.request_parts import Fit, Model, OutcomeTables, Privacy
+    from primo_scale import ledger as ledger
+    from primo_scale.errors import BudgetRefused as BudgetRefused
+    from primo_scale.errors import InputError as InputError
+    from primo_scale.errors import InterruptedRun as InterruptedRun
+    from primo_scale.errors import PrimoError as PrimoError
+    from primo_scale.errors import ResourceError as ResourceError
+    from primo_scale.errors import UsageError as UsageError
+    from primo_scale.evaluation.results import Evaluation as Evaluation
+    from primo_scale.genotypes.pandas_plink import from_pandas_plink as from_pandas_plink
+    from primo_scale.genotypes.store import open_genotypes as open_genotypes
+    from primo_scale.publication.open_release import PartyRelease as PartyRelease
+    from primo_scale.publication.open_release import Release as Release
+    from primo_scale.publication.open_release import open_party_release as open_party_release
+    from primo_scale.publication.open_release import open_release as open_release
+    from primo_scale.publication.verify import Verification as Verification
+    from primo_scale.publication.verify import verify as verify
+    from primo_scale.run.evaluation import evaluate as evaluate
+    from primo_scale.run.forecast import ForecastRow as ForecastRow
+    from primo_scale.run.forecast import forecast as forecast
+    from primo_scale.run.operations import accumulate as accumulate
+    from primo_scale.run.operations import finalize as finalize
+    from primo_scale.run.operations import ingest as ingest
+    from primo_scale.run.operations import plan as plan
+    from primo_scale.run.operations import release as release
+    from primo_scale.run.other_requests import EvaluationRequest as EvaluationRequest
+    from primo_scale.run.other_requests import ForecastRequest as ForecastRequest
+    from primo_scale.run.other_requests import PartyFitRequest as PartyFitRequest
+    from primo_scale.run.other_requests import PartyReleaseRequest as PartyReleaseRequest
+    from primo_scale.run.party_fit import PartyModel as PartyModel
+    from primo_scale.run.party_fit import party_fit as party_fit
+    from primo_scale.run.party_operations import party_release as party_release
+    from primo_scale.run.party_operations import party_roster as party_roster
+    from primo_scale.run.request import AccumulateRequest as AccumulateRequest
+    from primo_scale.run.request import FinalizeRequest as FinalizeRequest
+    from primo_scale.run.request import IngestRequest as IngestRequest
+    from primo_scale.run.request import ReleaseRequest as ReleaseRequest
 
 _NAMES = {
-    "errors": (
-        "BudgetRefused",
-        "InputError",
-        "InterruptedRun",
-        "PrimoError",
-        "ResourceError",
-        "UsageError",
-    ),
-    "evaluation.results": ("Evaluation",),
-    "genotypes.store": ("open_genotypes",),
-    "genotypes.pandas_plink": ("from_pandas_plink",),
-    "publication.open_release": ("PartyRelease", "Release", "open_party_release", "open_release"),
-    "publication.verify": ("Verification", "verify"),
-    "run.evaluation": ("EvaluationRequest", "evaluate"),
-    "run.execution": ("Execution",),
-    "run.forecast": ("ForecastRow", "forecast"),
-    "run.forecast_request": ("ForecastRequest",),
-    "run.genotype_files": ("GenotypeFiles",),
-    "run.operations": ("accumulate", "finalize", "ingest", "plan", "release"),
-    "run.party_fit": ("PartyModel", "party_fit"),
-    "run.party_operations": ("party_release", "party_roster"),
-    "run.party_requests": ("PartyFitRequest", "PartyReleaseRequest"),
-    "run.request": ("AccumulateRequest", "FinalizeRequest", "ReleaseRequest"),
-    "run.request_parts": ("Fit", "Model", "OutcomeTables", "Privacy"),
+    "errors": "BudgetRefused InputError InterruptedRun PrimoError ResourceError UsageError",
+    "evaluation.results": "Evaluation",
+    "genotypes.store": "open_genotypes",
+    "genotypes.pandas_plink": "from_pandas_plink",
+    "publication.open_release": "PartyRelease Release open_party_release open_release",
+    "publication.verify": "Verification verify",
+    "run.evaluation": "evaluate",
+    "run.forecast": "ForecastRow forecast",
+    "run.operations": "accumulate finalize ingest plan release",
+    "run.other_requests": "EvaluationRequest ForecastRequest PartyFitRequest PartyReleaseRequest",
+    "run.party_fit": "PartyModel party_fit",
+    "run.party_operations": "party_release party_roster",
+    "run.request": "AccumulateRequest FinalizeRequest IngestRequest ReleaseRequest",
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
-__all__ = [
-    "AccumulateRequest",
-    "BudgetRefused",
-    "Evaluation",
-    "EvaluationRequest",
-    "Execution",
-    "FinalizeRequest",
-    "Fit",
-    "ForecastRequest",
-    "ForecastRow",
-    "GenotypeFiles",
-    "InputError",
-    "InterruptedRun",
-    "Model",
-    "OutcomeTables",
-    "PartyFitRequest",
-    "PartyModel",
-    "PartyRelease",
-    "PartyReleaseRequest",
-    "PrimoError",
-    "Privacy",
-    "Release",
-    "ReleaseRequest",
-    "ResourceError",
-    "UsageError",
-    "Verification",
-    "__version__",
-    "accumulate",
-    "evaluate",
-    "finalize",
-    "forecast",
-    "from_pandas_plink",
-    "ingest",
-    "ledger",
-    "open_genotypes",
-    "open_party_release",
-    "open_release",
-    "party_fit",
-    "party_release",
-    "party_roster",
-    "plan",
-    "release",
-    "verify",
-]
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = ["__version__", "ledger", *_HOMES]
 
 
 def __getattr__(name: str) -> object:

@@ -8,6 +8,7 @@ such values from their errors (`primo_scale.accumulation.tasks`, ``docs/privacy.
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,22 @@ _REMEDIES: dict[int | None, str] = {
     errno.ENAMETOOLONG: "Choose a shorter path",
     errno.EACCES: CHECK_PERMISSIONS,
 }
+_FIELD_IN_TEXT = re.compile(r"`([a-z]\w*)`")
+_OPTIONS = {"unit": "privacy", "chromosomes": "chr", "releases": "release", "others": "shared-with"}
+
+
+class Field(str):
+    """Name of a field of a request, for `where` of an error; in texts it stands in backticks."""
+
+    @property
+    def option(self) -> str:
+        """Name of its option on the command line."""
+        return f"--{_OPTIONS.get(self, self).replace('_', '-')}"
+
+
+def with_options(text: str) -> str:
+    """Return a text with names of options in place of those of fields in backticks."""
+    return _FIELD_IN_TEXT.sub(lambda found: Field(found[1]).option, text)
 
 
 @dataclass(frozen=True)
@@ -82,6 +99,14 @@ class PrimoError(Exception):
         if self.remedy:
             line = f"{line}. {self.remedy}"
         return " ".join(line.split())
+
+    def name_options(self) -> None:
+        """Name options of the command line in place of fields."""
+        if isinstance(self.where, Field):
+            self.where = self.where.option
+        for name in ("what", "limit", "remedy"):
+            if isinstance(getattr(self, name), str):
+                setattr(self, name, with_options(getattr(self, name)))
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import hashlib
 import math
 import pkgutil
-import re
 import zipfile
 from dataclasses import asdict, replace
 from functools import cache
@@ -13,8 +12,7 @@ import pytest
 from support.small_cohort import command, write_cohort
 
 import primo_scale as ps
-from primo_scale.cli.finalize import main as finalize
-from primo_scale.cli.ingest import main as ingest_command
+from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, SourceFiles, open_source
@@ -52,8 +50,10 @@ from primo_scale.publication.verify import contents_problems
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
 from primo_scale.run.describe_mechanism import state_mechanism
-from primo_scale.run.design import Budget, PaidAdjustment
-from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.design import PaidAdjustment
+from primo_scale.run.fields import declared
+from primo_scale.run.forecast import ChosenMethod
+from primo_scale.run.request import FinalizeRequest, GenotypeFiles
 
 ROOT = Path(__file__).parents[1]
 
@@ -85,9 +85,9 @@ def test_an_estimator_is_described_and_verified(name: str) -> None:
 
 
 def test_the_help_lists_the_choices_of_shrinkage() -> None:
-    (choices,) = re.findall(r"--shrinkage \[(.*?)\]", command(finalize, "--help").stdout)
+    shrinkage, _ = declared(FinalizeRequest)["shrinkage"]
     offered = [e for e in ESTIMATORS.values() if e.is_choice and not e.is_deprecated]
-    assert choices.split("|") == [estimator.name for estimator in offered]
+    assert {estimator.name for estimator in offered} <= set(shrinkage.metavar.split("|"))
 
 
 def test_the_stated_floor_is_that_of_the_rule() -> None:
@@ -138,12 +138,11 @@ def test_a_toy_weights_file_is_written_listed_and_verified(
     monkeypatch.setitem(WEIGHTS_FILES, "alleles.txt", toy)
     allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
     release = ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(cohort / "cohort"),
-            outcomes=ps.OutcomeTables(cohort / "pheno.tsv", cohort / "bounds.tsv"),
-            privacy=ps.Privacy(non_private=True),
-            out=tmp_path / "out",
-        )
+        bfile=cohort / "cohort",
+        pheno=cohort / "pheno.tsv",
+        pheno_bounds=cohort / "bounds.tsv",
+        non_private=True,
+        out=tmp_path / "out",
     )
     file = release.directory / "alleles.txt"
     digests = {entry["name"]: entry["sha256"] for entry in release.document["files"]}
@@ -180,7 +179,7 @@ def test_an_opener_returns_a_source(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_format_has_an_option(name: str) -> None:
-    assert getattr(ps.GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
+    assert getattr(GenotypeFiles(**{name: "x"}), name) == (Path("x"),)
     assert f"--{name} PATH" in command(ingest_command, "--help").stdout
 
 
@@ -215,7 +214,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     chosen = ChosenMethod(METHODS["reuse-cov-gauss"], "as given", ESTIMATORS["ridge"])
     promise = replace(PROMISE, share=0.98)
     sigma = adjustment_sigma(100, promise.adjacency, release_cost(promise, None))
-    paid = PaidAdjustment("1" * 16, Budget(1.0, 1e-6), sigma, 100, "", ())
+    paid = PaidAdjustment("1" * 16, sigma, 100, "", ())
     stated = asdict(state_mechanism(mechanism, chosen, paid, n_fixed=1))
     claims = claims_of(
         {

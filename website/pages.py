@@ -125,11 +125,7 @@ def _shown(path: Path) -> str:
 def _interface() -> str:
     """Return the page of the Python interface: every name that `primo_scale` exports."""
     tree = ast.parse((ROOT / "primo_scale/__init__.py").read_text("utf-8"))
-    (exported,) = (
-        ast.literal_eval(node.value)
-        for node in tree.body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
-    )
-    names = sorted(exported, key=lambda name: (name[0].isupper(), name))
-    entries = "".join(f"\n::: primo_scale.{name}\n" for name in names if name[0] != "_")
+    exported = (alias.asname for node in ast.walk(tree) for alias in getattr(node, "names", ()))
+    names = sorted(filter(None, exported), key=lambda name: (name[0].isupper(), name))
+    entries = "".join(f"\n::: primo_scale.{name}\n" for name in names)
     return f"# Python interface\n\n{ast.get_docstring(tree)}\n{entries}"

@@ -46,7 +46,7 @@ def audit_subjects(
 def _recipes(methods: list[Method], promise: Promise, *, by_block: bool) -> dict[Recipe, list[str]]:
     """Return what the methods measure under a promise, with the names of those that share it."""
     recipes: dict[Recipe, list[str]] = {}
-    if by_block and promise.privacy is PrivacyUnit.LABEL:
+    if by_block and promise.unit is PrivacyUnit.LABEL:
         return recipes  # X'X is public: blocks change nothing
     for method in methods:
         if by_block and method.subsamples:
@@ -63,10 +63,10 @@ def _methods(name: str, promise: Promise, *, every_unit: bool) -> list[Method]:
     unit was requested.
     """
     if name == ALL:
-        fitting = [m for m in METHODS.values() if promise.privacy in m.privacy]
+        fitting = [m for m in METHODS.values() if promise.unit in m.privacy]
         replaced = promise.adjacency is Adjacency.REPLACE_ONE
         return [m for m in fitting if replaced or not m.subsamples]
     if not every_unit or name not in METHODS:
-        return [method_named(name, promise.privacy)]
+        return [method_named(name, promise.unit)]
     method = METHODS[name]
-    return [method] if promise.privacy in method.privacy else []
+    return [method] if promise.unit in method.privacy else []

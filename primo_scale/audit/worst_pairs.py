@@ -96,7 +96,7 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     """
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
-    if promise.privacy is PrivacyUnit.LABEL:
+    if promise.unit is PrivacyUnit.LABEL:
         return _label_replaced(rows) if replaced else (_label_missing(rows),)
     if not replaced:
         return _removed(rows, counted=promise.counts_are_private)

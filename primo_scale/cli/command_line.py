@@ -13,16 +13,15 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
-from functools import partial, reduce
+from functools import partial
 from traceback import walk_tb
 from typing import Any, TextIO
 
 import click
 
-from primo_scale.cli.address_space import refuse_small_address_space
 from primo_scale.errors import InterruptedRun, PrimoError, ResourceError, UsageError, anticipated
 from primo_scale.interruption import check, signals_noted
 from primo_scale.run.run_log import (
@@ -46,14 +45,7 @@ _READER_HAS_LEFT = 128 + signal.SIGPIPE  # as a shell states it of other program
 _PUBLIC_EVENTS = ("stage begins", "stage ends", "published", "error")
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True}
 
-Command = Callable[..., Any]
-Decorator = Callable[[Command], Command]
-
-GENOTYPES, MODEL = "Genotypes", "Model and method"
-PRIVACY, FILES = "Privacy and budget", "Results and intermediate files"
-"""Headings of --help."""
-_HEADINGS: dict[click.Parameter, str] = {}
-"""Heading of --help for an option; options without one are listed last."""
+_PRIVATE_FILTERS = ("maf", "max-maf", "mac", "max-mac", "geno", "hwe", "mind", "indep-pairwise")
 
 
 class _OneLineErrors(click.Command):
@@ -70,15 +62,17 @@ class _OneLineErrors(click.Command):
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         try:
             _refuse_other_encodings(words)
+            AS_JSON.set(os.environ.get("PRIMO_SCALE_LOG") == "json")
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             message = error.format_message()
             is_help = message.startswith("Usage: ")  # a group without a command shows its --help
-            click.echo(message if is_help else f"error: {message} See --help.", err=True)
+            line = _filter_of_the_cohort(error) or f"error: {message} See --help."
+            click.echo(message if is_help else line, err=True)
             sys.exit(error.exit_code)
-        except (PrimoError, MemoryError, OSError) as error:  # of an option's value, or with --debug
+        except (PrimoError, MemoryError, OSError) as error:
             explained = _explained(error)
-            if "--debug" in words or explained is None:
+            if _shows_traceback() or explained is None:
                 raise
             click.echo(f"error: {explained}", err=True)
             sys.exit(explained.exit_code)
@@ -87,18 +81,11 @@ class _OneLineErrors(click.Command):
 
 
 class ContractCommand(_OneLineErrors):
-    """Command with the exit codes of docs/architecture.md, one-line errors, and ``--debug``."""
-
-    least_address_space = 0  # bytes without which the command does not start
-
-    def __init__(self, *args: Any, **settings: Any) -> None:
-        super().__init__(*args, **settings)
-        debug = click.Option(["--debug"], is_flag=True, help="Show the traceback of an error.")
-        self.params.append(debug)
+    """Command with the exit codes of docs/architecture.md, one-line errors, and a log."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
-        debug = ctx.params.pop("debug")
+        debug = _shows_traceback()
         COMMAND_LINE.set(tuple(sys.orig_argv))
         with _logged_to_terminal(), ExitStack() as ends:
             if not debug:
@@ -108,8 +95,7 @@ class ContractCommand(_OneLineErrors):
             try:
                 with signals_noted(log_interruption), files_private():
                     check()
-                    refuse_small_address_space(self.least_address_space)
-                    super().invoke(ctx)
+                    self.run(ctx)
             except (PrimoError, MemoryError, OSError, RuntimeError) as error:
                 explained = _explained(error)
                 if debug or explained is None:
@@ -121,15 +107,17 @@ class ContractCommand(_OneLineErrors):
                 _report(explained)
                 sys.exit(explained.exit_code)
 
+    def run(self, ctx: click.Context) -> Any:
+        """Call the function of the command."""
+        return click.Command.invoke(self, ctx)
+
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write a section for each heading, in the order in which they first occur."""
         sections: dict[str, list[tuple[str, str]]] = {}
-        parameters = self.get_params(ctx)
-        rest = "Other" if not _HEADINGS.keys().isdisjoint(parameters) else "Options"
-        for parameter in sorted(parameters, key=lambda parameter: parameter not in _HEADINGS):
+        for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                sections.setdefault(_HEADINGS.get(parameter, rest), []).append(record)
+                sections.setdefault(getattr(parameter, "heading", "Other"), []).append(record)
         for heading, records in sections.items():
             with formatter.section(heading):
                 formatter.write_dl(records)
@@ -141,22 +129,20 @@ class ContractGroup(_OneLineErrors, click.Group):
     command_class = ContractCommand
 
 
-def under(heading: str, *options: Decorator) -> Decorator:
-    """Return a decorator that adds all `options`, listed in --help under a heading."""
-
-    def add(command: Command) -> Command:
-        before = len(vars(command).get("__click_params__", ()))
-        command = together(*options)(command)
-        for parameter in vars(command)["__click_params__"][before:]:
-            _HEADINGS[parameter] = heading
-        return command
-
-    return add
+def _shows_traceback() -> bool:
+    return bool(os.environ.get("PRIMO_SCALE_DEBUG"))
 
 
-def together(*options: Decorator) -> Decorator:
-    """Return a decorator that adds all `options`, listed in --help in the order given."""
-    return lambda command: reduce(lambda inner, add: add(inner), reversed(options), command)
+def _filter_of_the_cohort(error: click.ClickException) -> str | None:
+    """Return the error of a filter of plink2 that depends on the genotypes of the cohort."""
+    name = error.option_name if isinstance(error, click.NoSuchOption) else ""
+    if name.removeprefix("--") not in _PRIVATE_FILTERS:
+        return None
+    return (
+        f"error: {name}: filters by the genotypes of the cohort, which the variants of a release "
+        "would reveal without noise. Choose variants by public knowledge: --ref-freq with "
+        "--ref-maf, or --extract"
+    )
 
 
 def _refuse_other_encodings(words: Sequence[str]) -> None:
@@ -174,21 +160,6 @@ def _refuse_other_encodings(words: Sequence[str]) -> None:
             ) from None
 
 
-def _remember_format(context: click.Context, _: click.Parameter, value: str) -> None:
-    AS_JSON.set(value == "json")
-
-
-log_format_option = click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    expose_value=False,
-    callback=_remember_format,
-    help="How lines on standard error and in the work directory's run.log are written.",
-)
-"""``--log-format``, the format of every log of the command."""
-
-
 def _explained(error: BaseException) -> PrimoError | None:
     """Return the error to show, which names standard output if a write to it failed."""
     unwritten = _of_output(error)
@@ -199,7 +170,10 @@ def _explained(error: BaseException) -> PrimoError | None:
             where="standard output",
             remedy="Free space on its disk, or send the output elsewhere",
         )
-    return anticipated(error)
+    explained = anticipated(error)
+    if explained is not None:
+        explained.name_options()
+    return explained
 
 
 def _of_output(error: BaseException) -> OSError | None:

@@ -1,19 +1,16 @@
-"""``primo-scale``: a group of commands, each imported when it is called."""
+"""``primo-scale``: a group of commands, which are imported when one is called."""
 
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 
 import click
 
-from primo_scale.cli.address_space import LEAST_ADDRESS_SPACE
-from primo_scale.cli.command_line import ContractCommand, ContractGroup
+from primo_scale.cli.command_line import ContractGroup
 
 COMMANDS = {
     "release": "Publish private weights of every phenotype from genotypes and phenotypes.",
     "plan": "Check a release, and forecast its accuracy, time, memory and disk.",
-    "forecast": "Forecast the accuracy of releases from a public panel and numbers alone.",
     "ingest": "Pack genotype files of any format into a store.",
     "accumulate": "Sum exact statistics of a cohort, on this machine or a Dask cluster.",
     "finalize": "Add noise once, solve every phenotype, and publish the weights.",
@@ -21,22 +18,17 @@ COMMANDS = {
     "evaluate": "Measure the accuracy of scores in people who consented, or in public data.",
     "ledger": "Show, verify and set the privacy budgets of cohorts.",
     "status": "Show how far a run is.",
-    "party-roster": "Write the keyed list of people whom several parties share.",
-    "party-release": "Publish noisy columns of one party, whose people other parties know too.",
-    "party-fit": "Fit a linear model to the releases of several parties.",
-    "ld-blocks": "Divide a public panel into blocks with the least LD across them.",
+    "party": "Publish and use columns of several parties who know the same people.",
+    "cluster": "Prepare a cluster: certificates, profiles, genotypes in an object store.",
+    "key": "Make keys for encryption at rest.",
     "simulate": "Simulate a cohort of mosaics of a public panel.",
     "audit": "Bound the epsilon of every mechanism from below.",
-    "certificates": "Make the certificates of a cluster.",
-    "copy-genotypes": "Copy a genotype store to an object store.",
-    "encryption-key": "Make a key for encryption at rest.",
-    "show-cluster": "Print the job script or manifest of a cluster profile.",
 }
-"""Summaries of the commands. Each is a module of `primo_scale.cli`, with ``_`` for ``-``."""
+"""Summaries of the commands of `primo_scale.cli.commands`."""
 
 
 class _LazyCommands(ContractGroup):
-    """Group that imports the module of a command when the command is called."""
+    """Group that imports its commands when one is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands."""
@@ -46,10 +38,9 @@ class _LazyCommands(ContractGroup):
         """Return a command, or None for an unknown name."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"primo_scale.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.main
-        if isinstance(command, ContractCommand):
-            command.least_address_space = LEAST_ADDRESS_SPACE.get(cmd_name, 0)
+        from primo_scale.cli import commands
+
+        command: click.Command = getattr(commands, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

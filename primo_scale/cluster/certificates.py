@@ -41,7 +41,7 @@ DEFAULT_DAYS = 30
 _AUTHORITY, _MEMBER = "primo_scale cluster authority", "primo_scale cluster member"
 _THROW_AWAY = "tls-"
 _CLOCKS_APART = datetime.timedelta(minutes=10)
-_RENEW = "primo-scale certificates renew"
+_RENEW = "primo-scale cluster certificates renew"
 
 
 _Period = tuple[datetime.datetime, datetime.datetime]
@@ -81,7 +81,9 @@ def renew_certificates(directory: Path, *, days: int = DEFAULT_DAYS) -> Certific
     _check_private(directory)
     if not (directory / AUTHORITY_FILE).is_file():
         raise InputError(
-            "holds no certificates", where=directory, remedy="Run primo-scale certificates new"
+            "holds no certificates",
+            where=directory,
+            remedy="Run primo-scale cluster certificates new",
         )
     _write(directory, _from_now(days))
     return read_certificates(directory)
@@ -197,7 +199,7 @@ def security_towards(
             "whoever can reach this scheduler can run code as its owner, and nothing is encrypted",
             where=where,
             value=address,
-            remedy="Use tls:// and --tls DIR (primo-scale certificates new DIR), or "
+            remedy="Use tls:// and --tls DIR (primo-scale cluster certificates new DIR), or "
             "--no-tls (in a profile: tls = false) where everybody on the network is trusted",
         )
     return None
@@ -232,7 +234,7 @@ def _check_private(directory: Path) -> None:
     """Refuse certificates that other users can read, because any holder can join the cluster."""
     if not directory.is_dir():
         raise InputError(
-            "no such directory", where=directory, remedy="Run primo-scale certificates new"
+            "no such directory", where=directory, remedy="Run primo-scale cluster certificates new"
         )
     for path in (directory, directory / KEY_FILE):
         mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0

@@ -188,7 +188,7 @@ _NOT_DASK = _Fault(
 _OTHER_AUTHORITY = _Fault(
     "the certificates of the scheduler and of this command are not of one authority",
     "Give both and the workers the same certificates (--tls DIR, in a profile tls), and start the "
-    "cluster again after primo-scale certificates renew",
+    "cluster again after primo-scale cluster certificates renew",
 )
 _PLAIN_TEXT = _Fault(
     "the scheduler does not use TLS", "Start it with --protocol tls and the certificates of --tls"

@@ -67,7 +67,7 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 SCHEDULER_PORT = 8786
 
 Tls = str | bool
-"""Directory of certificates made by ``primo-scale certificates``, or whether TLS is used."""
+"""Directory of certificates made by ``cluster certificates``, or whether TLS is used."""
 
 
 def seconds(duration: str) -> int:
@@ -257,7 +257,7 @@ class KubernetesProfile(_Table, frozen=True, tag_field="kind", tag="kubernetes")
 
     def __post_init__(self) -> None:
         remedy = (
-            'Write tls = "DIR" (primo-scale certificates new DIR), or tls = false where '
+            'Write tls = "DIR" (primo-scale cluster certificates new DIR), or tls = false where '
             "every machine on the network is trusted"
         )
         if self.tls is True:

@@ -86,7 +86,12 @@ def ingest(
     written, total partitions).
     """
     plan = plan_ingest(files, destination, selection=selection, chunk_shape=chunk_shape)
-    if destination.exists():
+    return carry_out(plan, on_progress)
+
+
+def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> GenotypeStore:
+    """Carry out a plan, see `ingest`."""
+    if plan.destination.exists():
         return _reuse(plan)
     make_private_directory(plan.partial)
     with exclusive_lock(plan.partial / "lock"):

@@ -183,8 +183,8 @@ def choose_method(promise: Promise, sizes: PublicSizes) -> tuple[Method, str]:
     instead of the bound N_x; this multiplies the threshold by ``sqrt(V / N_x)``. R^2 with and
     without the projection: docs/decisions/shrinkage.md.
     """
-    if promise.privacy is not PrivacyUnit.FEATURE:
-        what = _LABELS if promise.privacy is PrivacyUnit.LABEL else _ROWS
+    if promise.unit is not PrivacyUnit.FEATURE:
+        what = _LABELS if promise.unit is PrivacyUnit.LABEL else _ROWS
         return METHODS["reuse-cov-gauss"], _MOST_ACCURATE.format(what)
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(promise.share)
     at_bounds = sizes.n_samples * mu / (2 * math.sqrt(sizes.n_variants))

@@ -11,7 +11,7 @@ from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.solution import LatticeWeights
 from primo_scale.methods.summary_statistics import MarginalEffects
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.clip_response import ClipResponse
+from primo_scale.privacy.planning import ClipResponse
 
 PRIVATE_DIGITS = 3
 """Significant digits of the weights of a private release (docs/report.md, "Digits of weights").

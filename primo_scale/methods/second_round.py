@@ -50,7 +50,7 @@ from primo_scale.methods.point_normal import (
 from primo_scale.methods.public_scores import FittedScores, PublicScores
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.methods.target_noise import TargetNoise
-from primo_scale.privacy.water_filling import fill
+from primo_scale.privacy.planning import fill
 from primo_scale.storage.tiles import in_threads
 
 LARGEST_WINDOW = 100

@@ -32,15 +32,12 @@ class OutcomeCounts:
     """Counts of the values of phenotypes, and of the covariates that come from a file.
 
     These are the first `n_covariates` of the coding; principal components follow them. `n_people`
-    are genotyped, with or without a row in the files; phenotypes of `n_held_out` are not counted.
+    are genotyped, with or without a row in the files.
     """
 
-    def __init__(
-        self, coding: OutcomeCoding, n_covariates: int, n_people: int, n_held_out: int = 0
-    ) -> None:
+    def __init__(self, coding: OutcomeCoding, n_covariates: int, n_people: int) -> None:
         self.coding = coding
         self.n_people = n_people
-        self.n_counted = n_people - n_held_out
         self.covariates = coding.covariates[:n_covariates]
         shape = len(coding.phenotypes)
         self.observed: Int64 = np.zeros(shape, dtype=np.int64)
@@ -65,7 +62,7 @@ class OutcomeCounts:
         self._covariates += np.stack([present.sum(axis=0), outside.sum(axis=0)])
         self._covariate_outliers.add(values, outside)
 
-    def warn(self, level: int = logging.WARNING) -> None:
+    def warn(self) -> None:
         """Log what is probably a mistake in a table or its bounds."""
         phenotypes = self.coding.phenotypes
         for phenotype, people, cases, no_codes in zip(
@@ -73,24 +70,22 @@ class OutcomeCounts:
         ):
             codes = phenotype.lower, phenotype.upper
             if phenotype.kind == "binary" and people and cases in (0, people):
-                LOGGER.log(
-                    level,
+                LOGGER.warning(
                     "%s: %d cases among %d people; check that %g means control and %g means case",
                     phenotype.name, cases, people, *codes,
                 )  # fmt: skip
             if no_codes:
-                LOGGER.log(
-                    level,
+                LOGGER.warning(
                     "%s: %d values other than its codes %g and %g count as missing; give the codes "
                     "of the table as its bounds (1 and 2 as of PLINK), or, if the phenotype is not "
                     "binary, write quantitative in their type column",
                     phenotype.name, no_codes, *codes,
                 )  # fmt: skip
         counts = np.stack([self.observed, self._outside])
-        _warn_of_columns(phenotypes, counts, self._outliers, level)
-        _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers, level)
-        _warn_of_rare(phenotypes, self.observed, self.n_counted, level)
-        _warn_of_missing(self.covariates, self._covariates[0], self.n_people, level)
+        _warn_of_columns(phenotypes, counts, self._outliers)
+        _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers)
+        _warn_of_rare(phenotypes, self.observed, self.n_people)
+        _warn_of_missing(self.covariates, self._covariates[0], self.n_people)
 
 
 class _Outliers:
@@ -134,7 +129,6 @@ def _warn_of_columns(
     columns: Sequence[PhenotypeBounds | CovariateCoding],
     counts: Int64,
     outliers: _Outliers,
-    level: int,
 ) -> None:
     """Warn of columns without values, with many outside of the bounds, or with a code there.
 
@@ -142,10 +136,9 @@ def _warn_of_columns(
     """
     for k, (column, (people, beyond)) in enumerate(zip(columns, counts.T, strict=True)):
         if not people:
-            LOGGER.log(level, "%s: nobody has a value", column.name)
+            LOGGER.warning("%s: nobody has a value", column.name)
         elif beyond > _MOST_OUTSIDE * people:
-            LOGGER.log(
-                level,
+            LOGGER.warning(
                 "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
                 "nearer one; take bounds of the right unit from public knowledge. Weights have a "
                 "wrong scale otherwise, also with --calibrate",
@@ -155,17 +148,14 @@ def _warn_of_columns(
             continue
         value, times = outliers.commonest(k)
         if times > max(1, _MOST_OF_A_CODE * people):
-            LOGGER.log(
-                level,
+            LOGGER.warning(
                 "%s: %d of %d values are %.9g, outside of the bounds %g and %g, and count as the "
                 "nearer one; if this is a code of missing values, write NA in its place",
                 column.name, times, people, value, column.lower, column.upper,
             )  # fmt: skip
 
 
-def _warn_of_rare(
-    phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_people: int, level: int
-) -> None:
+def _warn_of_rare(phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_people: int) -> None:
     """Warn of phenotypes that most of the genotyped people lack; forecasts count everybody."""
     rare = [
         f"{phenotype.name} {100 * (n_people - people) / n_people:.1f}%"
@@ -173,8 +163,7 @@ def _warn_of_rare(
         if 0 < people < n_people / 2
     ]
     if rare:
-        LOGGER.log(
-            level,
+        LOGGER.warning(
             "%d of %d phenotypes have no value for more than half of %d genotyped people: %s. "
             "Their weights are about as accurate as those of a cohort of the people with a value, "
             "less than forecast. Leave them out with --pheno-name, which also lessens the noise of "
@@ -183,17 +172,14 @@ def _warn_of_rare(
         )  # fmt: skip
 
 
-def _warn_of_missing(
-    covariates: Sequence[CovariateCoding], observed: Int64, n_people: int, level: int
-) -> None:
+def _warn_of_missing(covariates: Sequence[CovariateCoding], observed: Int64, n_people: int) -> None:
     """Warn of covariates that many of the genotyped people lack, who count as the centre."""
     for covariate, people in zip(covariates, observed, strict=True):
         missing = n_people - people
         if people and missing > _MOST_MISSING * n_people:
             centre = covariate.centre
             is_middle = centre == (covariate.lower + covariate.upper) / 2
-            LOGGER.log(
-                level,
+            LOGGER.warning(
                 "%s: %.1f%% of %d genotyped people have no value and count as %g, the %s; "
                 "if that is wrong, leave the covariate out with --covar-name, or these people with "
                 "--keep where it is public who they are",

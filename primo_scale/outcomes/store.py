@@ -13,9 +13,9 @@ import hashlib
 import hmac
 import logging
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import Bool, Int16, Int64, OutcomeCoding
 from primo_scale.outcomes.counts import OutcomeCounts
 from primo_scale.outcomes.matching import match_people
-from primo_scale.outcomes.tables import OutcomeTable, open_outcome_table
+from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.ranges import runs_of
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array, write_block
@@ -80,7 +80,6 @@ class OutcomeFiles:
     phenotypes: Path
     covariates: Path | None = None
     components: ComponentRows | None = None  # the last covariates, after those of the file
-    checked: bool = False  # whether all warnings of their values have been given
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,14 +168,70 @@ class _ScratchRows:
         return np.frombuffer(content, np.int16).reshape(people.stop - people.start, self.n_columns)
 
 
-@contextmanager
-def _scratch_rows(directory: Path, n_rows: int, n_columns: int) -> Iterator[_ScratchRows]:
+def _scratch_rows(directory: Path, n_rows: int, n_columns: int) -> _ScratchRows:
     """Create a table in a directory; it has no name, so that nothing remains after a kill."""
     with disk_errors_explained(directory):
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=directory) as file:
-            file.truncate(n_rows * n_columns * np.dtype(np.int16).itemsize)
-            yield _ScratchRows(file, n_columns)
+        file = tempfile.TemporaryFile(dir=directory)  # noqa: SIM115
+        file.truncate(n_rows * n_columns * np.dtype(np.int16).itemsize)
+    rows = _ScratchRows(file, n_columns)
+    weakref.finalize(rows, file.close)
+    return rows
+
+
+@dataclass(frozen=True, eq=False)
+class OutcomeRows:
+    """Coded rows of the people of the genotypes, read once from the text of tables. PRIVATE."""
+
+    tables_sha256: tuple[str, ...]  # of the files that were read
+    observed: Int64  # number of people with each phenotype, shape (l,)
+    covariates: _ScratchRows | None  # None in a dry run
+    phenotypes: _ScratchRows | None
+
+
+def read_outcomes(
+    samples: SampleTable,
+    files: OutcomeFiles,
+    coding: OutcomeCoding,
+    *,
+    scratch: Path | None,
+    n_covariates: int,
+    to_adjust: bool = False,
+    people_file: str | None = None,
+) -> OutcomeRows:
+    """Read and code every value that will be used; warn of those that are probably mistaken.
+
+    People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
+    a row, or with a missing value, has the lattice value 0. With `to_adjust`, an observed phenotype
+    of 0 is 1. The rows lie in files without names in the private directory `scratch`; without it,
+    values are only checked. The index of IDs is the only part of the memory that grows with n.
+    `n_covariates` come from the file, before the components; `people_file` lists the people of the
+    genotypes, for errors.
+    """
+    tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
+    n, counts = len(samples), OutcomeCounts(coding, n_covariates, len(samples))
+    with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
+        digests = beside.submit(lambda: tuple(sha256_of_file(table.path) for table in tables))
+        phenotypes = None if scratch is None else _scratch_rows(scratch, n, len(coding.phenotypes))
+        covariates = None if scratch is None else _scratch_rows(scratch, n, n_covariates)
+        names = tuple(phenotype.name for phenotype in coding.phenotypes)
+        level = logging.INFO
+        for rows in match_people(tables[0], names, samples, level=level, people_file=people_file):
+            has_value = coding.observed(rows.values)
+            counts.add_phenotypes(rows.values, has_value)
+            if phenotypes is not None:
+                codes = coding.code_phenotypes(rows.values, has_value)
+                codes[to_adjust & has_value & (codes == 0)] = 1
+                phenotypes.write(rows.samples, codes)
+        if n_covariates:
+            names = tuple(covariate.name for covariate in counts.covariates)
+            for rows in match_people(tables[1], names, samples, level=level):
+                counts.add_covariates(rows.values)
+                if covariates is not None:
+                    codes = coding.code_covariates(rows.values, slice(len(names)))
+                    covariates.write(rows.samples, codes)
+        counts.warn()
+        return OutcomeRows(digests.result(), counts.observed, covariates, phenotypes)
 
 
 def align_outcomes(
@@ -186,46 +241,43 @@ def align_outcomes(
     coding: OutcomeCoding,
     *,
     scratch: Path,
+    rows: OutcomeRows | None = None,
     hold_out: HoldOutChoice | None = None,
     to_adjust: bool = False,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
 
-    With `to_adjust`, a phenotype of 0 is missing and an observed 0 is stored as 1 in every row, as
-    `write_residuals` needs it.
-
-    People are matched by FID and IID, or by IID alone if a file has no FID column. A person without
-    a row, or with a missing value, has the lattice value 0; all people have the constant. The index
-    of IDs is the only part of the memory that grows with n. A finished store of the same files,
-    people and coding is reused; another outcome store is replaced. `scratch` is a private directory
-    with free space for all rows.
+    `rows` are those of `read_outcomes` for the same arguments, which is called without them. With
+    `to_adjust`, a phenotype of 0 is missing, as `write_residuals` needs it; people are held out
+    from such rows alone. A finished store of the same files, people and coding is reused; another
+    outcome store is replaced.
     """
-    tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
     held_out = None if hold_out is None else hold_out.members(samples)
-    n, components = len(samples), files.components
+    digests = None if rows is None else rows.tables_sha256
+    if digests is None:
+        paths = filter(None, (files.phenotypes, files.covariates))
+        digests = tuple(sha256_of_file(file) for file in paths)
+    request = _request_digest(samples, digests, coding, held_out, files.components, to_adjust)
+    if groups.is_complete(path, KIND):
+        finished = groups.attributes_of(groups.open_group(path, KIND))
+        if finished.get("request_digest") == request:
+            return open_outcome_store(path)
+    components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
-    with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
-        request = beside.submit(
-            _request_digest, samples, tables, coding, held_out, components, to_adjust
-        )
-        if groups.is_complete(path, KIND):
-            finished = groups.attributes_of(groups.open_group(path, KIND))
-            if finished.get("request_digest") == request.result():
-                return open_outcome_store(path)
-        with (
-            _scratch_rows(scratch, n, n_covariates) as covariates,
-            _scratch_rows(scratch, n, len(coding.phenotypes)) as phenotypes,
-        ):
-            apart = 0 if hold_out is None else hold_out.people
-            counts = OutcomeCounts(coding, n_covariates, n, apart)
-            _spool_phenotypes(phenotypes, tables[0], samples, counts, held_out, to_adjust)
-            if n_covariates:
-                _spool_covariates(covariates, tables[1], samples, counts)
-            counts.warn(logging.DEBUG if files.checked else logging.WARNING)
-            rows_of = partial(_coded_rows, coding, covariates, components, phenotypes)
-            header = {"request_digest": request.result(), "coding_digest": coding.digest}
-            layout = rows_layout(n, coding.n_columns)
-            _write_store(path, header, layout, rows_of, counts.observed, held_out)
+    if rows is None:
+        rows = read_outcomes(
+            samples, files, coding,
+            scratch=scratch, n_covariates=n_covariates, to_adjust=to_adjust or held_out is not None,
+        )  # fmt: skip
+    header = {"request_digest": request, "coding_digest": coding.digest}
+    layout = rows_layout(len(samples), coding.n_columns)
+    observed = rows.observed
+    if held_out is not None:
+        observed = _observed_beside(rows, layout, held_out)
+    _log_counts(coding, observed)
+    _write_store(
+        path, header, layout, partial(_coded_rows, coding, rows, components), observed, held_out
+    )
     return open_outcome_store(path)
 
 
@@ -265,19 +317,36 @@ def write_residuals(
 
 
 def _coded_rows(
-    coding: OutcomeCoding,
-    covariates: _ScratchRows,
-    components: ComponentRows | None,
-    phenotypes: _ScratchRows,
-    people: slice,
+    coding: OutcomeCoding, rows: OutcomeRows, components: ComponentRows | None, people: slice
 ) -> Int16:
     """Return the rows of consecutive people, int16 (r, q)."""
+    if rows.covariates is None or rows.phenotypes is None:
+        raise ValueError("the outcomes were read for a dry run")
     constant = np.full((people.stop - people.start, 1), coding.constant, dtype=np.int16)
-    parts = [constant, covariates.read(people)]
+    parts = [constant, rows.covariates.read(people)]
     if components is not None:
         values = read_block(components.array, (people, slice(None)))
-        parts.append(coding.code_covariates(values, slice(covariates.n_columns, None)))
-    return np.hstack([*parts, phenotypes.read(people)])
+        parts.append(coding.code_covariates(values, slice(rows.covariates.n_columns, None)))
+    return np.hstack([*parts, rows.phenotypes.read(people)])
+
+
+def _observed_beside(rows: OutcomeRows, layout: groups.ArrayLayout, held_out: Bool) -> Int64:
+    """Return the number of people with each phenotype who are not held out."""
+    observed = np.zeros_like(rows.observed)
+    for start in range(0, len(held_out), layout.chunks[0]):
+        people = slice(start, min(start + layout.chunks[0], len(held_out)))
+        if rows.phenotypes is not None:
+            observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
+    return observed
+
+
+def _log_counts(coding: OutcomeCoding, observed: Int64) -> None:
+    LOGGER.info(
+        "phenotypes: %d, each with %d to %d people (listed in run.log)",
+        len(observed), observed.min(), observed.max(),
+    )  # fmt: skip
+    for phenotype, people in zip(coding.phenotypes, observed, strict=True):
+        LOGGER.debug("%s: %d people", phenotype.name, people)
 
 
 def _write_store(
@@ -307,48 +376,9 @@ def _write_store(
     groups.mark_complete(group, {"content_digest": content.hexdigest()})
 
 
-def _spool_covariates(
-    scratch: _ScratchRows, table: OutcomeTable, samples: SampleTable, counts: OutcomeCounts
-) -> None:
-    names = tuple(covariate.name for covariate in counts.covariates)
-    for matched in match_people(table, names, samples):
-        codes = counts.coding.code_covariates(matched.values, slice(len(names)))
-        scratch.write(matched.samples, codes)
-        counts.add_covariates(matched.values)
-
-
-def _spool_phenotypes(
-    scratch: _ScratchRows,
-    table: OutcomeTable,
-    samples: SampleTable,
-    counts: OutcomeCounts,
-    held_out: Bool | None,
-    to_adjust: bool,
-) -> None:
-    """Write the coded phenotypes to `scratch`, and count the people with each in the sums."""
-    coding = counts.coding
-    names = tuple(phenotype.name for phenotype in coding.phenotypes)
-    for matched in match_people(table, names, samples):
-        has_value = coding.observed(matched.values)
-        codes = coding.code_phenotypes(matched.values, has_value)
-        apart = np.zeros((len(codes), 1), dtype=np.bool_)
-        if held_out is not None:
-            apart = held_out[matched.samples, None]
-        codes[(apart | to_adjust) & has_value & (codes == 0)] = 1
-        has_value &= ~apart
-        scratch.write(matched.samples, codes)
-        counts.add_phenotypes(matched.values, has_value)
-    LOGGER.info(
-        "phenotypes: %d, each with %d to %d people (listed in run.log)",
-        len(names), counts.observed.min(), counts.observed.max(),
-    )  # fmt: skip
-    for name, people in zip(names, counts.observed, strict=True):
-        LOGGER.debug("%s: %d people", name, people)
-
-
 def _request_digest(
     samples: SampleTable,
-    tables: Sequence[OutcomeTable],
+    tables_sha256: tuple[str, ...],
     coding: OutcomeCoding,
     held_out: Bool | None,
     components: ComponentRows | None,
@@ -358,7 +388,7 @@ def _request_digest(
     people = hashlib.sha256(b"" if held_out is None else held_out.tobytes())
     for person in samples.people():
         people.update(f"{person}\n".encode())
-    files = [sha256_of_file(table.path) for table in tables]
+    files = list(tables_sha256)
     if components is not None:
         files.append(components.digest)
     content = {"coding": coding.digest, "people": people.hexdigest(), "files": files}

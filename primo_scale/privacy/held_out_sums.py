@@ -28,14 +28,12 @@ from primo_scale.gaussian.lattice_noise import (
 )
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.privacy.held_out_accuracy import N_COUNTS, score_edges, score_ranges
-from primo_scale.privacy.mechanism import HoldOut, rounded_up
+from primo_scale.privacy.mechanism import SHARES, HoldOut, rounded_up
 from primo_scale.privacy.planning import Floats
 
 UNIT = 1 << 16
 """Code of a score or residual at its bound."""
 _CONSTANT, _GROUP_CONSTANT = 1 << 14, 1 << 15
-SCALE_SHARE = 0.1
-"""Share of mu^2 for the counts of people by their score."""
 _RESIDUAL_SDS = 3.0
 
 
@@ -78,7 +76,9 @@ def hold_out_noise(
 
     Source: docs/maths/hold-out.md, Theorem 2. A UsageError is raised if it cannot be drawn.
     """
-    counts_mu, gram_mu = (math.sqrt(s * mu_squared) for s in (SCALE_SHARE, 1 - SCALE_SHARE))
+    counts_mu, gram_mu = (
+        math.sqrt(s * mu_squared) for s in (SHARES.hold_out_counts, 1 - SHARES.hold_out_counts)
+    )
     scale = rounded_up(sensitivity.held_out_counts(n_phenotypes) / counts_mu)
     gram = rounded_up(sensitivity.held_out_gram(n_phenotypes, row_norm(groups)) / gram_mu)
     check_sigma(gram, where="--hold-out", remedy="Leave it out, or raise epsilon")

@@ -3,7 +3,7 @@
 A person's row has two integer parts: coded genotypes x and phenotypes y, which were adjusted for
 the covariates before (`primo_scale.privacy.phenotype_adjustment`). Four statistics are summed over
 people: X'X (its diagonal LD blocks), X'Y, Y'Y and the number of people with each phenotype. A
-mechanism states the noise on each of them. `primo_scale.privacy.mechanism` computes the smallest
+mechanism states the noise on each of them. `calibrate` computes the smallest
 noise.
 """
 
@@ -19,36 +19,64 @@ from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.planning import LARGEST_SPLIT
 
-# Share of mu^2 for the counts of observed phenotypes, if it is private which are missing.
-COUNTS_SHARE = 0.01
-FIRST_ROUND_SHARE = 0.5
-"""Share of the statistics' mu^2 for the first of two rounds (docs/maths/rounds.md)."""
+# At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
+# (docs/maths/gram.md, Theorem 2).
+LARGEST_SPLIT = 2.0
 
 
 @dataclass(frozen=True)
-class Promise:
-    """Privacy guarantee of a release."""
+class Shares:
+    """Division of the mu^2 of a release among what is measured. Costs in mu^2 add up.
 
-    epsilon: float  # of all charges of the release together
-    delta: float  # of all charges of the release together
-    privacy: PrivacyUnit = PrivacyUnit.FULL
+    Source: docs/maths/calibration.md, Theorem 2.
+    """
+
+    # Of the release, for the Gram matrices by which phenotypes are adjusted. Their sums over all
+    # people are large compared with any noise.
+    adjustment: float = 0.02
+    # Of the rest, for the first of two rounds (docs/maths/rounds.md).
+    first_round: float = 0.5
+    # Of the statistics, for the counts of observed phenotypes where it is private which are
+    # missing, and for a Y'Y that is not free beside X'Y: both are large compared with any noise.
+    counts: float = 0.01
+    outcome_gram: float = 0.02
+    # Of the measures of people held out, for counts of people by their score, which only choose the
+    # range of the scores.
+    hold_out_counts: float = 0.1
+
+
+SHARES = Shares()
+"""Division of every release. That of the smallest eigenvalue of X'X is a method's own."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy of one release."""
+
+    epsilon: float
+    delta: float
+    unit: PrivacyUnit = PrivacyUnit.FULL
     # With label or feature privacy, ``add-remove`` means that one person's phenotypes, or genotypes
     # and covariates, are replaced by nothing: the person counts in no sum that they enter.
     adjacency: Adjacency = Adjacency.REPLACE_ONE
-    # Share of mu^2 that the adjustment of the phenotypes leaves for this mechanism.
-    share: float = 1.0
 
     @property
     def n_is_private(self) -> bool:
         """Whether the number of people is private."""
-        return self.privacy is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
+        return self.unit is PrivacyUnit.FULL and self.adjacency is Adjacency.ADD_REMOVE
 
     @property
     def counts_are_private(self) -> bool:
         """Whether it is private which phenotypes a person has."""
-        return self.privacy is not PrivacyUnit.FEATURE
+        return self.unit is not PrivacyUnit.FEATURE
+
+
+@dataclass(frozen=True)
+class Promise(Guarantee):
+    """Guarantee of a release, and the share of its mu^2 that a mechanism may spend."""
+
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -149,8 +177,6 @@ class Mechanism:
 # rest_mu^2. Standard deviations are rounded up.
 
 
-# Share of mu^2 for a Y'Y that is not free: its sums are large compared with any noise.
-OUTCOME_SHARE = 0.02
 # A Gaussian exceeds 32 standard deviations with probability 1e-223.
 _TAIL_SIGMAS = 32
 _INT64_LIMIT = 2**63
@@ -185,7 +211,7 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     return mechanism
 
 
-def release_cost(promise: Promise, subsample: int | None) -> Cost:
+def release_cost(promise: Guarantee, subsample: int | None) -> Cost:
     """Return the cost of a release: of the adjustment of its phenotypes, and of its statistics.
 
     Half of (epsilon, delta) pays for X'X of a subsample, and the other half for everything else.
@@ -212,7 +238,7 @@ def second_round(
 
     `promise` is that of the first round. Source: docs/maths/rounds.md, Theorem 1.
     """
-    share = promise.share * (1 - FIRST_ROUND_SHARE) / FIRST_ROUND_SHARE
+    share = promise.share * (1 - SHARES.first_round) / SHARES.first_round
     mu = release_mu(promise.epsilon, promise.delta) * math.sqrt(share)
     change = sensitivity.cross(row_norm, phenotype_norm, promise.adjacency)
     return SecondRound(directions, row_norm, phenotype_norm, rounded_up(change / mu))
@@ -223,7 +249,7 @@ def counts_share(promise: Promise) -> float:
 
     It is 0 if the counts are public. Source: docs/maths/counts-and-moments.md, Theorem 1.
     """
-    return COUNTS_SHARE if promise.counts_are_private else 0.0
+    return SHARES.counts if promise.counts_are_private else 0.0
 
 
 def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> str:
@@ -298,7 +324,7 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     Source: docs/maths/add-remove.md, Theorem 1; docs/maths/blocks.md, Theorem 4.
     """
     add = Adjacency.ADD_REMOVE
-    gram_mu = rest_mu * math.sqrt((1 - OUTCOME_SHARE) / (1 + split))
+    gram_mu = rest_mu * math.sqrt((1 - SHARES.outcome_gram) / (1 + split))
     cross_mu = gram_mu * math.sqrt(split)
     if bounds.block_norms is None:
         gram = (sensitivity.gram(bounds.row_norm, add) / gram_mu,) * len(bounds.block_sizes)
@@ -311,7 +337,7 @@ def _separate(bounds: PublicBounds, promise: Promise, rest_mu: float, split: flo
     return _jointly(
         gram,
         sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, add) / cross_mu,
-        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(OUTCOME_SHARE)),
+        sensitivity.gram(bounds.phenotype_norm, add) / (rest_mu * math.sqrt(SHARES.outcome_gram)),
     )
 
 
@@ -325,9 +351,9 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
         cross_mu = rest_mu
         phenotypes = sensitivity.label_phenotype_gram_factor(bounds.phenotype_norm) / rest_mu
     else:
-        cross_mu = rest_mu * math.sqrt(1 - OUTCOME_SHARE)
+        cross_mu = rest_mu * math.sqrt(1 - SHARES.outcome_gram)
         phenotypes = sensitivity.gram(bounds.phenotype_norm, promise.adjacency)
-        phenotypes /= rest_mu * math.sqrt(OUTCOME_SHARE)
+        phenotypes /= rest_mu * math.sqrt(SHARES.outcome_gram)
     cross = sensitivity.cross(bounds.row_norm, bounds.phenotype_norm, promise.adjacency) / cross_mu
     return _jointly((0.0,) * len(bounds.block_sizes), cross, phenotypes)
 
@@ -410,7 +436,7 @@ def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None
 
     Source: docs/maths/label.md (X'X is public); docs/maths/subsampling.md, Theorem 2 (subsample).
     """
-    if promise.privacy is PrivacyUnit.LABEL and recipe != Recipe():
+    if promise.unit is PrivacyUnit.LABEL and recipe != Recipe():
         raise UsageError(
             "with label privacy X'X is public, so noise on it gains nothing",
             where="--method" if recipe.subsample is None else "--subsample",
@@ -492,7 +518,7 @@ class Calibration:
 
 CALIBRATIONS = {
     "label": Calibration(
-        lambda bounds, promise, recipe: promise.privacy is PrivacyUnit.LABEL, _label, splits=False
+        lambda bounds, promise, recipe: promise.unit is PrivacyUnit.LABEL, _label, splits=False
     ),
     "subsampled": Calibration(
         lambda bounds, promise, recipe: recipe.subsample is not None,

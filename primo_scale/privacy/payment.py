@@ -46,7 +46,7 @@ from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCo
 from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
-from primo_scale.privacy.mechanism import Mechanism, Promise, SecondRound
+from primo_scale.privacy.mechanism import Guarantee, Mechanism, SecondRound
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import (
     Draw,
@@ -284,7 +284,7 @@ class Payer:
         self.ledger.refuse_unknown_charges(self.noise_store.used_charges())
 
     def request(
-        self, exact_digest: str, parameters: Mapping[str, Any], promise: Promise, cost: Cost
+        self, exact_digest: str, parameters: Mapping[str, Any], promise: Guarantee, cost: Cost
     ) -> ChargeRequest:
         """Return the request for noise on exact values; `parameters` are public."""
         digest = self.ledger.request_digest(exact_digest, parameters)

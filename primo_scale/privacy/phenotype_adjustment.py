@@ -23,12 +23,11 @@ from primo_scale.ledger.accounts import Charge, ChargeRequest
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
-from primo_scale.privacy.mechanism import Promise, rounded_up
+from primo_scale.privacy.mechanism import SHARES, Guarantee, rounded_up
 from primo_scale.privacy.payment import NoisyAdjustment, Payer, pay_once
 from primo_scale.storage.files import canonical_json, write_atomically
 from primo_scale.storage.resume import of_other_request
 
-ADJUSTMENT_SHARE = 0.02
 # Smallest sd of residuals: that of a phenotype whose lattice has 4 steps in an sd.
 _LEAST_SD = 4 / LARGEST_VALUE
 _DIGITS = 6  # significant, of results whose last digits depend on the processor
@@ -41,14 +40,14 @@ def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
 
     `cost` is that of the release. Source: docs/maths/adjustment.md, Theorem 1.
     """
-    mu = math.sqrt(cost.mu_squared * ADJUSTMENT_SHARE)
+    mu = math.sqrt(cost.mu_squared * SHARES.adjustment)
     sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
     check_sigma(sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together")
     return sigma
 
 
 def pay_for_adjustment(
-    raw: RawAdjustment, norm: int, promise: Promise, cost: Cost, payer: Payer
+    raw: RawAdjustment, norm: int, promise: Guarantee, cost: Cost, payer: Payer
 ) -> tuple[NoisyAdjustment, Receipt]:
     """Store a key, reserve the charge of the release, draw the noise once, and store the result.
 
@@ -143,13 +142,13 @@ def _draw(raw: RawAdjustment, sigma: float, charge: Charge, payer: Payer) -> Noi
 
 
 def _request(
-    raw: RawAdjustment, sigma: float, promise: Promise, cost: Cost, payer: Payer
+    raw: RawAdjustment, sigma: float, promise: Guarantee, cost: Cost, payer: Payer
 ) -> ChargeRequest:
     exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
     parameters = {
         "query": "adjustment",
         "sigma": sigma,
-        "privacy": str(promise.privacy),
+        "privacy": str(promise.unit),
         "adjacency": str(promise.adjacency),
     }
     return payer.request(exact, parameters, promise, cost)

@@ -164,7 +164,7 @@ class NoisyMatrices:
     def _n_fixed(self, columns: Integers) -> int:
         """Return the number of the outcome columns C, which come before Y."""
         n_fixed = int(columns.shape[1]) - self.mechanism.bounds.n_phenotypes
-        if n_fixed and self.mechanism.promise.privacy is not PrivacyUnit.LABEL:
+        if n_fixed and self.mechanism.promise.unit is not PrivacyUnit.LABEL:
             raise ValueError("covariates are in no sum where they are private")
         return n_fixed
 

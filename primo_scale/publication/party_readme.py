@@ -30,7 +30,7 @@ their products under the same promise, it would be {central:.2g}. {advice}
 
 To join the releases of several parties and fit a model:
 
-  primo-scale party-fit --release THIS --release OTHER --outcome COLUMN --out MODEL
+  primo-scale party fit --release THIS --release OTHER --outcome COLUMN --out MODEL
 
 Files
   {values_file:<14}the noisy values

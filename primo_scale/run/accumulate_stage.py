@@ -18,7 +18,8 @@ from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.own_sums import RawOwnSums, find_own_sums
 from primo_scale.accumulation.partials import Inputs
-from primo_scale.accumulation.plan import Plan, default_plan, plan_digest
+from primo_scale.accumulation.plan import Plan as SummationPlan
+from primo_scale.accumulation.plan import default_plan, plan_digest
 from primo_scale.accumulation.statistics import (
     RawStatistics,
     finished_plan_digest,
@@ -57,21 +58,26 @@ from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second
 from primo_scale.privacy.payment import draw_statistics
 from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
 from primo_scale.run import work_directory
-from primo_scale.run.design import Budget, Design, PaidAdjustment, write_choices
-from primo_scale.run.design_choices import PublicPanels
-from primo_scale.run.early_refusals import PlannedRun
+from primo_scale.run.design import (
+    Design,
+    PaidAdjustment,
+    PublicPanels,
+    find_design,
+    write_design,
+    write_maps,
+)
 from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
-from primo_scale.run.execution import Execution
-from primo_scale.run.panel_choices import warn_of_other_alleles, write_maps
+from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
+from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import (
     genotypes_by_components,
     project,
     write_ancestry,
 )
 from primo_scale.run.progress import count_bar, progress_bar
-from primo_scale.run.release_forecast import public_eigenvalues
-from primo_scale.run.request import AccumulateRequest
+from primo_scale.run.public_inputs import warn_of_other_alleles
+from primo_scale.run.request import Execution, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
@@ -80,19 +86,22 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import is_of_this_request
 
 
-def accumulate_stage(
-    store: GenotypeStore, request: AccumulateRequest, planned: PlannedRun
-) -> RawStatistics:
-    """Align and adjust the outcomes, and compute the sums still missing."""
-    panels = planned.panels
+def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
+    """Align and adjust the outcomes, and compute the sums still missing.
+
+    The design that is returned is that of adjusted phenotypes.
+    """
+    store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
-    tables, execution, work_dir = request.outcomes, request.execution, request.work_dir
-    design = planned.design
+    tables, execution, work_dir = request, request, request.work_dir
     root = work_directory.store_root(work_dir, execution.object_store)
     if execution.object_store is not None:
         work_directory.claim(execution.object_store, work_dir)
-        design = replace(design, object_store=str(execution.object_store))
+    path = work_dir / work_directory.DESIGN
+    known = find_design(path)
+    if known is None or known.planned_digest != design.digest:
+        write_design(path, design)
     projected = None
     if panels.loadings is not None:
         with stage("principal components"):
@@ -103,9 +112,10 @@ def accumulate_stage(
         aligned = align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected, planned.checked),
+            OutcomeFiles(tables.pheno, tables.covar, projected),
             design.outcomes,
             scratch=work_dir,
+            rows=plan.rows,
             hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
             to_adjust=design.clipped,
         )
@@ -118,37 +128,32 @@ def accumulate_stage(
         )
     inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
     raw = _sum(work_dir, root, design, inputs, execution)
-    write_choices(work_dir / work_directory.DESIGN, design)
-    if design.rounds == 2 and panels.ld is not None and request.privacy.budget is not None:
-        directions = second_directions(
-            store, request, design, panels.ld, raw, request.privacy.budget
-        )
+    write_design(path, design)
+    if design.rounds == 2 and panels.ld is not None:
+        directions = second_directions(store, request, design, panels.ld, raw)
         _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
-    return raw
+    return design, raw
 
 
 @stage("adjustment")
 def _adjusted(
     store: GenotypeStore,
-    request: AccumulateRequest,
+    request: RunRequest,
     design: Design,
     unadjusted: OutcomeStore,
     root: Location,
 ) -> tuple[Design, OutcomeStore]:
     """Pay for the release, and return the design and the store of adjusted phenotypes."""
-    before, budget = design.outcomes, request.privacy.budget
-    if budget is None:
-        raise ValueError("phenotypes are adjusted for a release with a budget")
+    before = design.outcomes
     scale = AdjustmentScale.of(before)
-    bought = pay_for_release(store, request, sum_grams(unadjusted, scale), scale.norm)
+    bought = pay_for_release(store, request, design, sum_grams(unadjusted, scale), scale.norm)
     covariance = covariance_of_covariates(before, scale, bought)
     design = replace(
         design,
         outcomes=adjusted(before, scale, bought),
         adjustment=PaidAdjustment(
             bought.charge,
-            budget,
             bought.sigma,
             scale.norm,
             planned=design.digest,
@@ -188,7 +193,6 @@ def _components(
     """Return the store of the LD components of a design, which is written unless it is there."""
     if design.panel is None or panels.ld is None:
         return None
-    write_choices(work_dir / work_directory.PANEL, design.panel)
     if design.components is None:
         return None
     with stage("LD components"):
@@ -259,16 +263,15 @@ _VERSION = 1  # of the choice of directions
 @stage("second round")
 def second_directions(
     store: GenotypeStore,
-    request: AccumulateRequest,
+    request: RunRequest,
     design: Design,
     panel: LdPanel,
     raw: RawStatistics,
-    budget: Budget,
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
-    mechanism, paid = design.mechanism(budget, Recipe()), design.paid_adjustment.charge
+    mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
     with (
-        payer_of(request, store, design.privacy, design.adjacency) as payer,
+        payer_of(request, store, design.promise) as payer,
         deferred(),
         count_bar("draw noise", "pieces") as move,
     ):
@@ -327,9 +330,7 @@ def second_noise(design: Design, mechanism: Mechanism, directions: OwnDirections
 
 def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> Inputs:
     """Return what determines the sums of the second round, from that of the first one."""
-    noise = second_noise(
-        design, design.mechanism(design.paid_adjustment.budget, Recipe()), directions
-    )
+    noise = second_noise(design, design.mechanism(Recipe()), directions)
     return replace(
         inputs,
         clipping_rule=_second_rule(noise),
@@ -338,7 +339,7 @@ def second_inputs(inputs: Inputs, design: Design, directions: OwnDirections) -> 
     )
 
 
-def second_plan(design: Design, directions: OwnDirections) -> Plan:
+def second_plan(design: Design, directions: OwnDirections) -> SummationPlan:
     """Return the plan of the sums of the second round."""
     boundaries = (0, *np.cumsum(directions.sizes).tolist())
     layout = BlockLayout(boundaries, 0, directions.n_phenotypes)

@@ -33,7 +33,7 @@ from primo_scale.publication.statement_mechanism import (
     StatedSecondRound,
 )
 from primo_scale.run.design import PaidAdjustment
-from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.forecast import ChosenMethod
 from primo_scale.version import __version__
 
 _LIBRARIES = ("scipy", "cryptography")
@@ -48,8 +48,8 @@ def state_guarantee(promise: Promise, cost: Cost) -> statement.Guarantee:
         cost=state_cost(cost),
         mu=math.sqrt(cost.mu_squared),
         adjacency=str(promise.adjacency),
-        privacy=str(promise.privacy),
-        unit=wording.unit_in_words(promise.privacy, promise.adjacency),
+        privacy=str(promise.unit),
+        unit=wording.unit_in_words(promise.unit, promise.adjacency),
         accountant=statement.Accountant(
             wording.accountant_in_words(subsampled=cost.delta > 0), versions
         ),
@@ -113,7 +113,7 @@ def _queries(
     gram = partial(sensitivity.gram, adjacency=promise.adjacency)
     cross = partial(sensitivity.cross, adjacency=promise.adjacency)
     product = cross(row, phenotype)
-    if promise.privacy is PrivacyUnit.LABEL:
+    if promise.unit is PrivacyUnit.LABEL:
         product = sensitivity.cross_of_clipped_products(row * phenotype, promise.adjacency)
 
     def whole(name: str, sigma: float, shape: tuple[int, ...], change: float) -> StatedQuery:

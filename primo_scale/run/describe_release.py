@@ -64,7 +64,7 @@ class Payment:
     charge: Charge  # of the release
     adjustment: PaidAdjustment  # of the phenotypes, which the same charge paid for
     balance: Balance  # of the paying account, this charge included
-    # Forecast of the release (`primo_scale.privacy.accuracy.Forecast.stated_size`).
+    # Forecast of the release (`primo_scale.privacy.planning.Forecast.stated_size`).
     effective_sample_size: float
     heritability: float = PRIOR_HERITABILITY  # that the forecast ascribes to the variants
     chosen_by_score: bool = False  # whether a public score chose the variants
@@ -98,9 +98,7 @@ def make_statement(
         accuracy=_accuracy(design, solved, payment),
         ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charge),
         public_by_assumption=(
-            ()
-            if payment is None
-            else public_by_assumption(str(design.privacy), str(design.adjacency))
+            () if payment is None else public_by_assumption(str(design.unit), str(design.adjacency))
         ),
         unprotected=() if payment is not None else _UNPROTECTED,
         summary_statistics=solved.weights.summary is not None,

@@ -1,73 +1,117 @@
 """Design of a run: every public choice, made once, before anything private is summed.
 
-`accumulate` makes the design and writes it beside the statistics; `finalize` reads it. It holds
-nothing that was computed from the cohort.
+It is the text of ``design.json`` in the work directory, which later stages and later runs read. It
+holds nothing that was computed from the cohort.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import COARSE_STEP
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.genotypes.coding import GenotypeCoding
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+    block_row_norms,
+    default_row_norm,
+    reference_coding,
+    uninformative_coding,
+)
+from primo_scale.genotypes.frequencies import MatchedFrequencies
+from primo_scale.genotypes.ld_components import (
+    LARGEST_STANDARD_DEVIATION,
+    LdComponents,
+    component_map,
+    write_components,
+)
+from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
+from primo_scale.genotypes.ld_panel import LdPanel
+from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
+from primo_scale.genotypes.panel_spectrum import components, variances_outside
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.kernels.linear_map import LARGEST_OUTPUT
+from primo_scale.methods.blended_gram import blended
+from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.accuracy import degrees_of_rows
-from primo_scale.privacy.clip_response import (
-    ClipResponse,
-    Levels,
-    RowLengths,
-    clip_response,
-    no_clipping,
-    response_of_contributions,
-    response_of_scaled_records,
-)
+from primo_scale.outcomes.store import LEAST_HELD_OUT
 from primo_scale.privacy.held_out_accuracy import share_of_codes
 from primo_scale.privacy.mechanism import (
-    FIRST_ROUND_SHARE,
+    SHARES,
+    Guarantee,
     Mechanism,
     Promise,
     PublicBounds,
     Recipe,
     calibrate,
 )
-from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE
-from primo_scale.privacy.planning import Floats, PublicSizes, split_for
+from primo_scale.privacy.planning import (
+    CLIPS,
+    PRIOR_HERITABILITY,
+    ClipResponse,
+    Components,
+    Floats,
+    Levels,
+    Measurement,
+    PublicSizes,
+    RowLengths,
+    choose_phenotype_clip,
+    clip_response,
+    clipped_phenotype,
+    degrees_of_rows,
+    fill,
+    no_clipping,
+    phenotype_norm,
+    response_of_contributions,
+    response_of_scaled_records,
+    split_for,
+)
 from primo_scale.publication.statement import (
     ReferenceFrequencies,
     StatedLoadings,
     StatedPopulations,
 )
+from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
+from primo_scale.run.principal_components import Loadings
+from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
-from primo_scale.storage.files import canonical_json, sha256_of_json, write_atomically
+from primo_scale.storage.files import (
+    canonical_json,
+    sha256_of_file,
+    sha256_of_json,
+    write_atomically,
+)
+from primo_scale.storage.locations import Location
 
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""
+LARGEST_BLOCK = 2048
+"""Largest number of variants of a block that components can replace: one tile of X'X."""
 _COARSE_STEPS_PER_SD = 8  # at least
 _LEAST_EXCESS = 0.01  # of the mean squared eigenvalue of a correlation matrix over 1
+# Phenotypes up to which a release has two rounds by default. With more, the directions of all
+# phenotypes make the second round take a multiple of the first.
+_MOST_OF_TWO_ROUNDS = 100
+_LEAST_VARIANCE = 0.01  # of a component, relative to the mean of a variant
+_VERSION = 2  # of the components and their order, for work directories of an earlier one
+_EIGENVALUES = 4096  # values that describe the spectrum
+_FIRST_ROUND_SIGNAL = 4.0
 
-_Choices = TypeVar("_Choices", "Design", "PanelDesign")
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Privacy parameters of a release."""
-
-    epsilon: float
-    delta: float
+# ---- Facts ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -75,7 +119,6 @@ class PaidAdjustment:
     """Adjustment of the phenotypes, whose charge pays for the whole release."""
 
     charge: str
-    budget: Budget  # of the release
     sigma: float  # standard deviation of the noise on the diagonals of the Gram matrices
     norm: int  # bound N on the root of ``sum_j |(c, y_j)|^4`` of a person
     planned: str  # digest of the design before the adjustment
@@ -143,8 +186,7 @@ class Design:
 
     n_samples: int  # n; private if there is a `nominal_n`
     nominal_n: int | None  # public size that everything is planned for; None if n is public
-    privacy: PrivacyUnit
-    adjacency: Adjacency
+    guarantee: Guarantee | None  # of the release; None for statistics that are never made private
     subsample: int | None  # number of people that X'X is summed over; None stands for everybody
     boundaries: tuple[int, ...]  # of the LD blocks, as indices of variants
     ld_blocks: str  # rule that gave the LD blocks, for the report
@@ -154,9 +196,6 @@ class Design:
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
-    # Whether rows are clipped, and phenotypes adjusted for the covariates before they are summed.
-    # False for statistics that can never be made private.
-    clipped: bool
     genotype_store: str  # location of the genotypes, for the variant list
     # Prefix of a bucket that holds the statistics; None stands for the work directory.
     object_store: str | None = None
@@ -169,6 +208,21 @@ class Design:
     genetic_factors: int | None = None
     adjustment: PaidAdjustment | None = None  # None before it was paid for
     rounds: int = 1  # measurements of X'Y, of which the second has directions chosen by the first
+
+    @property
+    def clipped(self) -> bool:
+        """Whether rows are clipped, and phenotypes adjusted before they are summed."""
+        return self.guarantee is not None
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """What is protected."""
+        return PrivacyUnit.FULL if self.guarantee is None else self.guarantee.unit
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Neighbouring relation between cohorts."""
+        return Adjacency.REPLACE_ONE if self.guarantee is None else self.guarantee.adjacency
 
     @property
     def paid_adjustment(self) -> PaidAdjustment:
@@ -204,7 +258,7 @@ class Design:
         spectrum = eigenvalues if columns is None else columns.variances
         degrees = degrees_of_rows(spectrum, self.layout.n_variants)
         rows = RowLengths(degrees, self.row_norm / self.column_variance)
-        return response_of_scaled_records(respond, rows, self.privacy)
+        return response_of_scaled_records(respond, rows, self.unit)
 
     def second_response(self, observed_share: Floats, left: Floats, degrees: float) -> ClipResponse:
         """Return how clipping changes a linear model of the residuals of the first round.
@@ -250,7 +304,7 @@ class Design:
     def layout(self) -> BlockLayout:
         """Shapes of the statistics, whose columns are variants or components."""
         # Covariates are private with the genotypes, and then in no sum.
-        sums_fixed = not self.clipped or self.privacy is PrivacyUnit.LABEL
+        sums_fixed = not self.clipped or self.unit is PrivacyUnit.LABEL
         n_fixed = 1 + len(self.outcomes.covariates) if sums_fixed else 0
         columns = self.components
         boundaries = self.boundaries if columns is None else columns.boundaries
@@ -294,7 +348,7 @@ class Design:
         """Rule that records are clipped by, or None if they are not clipped."""
         if not self.clipped:
             return None
-        label = self.privacy is PrivacyUnit.LABEL
+        label = self.unit is PrivacyUnit.LABEL
         long_records = LongRecords.PHENOTYPES if label else LongRecords.RECORD
         return ClippingRule(long_records, self.row_norm, self.block_norms, self.phenotype_norm)
 
@@ -323,30 +377,32 @@ class Design:
             phenotype_scale=self.outcomes.unit,
         )
 
-    def promise(self, budget: Budget) -> Promise:
-        """Return the guarantee of a release with `budget`, a share of which pays the adjustment."""
-        paid = self.adjustment
-        if paid is not None and paid.budget != budget:
-            raise UsageError(
-                "the phenotypes were adjusted for a release with another epsilon and delta",
-                where="--epsilon",
-                value=f"{budget.epsilon:g}, {budget.delta:g}",
-                limit=f"{paid.budget.epsilon:g}, {paid.budget.delta:g}",
-            )
-        share = 1 - ADJUSTMENT_SHARE
+    @property
+    def promise(self) -> Promise:
+        """Guarantee of the statistics, and the share of mu^2 that the adjustment leaves."""
+        if self.guarantee is None:
+            raise ValueError("statistics of unclipped rows can never be private")
+        share = 1 - SHARES.adjustment
         if self.rounds == 2:
-            share *= FIRST_ROUND_SHARE
-        return Promise(budget.epsilon, budget.delta, self.privacy, self.adjacency, share)
+            share *= SHARES.first_round
+        given = self.guarantee
+        return Promise(given.epsilon, given.delta, given.unit, given.adjacency, share)
 
-    def mechanism(self, budget: Budget, recipe: Recipe) -> Mechanism:
+    def mechanism(self, recipe: Recipe) -> Mechanism:
         """Return the least noise that keeps the promise."""
+        promise = self.promise
         split = split_for(
             self.sizes,
             phenotype_norm=self.phenotype_norm,
-            adjacency=self.adjacency,
+            adjacency=promise.adjacency,
             block_norm=None if self.block_norms is None else max(self.block_norms),
         )
-        return calibrate(self.bounds, self.promise(budget), recipe, split=split)
+        return calibrate(self.bounds, promise, recipe, split=split)
+
+    @property
+    def planned_digest(self) -> str:
+        """Digest of the design before the phenotypes were adjusted."""
+        return self.digest if self.adjustment is None else self.adjustment.planned
 
     @property
     def digest(self) -> str:
@@ -361,19 +417,34 @@ class Design:
         return sha256_of_json(choices)
 
 
-def write_choices(path: Path, choices: Design | PanelDesign) -> None:
-    """Write public choices, atomically, for `finalize` or for runs that continue this one."""
-    write_atomically(path, canonical_json(_to_json(choices)))
+def write_design(path: Path, design: Design) -> None:
+    """Write a design, atomically, for `finalize` or for runs that continue this one."""
+    write_atomically(path, canonical_json(_to_json(design)))
 
 
-def read_choices(path: Path, kind: type[_Choices], *, remedy: str) -> _Choices:
-    """Read public choices, unless the file is damaged."""
-    return read_fields(path, kind, remedy=remedy, dec_hook=_to_array)
+def find_design(path: Path) -> Design | None:
+    """Return the design of earlier runs of a work directory, or None; refuse a damaged one."""
+    if not path.is_file():
+        return None
+    remedy = "Finish with the version that began it, or use another --work-dir, which pays again"
+    return read_fields(path, Design, remedy=remedy, dec_hook=_to_array)
 
 
-def _to_json(choices: Design | PanelDesign) -> dict[str, Any]:
-    """Return public choices as a JSON object, with a list for every array."""
-    document: dict[str, Any] = msgspec.to_builtins(choices, enc_hook=np.ndarray.tolist)
+def load_design(path: Path) -> Design:
+    """Return the design of statistics; refuse a directory in which `accumulate` has not run."""
+    design = find_design(path)
+    if design is None or (design.clipped and design.adjustment is None):
+        raise InputError(
+            "the work directory holds no statistics",
+            where=path.parent,
+            remedy="Run primo-scale accumulate with this --work-dir first",
+        )
+    return design
+
+
+def _to_json(design: Design) -> dict[str, Any]:
+    """Return a design as a JSON object, with a list for every array."""
+    document: dict[str, Any] = msgspec.to_builtins(design, enc_hook=np.ndarray.tolist)
     return document
 
 
@@ -383,28 +454,371 @@ def _to_array(kind: Any, values: list[float]) -> npt.NDArray[Any]:
     return np.array(values, dtype=scalar)
 
 
-def load_design(path: Path) -> Design:
-    """Read a design, unless it is damaged or `accumulate` has not run in this work directory."""
-    if not path.is_file():
-        raise InputError(
-            "the work directory holds no statistics",
-            where=path.parent,
-            remedy="Run primo-scale accumulate with this --work-dir first",
-        )
-    design = read_choices(path, Design, remedy="Run accumulate again, which writes it anew")
-    if design.clipped and design.adjustment is None:
-        raise InputError(
-            "the statistics are of phenotypes as given, as of version 0.4, which alone can release "
-            "them",
-            where=path,
-            remedy="Run accumulate again with another --work-dir",
-        )
-    return design
-
-
 def _levels(phenotype: PhenotypeBounds, mean: float) -> Levels | None:
     """Return the two values of a binary phenotype in standard deviations; None for another."""
     if phenotype.kind != "binary":
         return None
     low, high = phenotype.lower - mean, phenotype.upper - mean
     return low / phenotype.sd, high / phenotype.sd
+
+
+# ---- Choices -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NoGenotypes:
+    """Size and variants of a cohort that is still to be read."""
+
+    n_samples: int
+    variants: VariantTable
+    packing: Packing = HARD_CALLS
+    path: Path = Path()
+
+
+@dataclass(frozen=True)
+class PublicPanels:
+    """Reference panels of a run, matched to its variants."""
+
+    frequencies: MatchedFrequencies | None
+    ld: LdPanel | None = None  # genotypes for the linkage disequilibrium
+    settled: PanelDesign | None = None  # choices that an earlier run made from `ld`
+    loadings: Loadings | None = None  # of principal components
+    populations: PanelPopulations | None = None  # of the people of `ld`
+
+
+def make_design(
+    store: GenotypeStore | NoGenotypes,
+    model: Model,
+    privacy: Privacy,
+    *,
+    panels: PublicPanels,
+    outcomes: OutcomeCoding,
+) -> Design:
+    """Make every public choice; of the genotypes it uses the variants and the number of people."""
+    matched, variants, clipped = panels.frequencies, store.variants, not privacy.non_private
+    coding = uninformative_coding(len(variants)) if matched is None else reference_coding(matched)
+    design = Design(
+        n_samples=store.n_samples,
+        nominal_n=privacy.nominal_n,
+        guarantee=privacy.guarantee,
+        subsample=privacy.subsample,
+        boundaries=(
+            block_boundaries(model.ld_blocks, variants)
+            if model.ld_blocks is not None or panels.ld is None
+            else panel_boundaries(panels.ld, BlockSizes())
+        ),
+        ld_blocks=_ld_blocks_rule(model, panels.ld),
+        genotypes=coding,
+        outcomes=outcomes,
+        reference=(
+            None if matched is None else ReferenceFrequencies(matched.path.name, matched.sha256)
+        ),
+        row_norm=_row_norm(coding, model) if clipped else coding.max_squared_norm,
+        block_norms=None,
+        phenotype_norm=outcomes.phenotype_norm_cap,
+        genotype_store=str(store.path.resolve()),
+        held_out=_held_out(store.n_samples, privacy.hold_out),
+        loadings=None if panels.loadings is None else panels.loadings.source,
+        populations=panels.populations,
+        dosages=store.packing is DOSAGES,
+        genetic_factors=model.genetic_factors,
+        rounds=_rounds(model, privacy, len(variants), len(outcomes.phenotypes)),
+    )
+    if design.guarantee is None:
+        return design
+    design = _planned(_with_block_norms(design))
+    if panels.ld is None:
+        return design
+    return _planned(with_panel(design, design_panel(panels.ld, design, model, panels.settled)))
+
+
+def _rounds(model: Model, privacy: Privacy, n_variants: int, n_phenotypes: int) -> int:
+    """Return the number of rounds: as asked, or two where they gain (docs/maths/rounds.md)."""
+    estimator = ESTIMATORS["point-normal"]
+    possible = (
+        privacy.guarantee is not None
+        and privacy.subsample is None
+        and model.ld_panel is not None
+        and model.ld_components
+        and estimator.samples_effects_of(n_variants, n_phenotypes)
+    )
+    if model.rounds == 2 and not possible:
+        raise UsageError(
+            "a second round needs LD components, a budget, no subsample, and effects that can be "
+            "sampled",
+            where="--rounds",
+            value=f"{n_variants} variants, {n_phenotypes} phenotypes",
+            limit=f"{MOST_SAMPLED_EFFECTS} effects",
+            remedy="Leave it out, or give --ld-panel or fewer phenotypes",
+        )
+    few = n_phenotypes <= _MOST_OF_TWO_ROUNDS
+    default = 2 if possible and few and model.genetic_factors is None else 1
+    return model.rounds or default
+
+
+def _held_out(n_samples: int, share: float | None) -> int:
+    """Return the number of people to hold out, which is public if `n_samples` is."""
+    people = int((share or 0) * n_samples)
+    if share is not None and people < LEAST_HELD_OUT:
+        raise UsageError(
+            "too few people are held out to measure anything",
+            where="--hold-out",
+            value=f"{people} of {n_samples} people",
+            limit=f"at least {LEAST_HELD_OUT}",
+        )
+    return people
+
+
+def _planned(design: Design) -> Design:
+    """Choose N_y with the least cost of noise and clipping, by the spectrum of a panel if any."""
+    sizes, recipe = design.sizes, Recipe(subsample=design.subsample)
+
+    def cross_sigma_at(norm: int) -> float:
+        return replace(design, phenotype_norm=norm).mechanism(recipe).scales.phenotype_cross
+
+    if design.panel is None:
+        best = choose_phenotype_clip(sizes, cross_sigma_at)
+    else:
+        # Large clips have the same bound, and the smallest of them stands for all.
+        smallest_last: list[float] = CLIPS[::-1].tolist()
+        clips = {phenotype_norm(sizes, clip=clip): clip for clip in smallest_last}
+        spectrum, columns = design.panel.eigenvalues, component_shares(design)
+        accuracies = {
+            clip: Measurement(sizes, spectrum, clip, cross_sigma_at(norm), columns).explained()
+            for norm, clip in sorted(clips.items())
+        }
+        best = max(accuracies, key=accuracies.__getitem__)
+    largest = design.outcomes.phenotype_norm_cap / design.outcomes.unit**2
+    return replace(design, phenotype_norm=phenotype_norm(sizes, clip=best, largest_norm=largest))
+
+
+def _with_block_norms(design: Design) -> Design:
+    """Add bounds on rows in every LD block, if X'X and X'Z then need less noise."""
+    if design.layout.n_blocks == 1 or design.unit is PrivacyUnit.LABEL or design.subsample:
+        return design
+    norms = block_row_norms(design.genotypes, design.boundaries)
+    by_block = replace(design, block_norms=norms)
+    scales = [each.mechanism(Recipe()).scales for each in (design, by_block)]
+    # Either way of clipping divides the noise between the two, so that their product decides.
+    dense, blocks = (max(each.gram) * each.phenotype_cross for each in scales)
+    return by_block if blocks < dense else design
+
+
+def _ld_blocks_rule(model: Model, panel: LdPanel | None) -> str:
+    """Return the rule in words that may be published: a file by name and digest, without path."""
+    specification = model.ld_blocks
+    if specification is None:
+        if panel is None:
+            return ONE_BLOCK
+        return f"{PANEL_RULE}{panel.name} (SHA-256 {panel.sha256})"
+    if specification.startswith("window:"):
+        return specification
+    path = Path(specification)
+    return f"{path.name} (SHA-256 {sha256_of_file(path)})"
+
+
+def _row_norm(coding: GenotypeCoding, model: Model) -> int:
+    if model.row_norm is None:
+        return default_row_norm(coding)
+    if coding.unit == 1:
+        raise UsageError(
+            "rows of -1, 0 and 1 cannot be scaled back without losing them",
+            where="--row-norm",
+            value=model.row_norm,
+            remedy="Give --ref-freq, whose coding is finer, or leave --row-norm out",
+        )
+    squared = math.floor(min(model.row_norm * coding.unit, 2.0**31) ** 2)
+    return min(max(squared, 1), coding.max_squared_norm)
+
+
+# ---- LD components -------------------------------------------------------------------------------
+
+
+def design_panel(
+    panel: LdPanel, design: Design, model: Model, settled: PanelDesign | None
+) -> PanelDesign:
+    """Return the LD of a design by a panel, and its components if the model uses them.
+
+    Choices that are `settled` are used if they belong to the same request, because the last bits of
+    an eigenvalue may differ between machines. Components are chosen twice: errors of X'X with those
+    of the first choice count as noise on X'Y in the second one.
+    """
+    use_components, n_factors = _uses_components(model, design), model.genetic_factors
+    request = sha256_of_json(
+        {
+            "version": _VERSION,
+            "panel": panel.sha256,
+            "components": use_components,
+            "factors": n_factors,
+            "design": design.digest,
+        }
+    )
+    if settled is not None and settled.request == request:
+        return settled
+    measured = _variances(panel, design.genotypes, design.boundaries)
+    found = PanelDesign(
+        file=panel.name,
+        sha256=panel.sha256,
+        request=request,
+        n_people=panel.n_people,
+        boundaries=design.boundaries,
+        eigenvalues=_summary(np.concatenate(measured)),
+        components=None,
+    )
+    if not use_components:
+        return found
+    # Public numbers of the same release without components, by which their norm is divided.
+    sigma = design.mechanism(Recipe()).scales.phenotype_cross
+    noise = sigma**2 / (design.public_n * design.genotypes.variance * design.outcomes.unit**2)
+    n_phenotypes = design.layout.n_phenotypes
+    slope, residual = clipped_phenotype(design.clip, n_phenotypes)
+    shared = n_phenotypes / min(n_factors or n_phenotypes, n_phenotypes)
+    # The first of two rounds looks for effects of which many are zero, and some large.
+    wider = _FIRST_ROUND_SIGNAL if design.rounds == 2 else 1.0
+    signal = design.public_n * PRIOR_HERITABILITY * slope**2 * shared * wider
+
+    def with_noise(noise: float) -> PanelDesign:
+        columns = _component_design(measured, design, signal, residual, noise)
+        return replace(found, components=columns)
+
+    first = with_panel(design, with_noise(noise))
+    mechanism = first.mechanism(Recipe())
+    errors = errors_of_gram(first, mechanism, PRIOR_HERITABILITY)
+    return with_noise(
+        noise * (1 + shared * float(errors.mean()) / mechanism.scales.phenotype_cross**2)
+    )
+
+
+def _uses_components(model: Model, design: Design) -> bool:
+    """Return whether LD components take the place of the variants of a design."""
+    if not model.ld_components or design.subsample is not None:
+        return False
+    remedy = "Leave it out, or give --no-ld-components"
+    if model.row_norm is not None:
+        raise UsageError("is a bound on rows of variants", where="--row-norm", remedy=remedy)
+    if max(design.block_sizes) > LARGEST_BLOCK:
+        raise UsageError(
+            "LD components need smaller LD blocks",
+            where="--ld-blocks",
+            value=f"{max(design.block_sizes)} variants",
+            limit=f"{LARGEST_BLOCK} variants",
+            remedy="Leave it out, which gives the blocks of --ld-panel, or add --no-ld-components",
+        )
+    return True
+
+
+def write_maps(path: Location, panel: LdPanel, design: Design) -> LdComponents:
+    """Compute and write the maps of the components of a design, unless they are there."""
+    chosen = design.components
+    if design.panel is None or chosen is None:
+        raise ValueError("the design has no components")
+    cuts = chosen.boundaries[1:-1]
+    rows = np.split(chosen.chosen.astype(np.intp), cuts)
+    vectors = components(panel, design.genotypes, design.boundaries, rows)
+    scales = np.split(np.sqrt(chosen.squared_norms), cuts)
+    maps = map(component_map, vectors, scales)
+    return write_components(path, design.panel.request, maps)
+
+
+def component_shares(design: Design) -> Components | None:
+    """Return the LD components of a design as the forecasts and the choice of a clip need them.
+
+    A design without components has None. The variance in the panel can exceed that by public
+    frequencies; shares then still sum to 1.
+    """
+    columns = design.components
+    if columns is None:
+        return None
+    shares = columns.variances / (columns.squared_norms * design.genotypes.variance)
+    shares /= max(1.0, float(shares.sum()))
+    return Components(shares, columns.variances)
+
+
+def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
+    """Return the variance that errors of X'X add to the noise on X'Y in each component, shape (m,).
+
+    A design without components has a single 0: `primo_scale.methods.gram_noise` has the cost of the
+    noise on X'X to scores of variants.
+    Source: docs/maths/ld-components.md, Theorem 3.
+    """
+    columns = design.components
+    if columns is None or design.panel is None:
+        return np.zeros(1)
+    slope, _ = clipped_phenotype(design.clip, design.layout.n_phenotypes)
+    effect_variance = heritability * (slope * design.outcomes.unit) ** 2 / design.genotypes.variance
+    variances = []
+    for block, sigma in enumerate(mechanism.scales.gram):
+        here = design.layout.variants(block)
+        expected = design.public_n * columns.variances[here]
+        blend = blended(np.diag(expected), sigma, expected, design.panel.known_people)
+        squares = effect_variance / columns.squared_norms[here, None]
+        variances.append(blend.product_variances(squares)[:, 0])
+    return np.concatenate(variances)
+
+
+@lru_cache(maxsize=1)
+def _variances(
+    panel: LdPanel, coding: GenotypeCoding, boundaries: tuple[int, ...]
+) -> tuple[Floats, ...]:
+    """Return `variances_outside` of every block, kept for the next design of the same panel."""
+    return tuple(variances_outside(panel, coding, boundaries))
+
+
+def _component_design(
+    blocks: tuple[Floats, ...], design: Design, signal: float, residual: float, noise: float
+) -> ComponentDesign:
+    """Divide the norm of a row among the components with the given variances in each block.
+
+    A component with all of the variance has `signal`, n h2 c^2 of the phenotypes that share its
+    effects; a clipped phenotype has the variance `residual`, and `noise` is added to it.
+    """
+    variances = np.concatenate(blocks)
+    shares = np.maximum(variances, 0) / design.genotypes.variance
+    useful = shares > 0
+    energies = np.zeros(len(shares))
+    energies[useful] = fill(shares[useful], signal * shares[useful], residual, noise)
+    least = energies[energies > 0].min()
+    starts = np.cumsum([0, *map(len, blocks)])
+    for start, stop in pairwise(starts):  # every block keeps its largest component
+        if not energies[start:stop].any():
+            energies[start + np.argmax(shares[start:stop])] = least
+    kept = np.flatnonzero(energies)
+    # A block whose variants hardly vary in the panel has a component of no measured variance.
+    variances = np.maximum(variances, _LEAST_VARIANCE * design.genotypes.variance / len(variances))
+    block_of = np.searchsorted(starts, kept, side="right") - 1
+    scale = LARGEST_STANDARD_DEVIATION**2 / energies.max()
+    return ComponentDesign(
+        sizes=tuple(np.bincount(block_of, minlength=len(blocks)).tolist()),
+        chosen=(kept - starts[block_of]).astype(np.int32),
+        variances=energies[kept] * scale,
+        squared_norms=energies[kept] * scale / variances[kept],
+    )
+
+
+def _summary(variances: Floats) -> Floats:
+    """Return at most 4,096 means of neighbouring values, in descending order, of mean 1."""
+    ordered = np.sort(variances)[::-1]
+    width = math.ceil(len(ordered) / _EIGENVALUES)
+    padded = np.resize(ordered, width * math.ceil(len(ordered) / width))
+    padded[len(ordered) :] = ordered[-1]
+    means = padded.reshape(-1, width).mean(axis=1)
+    return np.asarray(means / means.mean())
+
+
+def with_panel(design: Design, panel: PanelDesign) -> Design:
+    """Return the design with a panel, whose components bring their own bounds on rows."""
+    if panel.components is None:
+        return replace(design, panel=panel)
+    columns = panel.components
+    total = float(columns.variances.sum())
+    starts = columns.boundaries[:-1]
+    by_block = np.add.reduceat(columns.variances, starts)
+    sizes = np.array(columns.sizes)
+    most = LARGEST_OUTPUT**2 * sizes
+    norms = np.ceil((1.3 + 8 / np.sqrt(sizes)) * by_block).astype(np.int64)
+    return replace(
+        design,
+        panel=panel,
+        row_norm=min(math.ceil(total), int(most.sum())),
+        block_norms=tuple(np.minimum(norms, most).tolist()),
+    )

@@ -28,17 +28,16 @@ from primo_scale.methods.solution import (
 )
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.outcomes.ancestry import has_components
-from primo_scale.privacy.clip_response import ClipResponse
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
 from primo_scale.privacy.private_statistics import PrivateStatistics
 from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
-from primo_scale.run.panel_populations import shares_between
+from primo_scale.run.forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.principal_components import read_ancestry
-from primo_scale.run.release_forecast import ChosenMethod, PlannedRelease, public_eigenvalues
+from primo_scale.run.public_inputs import shares_between
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import ANCESTRY, COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
@@ -104,7 +103,7 @@ def _solve(
         rescale=rescale,
         prior=effect_prior(design, rescale, response),
         n_samples=n_samples,
-        penalty=(request.fit.ridge or 0.0) * unit**2,
+        penalty=(request.ridge or 0.0) * unit**2,
         components=components,
         scores=None if chosen.priors is None else chosen.priors.scores,
         ancestry=ancestry_of(design, components, n_samples, request.work_dir),

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from attrs import field, frozen
-from attrs.converters import optional
 
-from primo_scale.errors import InputError, UsageError, errors_explained
+from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation.accuracy import (
     LEAST_PEOPLE,
     Floats,
@@ -38,91 +36,11 @@ from primo_scale.outcomes.tables import open_outcome_table, read_groups
 from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
 from primo_scale.publication.weights import INTERCEPT
 from primo_scale.publication.wording import NOT_PRIVATE, ScoreSlope, cautions_in_words
-from primo_scale.run.genotype_files import GenotypeInputs
+from primo_scale.run.fields import takes
+from primo_scale.run.other_requests import EvaluationRequest
 from primo_scale.run.principal_components import components_of
-from primo_scale.run.request_parts import paths_of, regular_file
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.typed_fields import check_request, typed
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
-from primo_scale.storage.locations import Location, parse_location
-
-
-def _prevalences(value: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
-    pairs = value if isinstance(value, Mapping) else dict(map(_name_and_number, value))
-    for name, prevalence in pairs.items():
-        if not 0 < prevalence < 1:
-            raise UsageError(
-                "is no prevalence", where=f"--prevalence {name}", value=prevalence, limit="(0, 1)"
-            )
-    return dict(pairs)
-
-
-def _name_and_number(text: str) -> tuple[str, float]:
-    name, _, number = text.rpartition("=")
-    try:
-        return name, float(number)
-    except ValueError as error:
-        raise UsageError(
-            "is no prevalence", where="--prevalence", value=text, remedy="Give NAME=NUMBER"
-        ) from error
-
-
-@frozen(kw_only=True, field_transformer=typed)
-class EvaluationRequest(GenotypeInputs):
-    """Evaluation of scores in people who consented, are public, or are simulated.
-
-    The cohort that a private release was made from must not be evaluated: the results have no
-    noise.
-
-    Attributes
-    ----------
-    weights : tuple of Path
-        Release directories and scoring files.
-    pheno : Path
-        Table of phenotypes; a score is compared with the phenotype of its name.
-    out : Path
-        Directory to create.
-    bfile, pfile, bgen, vcf, vcz, sample, bgen_order, dosages
-        Genotype files of the people, with the same meaning as in `primo_scale.GenotypeFiles`.
-    genotypes : Location or None
-        Genotype store of the people, in place of files.
-    covar : Path or None
-        Table of covariates.
-    pheno_name, covar_name : tuple of str or None
-        Columns that take part, as in `primo_scale.OutcomeTables`.
-    pc_loadings : Path or None
-        Loadings of a public panel, as in `primo_scale.OutcomeTables`; the principal components of
-        every person are covariates.
-    groups : Path or None
-        Table of IID and group, for results within the groups together, and by group.
-    prevalence : dict of str to float
-        Prevalence of binary phenotypes in the population.
-
-    Raises
-    ------
-    UsageError
-        No weights, files together with a store or neither, names of covariates without a table,
-        or a prevalence outside (0, 1).
-    """
-
-    weights: tuple[Path, ...] = field(converter=paths_of)
-    pheno: Path = field(converter=regular_file)
-    out: Path = field(converter=Path)
-    genotypes: Location | None = field(default=None, converter=optional(parse_location))
-    covar: Path | None = field(default=None, converter=optional(regular_file))
-    pheno_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
-    covar_name: tuple[str, ...] | None = field(default=None, converter=optional(tuple[str, ...]))
-    pc_loadings: Path | None = field(default=None, converter=optional(regular_file))
-    groups: Path | None = field(default=None, converter=optional(regular_file))
-    prevalence: Mapping[str, float] = field(factory=dict, converter=_prevalences)
-
-    def __attrs_post_init__(self) -> None:
-        if not self.weights:
-            raise UsageError("no weights are given", where="--weights")
-        if (self.source_files is None) == (self.genotypes is None):
-            raise UsageError("people come from files or from --genotypes", remedy="Give one")
-        if self.covar_name is not None and self.covar is None:
-            raise UsageError("names columns of --covar", where="--covar-name")
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +77,7 @@ class _People:
         return offset
 
 
-@errors_explained()
+@takes(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
     """Measure how well scores predict phenotypes, and write the results and their pictures.
 
@@ -179,7 +97,6 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     UsageError
         A prevalence is given for an unknown or a quantitative phenotype.
     """
-    check_request(request, EvaluationRequest)
     refuse_existing(request.out)
     genotypes, stamp = _open_genotypes(request)
     people = _read_people(request, genotypes.samples)

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
-from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.ld_components import open_components
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
@@ -45,24 +44,19 @@ from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
-from primo_scale.run.panel_populations import groups_of, open_panel
+from primo_scale.run.forecast import (
+    PlannedRelease,
+    forecast_release,
+    heritability_of,
+    mechanism_of,
+)
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
+from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import (
     charge_of,
-    check_publishable,
-    check_release,
     publish,
 )
-from primo_scale.run.release_forecast import (
-    PlannedRelease,
-    choose,
-    forecast_release,
-    mechanism_of,
-    trait_of,
-)
-from primo_scale.run.request import FinalizeRequest
-from primo_scale.run.resources import refuse_small_memory, release_needs
 from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.work_directory import (
     COMPONENTS,
@@ -73,44 +67,27 @@ from primo_scale.run.work_directory import (
     store_root,
 )
 from primo_scale.storage.files import disk_errors_explained
-from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 
 
 @stage("finalize")
-def finalize_stage(design: Design, request: FinalizeRequest) -> None:
+def finalize_stage(planned: PlannedRelease) -> None:
     """Publish the release of finished statistics, or find it published."""
+    design, request = planned.design, planned.request
     work_dir = request.work_dir
     root = store_root(work_dir, design.object_store)
     if design.object_store is not None:
         claim(root, work_dir)
     raw = open_raw_statistics(root / STATISTICS, design.layout, design.n_samples)
-    store = open_genotype_store(parse_location(design.genotype_store))
+    store = planned.store
     _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     if design.components is not None:
         components = open_components(root / COMPONENTS)
         _check_belongs(raw, "components", components.digest, components.path)
-    check_publishable(store.variants, design.outcomes)
-    budget = request.budget
-    chosen = choose(design, budget, request.fit)
-    chosen = replace(chosen, priors=check_release(request, design, store.variants))
-    panel = open_panel(design, store.variants)
-    planned = PlannedRelease(design, request, store, chosen, panel)
-    if budget is None and design.subsample is not None:
-        raise UsageError(
-            "the subsample of these statistics is secret: its X'X is never shown without noise",
-            where=work_dir,
-            remedy="Run accumulate with --non-private in another --work-dir",
-        )
-    if budget is not None and not design.clipped:
-        raise UsageError(
-            "these statistics are of unclipped rows and can never be private",
-            where=work_dir,
-            remedy="Run accumulate without --non-private in another --work-dir",
-        )
-    refuse_small_memory(release_needs(design, chosen, sumstats=request.sumstats))
-    if budget is None:
+    chosen = planned.chosen
+    if not planned.private:
         publish(planned, solve(planned, privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
@@ -119,7 +96,7 @@ def finalize_stage(design: Design, request: FinalizeRequest) -> None:
                 "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
                 "least as accurate", chosen.estimator,
             )  # fmt: skip
-        mechanism = _with_hold_out(planned, mechanism_of(design, budget, chosen))
+        mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism, design.paid_adjustment)
 
 
@@ -130,7 +107,7 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
         return mechanism
     scores = "no public scores" if chosen.priors is None else chosen.priors.sha256
     # Other weights are another measurement, and another charge.
-    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.fit.ridge}, {scores}"
+    fit = f"{chosen.method.name}, {chosen.estimator.name}, {planned.request.ridge}, {scores}"
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
@@ -149,7 +126,7 @@ def _release_privately(
     raw: RawStatistics, planned: PlannedRelease, mechanism: Mechanism, adjustment: PaidAdjustment
 ) -> None:
     design, request, store = planned.design, planned.request, planned.store
-    with payer_of(request, store, design.privacy, design.adjacency) as payer:
+    with payer_of(request, store, design.promise) as payer:
         ledger = payer.ledger
         # The first of two rounds serves any hold-out, which the second is then bound to.
         first = mechanism if design.rounds == 1 else replace(mechanism, hold_out=None)
@@ -173,12 +150,10 @@ def _release_privately(
         balance = payer.balance()
         if not balance.affords(NO_COST):
             raise lowered_budget(request.ledger_path, balance)
-        trait = trait_of(store)
-        expected = forecast_release(design, store.variants, mechanism, trait).stated_size
+        heritability = heritability_of(store)
+        expected = forecast_release(design, store.variants, mechanism, heritability).stated_size
         by_score = any(count.filter == CHOICE_BY_SCORE for count in store.filter_counts)
-        payment = Payment(
-            mechanism, charge, adjustment, balance, expected, trait.heritability, by_score
-        )
+        payment = Payment(mechanism, charge, adjustment, balance, expected, heritability, by_score)
         with payer.noise_store.payment_explained(charge.id):
             solved = solve(planned, private, second)
             if (noise := mechanism.hold_out) is not None:

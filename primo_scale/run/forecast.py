@@ -1,47 +1,264 @@
-"""Forecast of releases from a public panel alone, before a cohort is read."""
+"""Method of a release and the accuracy to expect of it, from public facts alone.
+
+A run forecasts the release of its cohort, and `forecast` those of sizes before a cohort is read.
+"""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from functools import cache, partial
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 
 import numpy as np
-import pandas as pd
+from threadpoolctl import threadpool_limits
 
-from primo_scale.errors import InputError, UsageError, errors_explained
+from primo_scale.errors import UsageError
+from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
-from primo_scale.genotypes.ld_panel import open_ld_panel
+from primo_scale.genotypes.genome_build import GenomeBuild
+from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.tables import Index, VariantTable
+from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.interruption import check
+from primo_scale.methods.catalogue import (
+    AS_GIVEN,
+    BY_COMPONENTS,
+    BY_SUBSAMPLE,
+    GAMMA_METHOD,
+    METHODS,
+    Method,
+    choose_method,
+    estimator_for,
+    method_named,
+)
+from primo_scale.methods.estimators import ESTIMATORS, Estimator
+from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
+from primo_scale.methods.shrinkage import Float64
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
-from primo_scale.privacy.accuracy import Trait
-from primo_scale.privacy.mechanism import LatticeTooSmall, Recipe
-from primo_scale.privacy.planning import PRIOR_HERITABILITY
-from primo_scale.run.design import Budget
-from primo_scale.run.design_choices import NoGenotypes, PublicPanels, make_design
-from primo_scale.run.forecast_request import ForecastRequest, Target
-from primo_scale.run.panel_choices import warn_of_other_population
+from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe
+from primo_scale.privacy.planning import (
+    PRIOR_HERITABILITY,
+    Forecast,
+    Measurement,
+    clipped_phenotype,
+    expected_r2_sum,
+    forecast_of,
+    spectrum_shape,
+)
+from primo_scale.run.design import (
+    LARGEST_BLOCK,
+    Design,
+    NoGenotypes,
+    PublicPanels,
+    component_shares,
+    errors_of_gram,
+    make_design,
+)
+from primo_scale.run.fields import takes
+from primo_scale.run.other_requests import ForecastRequest
 from primo_scale.run.progress import count_bar
-from primo_scale.run.release_forecast import forecast_release
-from primo_scale.run.request_parts import Model, Privacy
-from primo_scale.run.run_log import LOGGER
-from primo_scale.run.typed_fields import check_request
-from primo_scale.run.variant_importance import importance_by
-from primo_scale.storage.files import directory_published_at_end
+from primo_scale.run.public_inputs import PriorScores, warn_of_other_population
+from primo_scale.run.request import FinalizeRequest, Fit, Model, Privacy
 
+_COMPONENTS_METHOD = "reuse-cov-gauss"
+_COMPONENTS_ESTIMATOR = "point-normal"
+_BLOCK_GROUPS = 4
 _SDS = 5.0  # bounds of the assumed phenotypes, in standard deviations from the mean
-# Largest and smallest sizes that are tried to reach a target, and their precision.
-_MOST_EPSILON, _LEAST_EPSILON = 50.0, 0.05
-_MOST_PEOPLE, _FEWEST_PEOPLE = 1e8, 100.0
-_MOST_PHENOTYPES = 10_000.0
-_PRECISION = 1.01
+
+# ---- Method of a release -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChosenMethod:
+    """Method of the catalogue, its rule of shrinkage, and the reason for them in words."""
+
+    method: Method
+    reason: str
+    estimator: Estimator
+    priors: PriorScores | None = field(default=None, repr=False)  # public scores to build on
+
+
+@dataclass(frozen=True)
+class PlannedRelease:
+    """Release to be made of statistics."""
+
+    design: Design
+    request: FinalizeRequest
+    store: GenotypeStore  # of the people in the statistics
+    chosen: ChosenMethod
+    build: GenomeBuild  # that the release states
+    private: bool  # whether it has noise
+    panel: LdPanel | None = None  # where its people have populations
+
+
+def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
+    """Return the method and its rule of shrinkage; without privacy, statistics have no noise."""
+    if not private:
+        return _choose_without_noise(design, fit)
+    promise = design.promise
+    if fit.method != "auto":
+        method, reason = method_named(fit.method, promise.unit), AS_GIVEN
+    elif design.subsample is not None:
+        method, reason = method_named("sub-samp-reuse-cov", promise.unit), BY_SUBSAMPLE
+    elif design.components is not None:
+        method, reason = METHODS[_COMPONENTS_METHOD], BY_COMPONENTS
+    else:
+        method, reason = choose_method(promise, design.sizes)
+    if fit.gamma is not None:
+        if method.name != GAMMA_METHOD:
+            raise UsageError(
+                f"{method.name} has no share of the budget to set",
+                where="--gamma",
+                value=fit.gamma,
+                remedy=f"Leave it out, or give --method {GAMMA_METHOD}",
+            )
+        method = replace(method, eigenvalue_share=fit.gamma)
+    estimator = _estimator(design, method, fit)
+    if fit.prior_weights and not method.takes_public_scores:
+        raise UsageError(
+            f"{method.name} does not build on public scores",
+            where="--prior-weights",
+            remedy="Leave them out, or give --method reuse-cov-gauss",
+        )
+    return ChosenMethod(method, reason, estimator)
+
+
+def _choose_without_noise(design: Design, fit: Fit) -> ChosenMethod:
+    """Return the most accurate estimator without noise that the sizes of a design allow."""
+    if fit.method != "auto":
+        raise UsageError("without noise all methods are one", where="--method")
+    if fit.shrinkage is not None:
+        raise UsageError("without noise there is nothing to shrink", where="--shrinkage")
+    if fit.gamma is not None:
+        raise UsageError("without noise there is no budget to share", where="--gamma")
+    if fit.ridge is not None and design.components is not None:
+        raise UsageError("LD components are solved without a penalty", where="--ridge")
+    sampling = ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    samples = design.components is not None or (
+        max(design.block_sizes) <= LARGEST_BLOCK
+        and sampling.samples_effects_of(design.n_variants, design.layout.n_phenotypes)
+    )
+    rule = fit.estimator or (sampling if samples else ESTIMATORS["effect-variances"])
+    return ChosenMethod(METHODS["reuse-cov-gauss"], "no noise was added", rule)
+
+
+def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
+    """Return the rule of shrinkage, by default the most accurate one of LD components."""
+    estimator = estimator_for(method, fit.estimator)
+    if design.components is None:
+        if estimator.fits_effects:
+            raise UsageError(
+                "estimates effects from LD components, which this release does not have",
+                where="--shrinkage",
+                value=estimator,
+                remedy="Leave it out, or give --ld-panel where the statistics are made",
+            )
+        return estimator
+    if fit.estimator is None and method.name == _COMPONENTS_METHOD:
+        estimator = ESTIMATORS[_COMPONENTS_ESTIMATOR]
+    known_noise = estimator.fits_effects or estimator is ESTIMATORS["known-noise"]
+    if method.name != _COMPONENTS_METHOD or not known_noise:
+        raise UsageError(
+            f"LD components are solved by {_COMPONENTS_METHOD} with known-noise, "
+            "genetic-factors or point-normal weights",
+            where="--method, --shrinkage, --ridge",
+            value=f"{method.name}, {estimator}",
+            remedy="Leave it out, or give --no-ld-components where the statistics are made",
+        )
+    if design.rounds == 2 and estimator is not ESTIMATORS[_COMPONENTS_ESTIMATOR]:
+        raise UsageError(
+            "statistics of two rounds are solved with point-normal weights",
+            where="--shrinkage",
+            value=estimator,
+            remedy="Leave it out, or give --rounds 1 where the statistics are made",
+        )
+    return estimator
+
+
+def mechanism_of(design: Design, chosen: ChosenMethod) -> Mechanism:
+    """Return the least noise on the statistics that the method needs.
+
+    More noisy values than the noise is proved for raise a UsageError.
+    """
+    layout = design.layout
+    recipe = chosen.method.recipe(layout.n_phenotypes, design.subsample)
+    gram = recipe.gram_copies * sum(size * (size + 1) // 2 for size in layout.sizes)
+    # A phenotype has fewer than 64 other numbers: counts, and those of people held out.
+    adjusted = (2 + len(design.outcomes.covariates)) ** 2 * design.clipped
+    other = layout.n_variants + layout.n_outcomes + 64 + adjusted
+    check_draws(gram + other * layout.n_outcomes)
+    return design.mechanism(recipe)
+
+
+# ---- Accuracy of a release -----------------------------------------------------------------------
+
+
+def heritability_of(store: GenotypeStore) -> float:
+    """Return the prior heritability, of which the variants explain their share."""
+    return PRIOR_HERITABILITY * store.heritability_share
+
+
+def forecast_release(
+    design: Design, variants: VariantTable, mechanism: Mechanism, heritability: float
+) -> Forecast:
+    """Return the accuracy expected of a private release with the noise of `mechanism`.
+
+    Two rounds measure an even trait as well as one with the budget of both.
+    """
+    eigenvalues = public_eigenvalues(design, variants)
+    squared = mechanism.scales.phenotype_cross**2
+    if design.rounds == 2:
+        squared *= SHARES.first_round
+    sigma = np.sqrt(squared + errors_of_gram(design, mechanism, heritability))
+    measured = Measurement(design.sizes, eigenvalues, design.clip, sigma, component_shares(design))
+    kept = 1.0
+    if design.components is None:
+        with threadpool_limits(1, user_api="blas"):  # as in `methods.map_blocks`
+            kept = _share_with_noisy_gram(design, mechanism, heritability, eigenvalues)
+    return forecast_of(
+        measured, design.n_variants, heritability=heritability, kept=kept, rounds=design.rounds
+    )
+
+
+def public_eigenvalues(design: Design, variants: VariantTable) -> Float64:
+    """Return eigenvalues of the genotypes' correlation matrix: the panel's, or expected ones."""
+    if design.panel is not None:
+        return design.panel.eigenvalues
+    total = expected_r2_sum(variants.chromosome, variants.position, design.boundaries)
+    return spectrum_shape(total, design.n_variants)
+
+
+def _share_with_noisy_gram(
+    design: Design, mechanism: Mechanism, heritability: float, eigenvalues: Float64
+) -> float:
+    """Return the mean share of `share_with_noisy_gram` over groups of LD blocks of similar size."""
+    gram, sizes = mechanism.scales.gram, design.sizes
+    people, unit = design.public_n, sizes.phenotype_scale**2
+    slope, left = clipped_phenotype(design.clip, sizes.n_phenotypes)
+    attenuated = slope**2 * unit
+    widths = np.array(design.layout.sizes)
+    groups = np.array_split(np.argsort(widths), min(_BLOCK_GROUPS, len(widths)))
+    middles = [int(group[len(group) // 2]) for group in groups]
+    shares = [
+        share_with_noisy_gram(
+            BlockNoise(
+                size=int(widths[block]),
+                gram_sigma=gram[block] * people / (design.subsample or people),
+                cross_sigma=mechanism.scales.phenotype_cross,
+                eigenvalue=people * sizes.variant_variance,
+                effect_variance=heritability * attenuated / design.genotypes.variance,
+                residual_variance=left * unit,
+            ),
+            eigenvalues,
+        )
+        for block in middles
+    ]
+    return float(np.average(shares, weights=[widths[group].sum() for group in groups]))
+
+
+# ---- Releases before a cohort is read ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -65,11 +282,8 @@ class ForecastRow:
         The same share for a release of the same people without bounds and noise.
     effective_people : float
         Number of people whose release without noise explains as much.
-    sparse_r2 : float or None
-        Share for a trait of which 1% of the variants have effects; None with public scores.
-    target_epsilon, target_people, target_phenotypes : float, int, int or None
-        Smallest epsilon, fewest people and most phenotypes that reach the target, to about 1%, each
-        with the other sizes of the row. None without a target, or if no value tried reaches it.
+    sparse_r2 : float
+        Share for a trait of which 1% of the variants have effects.
     """
 
     people: int
@@ -82,58 +296,25 @@ class ForecastRow:
     r2: float
     r2_without_noise: float
     effective_people: float
-    sparse_r2: float | None
-    target_epsilon: float | None = None
-    target_people: int | None = None
-    target_phenotypes: int | None = None
+    sparse_r2: float
 
 
-@dataclass(frozen=True, eq=False)
-class _VariantSet:
-    """Variants of a release, their panels, and the share of the heritability that they explain."""
-
-    variants: VariantTable
-    panels: PublicPanels
-    heritability_share: float
-
-
-@errors_explained()
+@takes(ForecastRequest)
 def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     """Forecast every release of a request, with full privacy and replace-one adjacency.
 
     Returns
     -------
     tuple of ForecastRow
-        Row of each release: of each number of variants, with each number of people, each number of
-        phenotypes and each epsilon.
+        Row of each release: of each number of people, each number of phenotypes and each epsilon.
 
     Raises
     ------
     InputError
-        The panel, the frequencies or the score are malformed, or do not belong together.
+        The panel or the frequencies are malformed, or do not belong together.
     UsageError
-        A privacy parameter is out of range, or nothing ranks the variants of a smaller number.
+        A privacy parameter is out of range.
     """
-    check_request(request, ForecastRequest)
-    rows: list[ForecastRow] = []
-    sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
-    total = len(sizes) * max(1, len(request.variants))
-    with count_bar("forecast", "releases") as move:
-        for chosen in _variant_sets(request):
-            row_of = cache(partial(_row, request, chosen))  # the searches of several rows are equal
-            for people, phenotypes, epsilon in sizes:
-                check()
-                move(len(rows), total)
-                row = row_of(people=people, phenotypes=phenotypes, epsilon=epsilon)
-                if request.target is not None:
-                    row = _with_target(request.target, row_of, row)
-                rows.append(row)
-        move(total, total)
-    return tuple(rows)
-
-
-def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
-    """Yield the set of every number of variants in a request."""
     table = open_source(SourceFiles(request.ld_panel)).variants
     chosen, _ = select_variants(table, Selection(extract=request.extract))
     variants = table.select(chosen)
@@ -141,131 +322,42 @@ def _variant_sets(request: ForecastRequest) -> Iterator[_VariantSet]:
     refuse_few_matches(frequencies)
     panel = open_ld_panel(request.ld_panel, variants)
     warn_of_other_population(panel, frequencies, variants)
-    whole = PublicPanels(frequencies, panel)
-    importance = None
-    if request.extract_by_prior is not None:
-        rank = importance_by(request.extract_by_prior, request.ref_freq, request.ld_panel)
-        importance = rank(variants)
-        if not importance.values.any():
-            raise InputError(
-                "gives no variant of the panel a weight", where=request.extract_by_prior
+    model = Model(
+        ref_freq=request.ref_freq, ld_panel=request.ld_panel, ld_components=request.ld_components
+    )
+    rows: list[ForecastRow] = []
+    sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
+    with count_bar("forecast", "releases") as move:
+        for people, phenotypes, epsilon in sizes:
+            check()
+            move(len(rows), len(sizes))
+            delta = request.delta_of(people)
+            design = make_design(
+                NoGenotypes(people, variants),
+                model,
+                Privacy(epsilon=epsilon, delta=delta),
+                panels=PublicPanels(frequencies, panel),
+                outcomes=_standard_normal(phenotypes),
             )
-    for number in request.variants or (len(variants),):
-        if number >= len(variants):
-            yield _selected(whole, variants, np.arange(number) % len(variants), 1.0)
-            continue
-        if importance is None:
-            raise UsageError(
-                "does not say which variants of the panel to choose",
-                where="--variants",
-                value=number,
-                limit=f"the {len(variants)} variants of the panel, or more",
-                remedy="Give --extract-by-prior, or choose them by --extract",
+            mechanism = design.mechanism(Recipe())
+            expected = forecast_release(design, variants, mechanism, PRIOR_HERITABILITY)
+            rows.append(
+                ForecastRow(
+                    people=people,
+                    phenotypes=phenotypes,
+                    variants=len(variants),
+                    epsilon=epsilon,
+                    delta=delta,
+                    columns=design.layout.n_variants,
+                    clip=design.clip,
+                    r2=expected.r_squared,
+                    r2_without_noise=expected.without_noise,
+                    effective_people=expected.effective_sample_size,
+                    sparse_r2=expected.sparse,
+                )
             )
-        yield _selected(whole, variants, *importance.best(number))
-
-
-def _selected(
-    whole: PublicPanels, variants: VariantTable, rows: Index, heritability_share: float
-) -> _VariantSet:
-    """Return the variants at `rows`; a row in a further copy is on a chromosome of its own."""
-    frequencies, ld = whole.frequencies, whole.ld
-    if frequencies is None or ld is None:
-        raise ValueError("a forecast has panels")
-    copy = np.arange(len(rows)) // len(variants)
-    chromosome = np.array(
-        [f"{name}/{number}" for name, number in zip(ld.chromosome[rows], copy, strict=True)],
-        dtype=object,
-    )
-    panels = PublicPanels(
-        replace(frequencies, a1_frequency=frequencies.a1_frequency[rows]),
-        replace(ld, rows=ld.rows[rows], swapped=ld.swapped[rows], chromosome=chromosome),
-    )
-    return _VariantSet(variants.select(rows), panels, heritability_share)
-
-
-def _row(
-    request: ForecastRequest, chosen: _VariantSet, *, people: int, phenotypes: int, epsilon: float
-) -> ForecastRow:
-    budget = Budget(epsilon, request.delta_of(people))
-    design = make_design(
-        NoGenotypes(people, chosen.variants),
-        Model(
-            ref_freq=request.ref_freq,
-            ld_panel=request.ld_panel,
-            ld_components=request.ld_components,
-        ),
-        Privacy(epsilon=budget.epsilon, delta=budget.delta),
-        panels=chosen.panels,
-        outcomes=_standard_normal(phenotypes),
-    )
-    trait = Trait(
-        heritability=PRIOR_HERITABILITY * chosen.heritability_share,
-        public_r2=(request.prior_r2 or 0.0) * chosen.heritability_share,
-        public_people=request.prior_people,
-    )
-    mechanism = design.mechanism(budget, Recipe())
-    expected = forecast_release(design, chosen.variants, mechanism, trait)
-    return ForecastRow(
-        people=people,
-        phenotypes=phenotypes,
-        variants=len(chosen.variants),
-        epsilon=budget.epsilon,
-        delta=budget.delta,
-        columns=design.layout.n_variants,
-        clip=design.clip,
-        r2=expected.r_squared,
-        r2_without_noise=expected.without_noise,
-        effective_people=expected.effective_sample_size,
-        sparse_r2=expected.sparse,
-    )
-
-
-def _with_target(
-    target: Target, row_of: Callable[..., ForecastRow], row: ForecastRow
-) -> ForecastRow:
-    """Return the row with what reaches a target."""
-
-    def reached_at(
-        *, people: int = row.people, phenotypes: int = row.phenotypes, epsilon: float = row.epsilon
-    ) -> bool | None:
-        try:
-            found = row_of(people=people, phenotypes=phenotypes, epsilon=epsilon)
-        except LatticeTooSmall:
-            return None
-        return found.r2 >= target.r2(found.r2_without_noise)
-
-    least_epsilon = min(_LEAST_EPSILON, row.epsilon)
-    epsilon = _last_that_reaches(lambda x: reached_at(epsilon=x), _MOST_EPSILON, least_epsilon)
-    fewest = min(_FEWEST_PEOPLE, row.people)
-    people = _last_that_reaches(lambda x: reached_at(people=math.ceil(x)), _MOST_PEOPLE, fewest)
-    most = max(_MOST_PHENOTYPES, row.phenotypes)
-    phenotypes = _last_that_reaches(lambda x: reached_at(phenotypes=math.floor(x)), 1.0, most)
-    return replace(
-        row,
-        target_epsilon=epsilon,
-        target_people=None if people is None else math.ceil(people),
-        target_phenotypes=None if phenotypes is None else math.floor(phenotypes),
-    )
-
-
-def _last_that_reaches(
-    reaches: Callable[[float], bool | None], good: float, bad: float
-) -> float | None:
-    """Return the value nearest to `bad` that still reaches a target, or None if `good` does not.
-
-    `reaches` returns None for a value that no release can have; half of a `good` one is tried then.
-    """
-    while (enough := reaches(good)) is None and good > bad:
-        good /= 2
-    if not enough:
-        return None
-    if reaches(bad):
-        return bad
-    while max(good, bad) > _PRECISION * min(good, bad):
-        middle = math.sqrt(good * bad)
-        good, bad = (middle, bad) if reaches(middle) else (good, middle)
-    return good
+        move(len(rows), len(sizes))
+    return tuple(rows)
 
 
 def _standard_normal(count: int) -> OutcomeCoding:
@@ -275,41 +367,3 @@ def _standard_normal(count: int) -> OutcomeCoding:
         for number in range(count)
     ]
     return code_outcomes(traits, (), largest_unit=ADJUSTED_UNIT)
-
-
-def write_forecast(directory: Path, rows: tuple[ForecastRow, ...]) -> None:
-    """Write forecast.tsv, forecast.json and, if matplotlib is installed, forecast.svg."""
-    with directory_published_at_end(directory) as staging:
-        table = pd.DataFrame(map(asdict, rows))
-        table.to_csv(staging / "forecast.tsv", sep="\t", index=False, float_format="%.6g")
-        table.to_json(staging / "forecast.json", orient="records", indent=2)
-        _draw_forecast(staging / "forecast.svg", table)
-
-
-def _draw_forecast(path: Path, table: pd.DataFrame) -> None:
-    """Draw R^2 against the number of phenotypes or variants, whichever has more values."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        LOGGER.info("no picture is drawn without matplotlib (pip install matplotlib)")
-        return
-    along, other = "phenotypes", "variants"
-    if table.phenotypes.nunique() < table.variants.nunique():
-        along, other = other, along
-    figure = Figure(figsize=(7, 4), layout="constrained")
-    axes = figure.subplots()
-    for (people, epsilon, size), line in table.groupby(["people", "epsilon", other]):
-        words = f"{people} people, ε = {epsilon:g}"
-        if table[other].nunique() > 1:
-            words += f", {size} {other}"
-        line = line.sort_values(along)
-        axes.plot(line[along], line.r2, marker="o", label=words)
-    for (people, _), line in table.groupby(["people", other]):
-        best = line.groupby(along).r2_without_noise.first()
-        axes.plot(best.index, best, color="grey", lw=0.8, ls=":")
-        axes.annotate(
-            f"{people} people, no noise", (best.index[0], best.iloc[0]), fontsize=7, va="bottom"
-        )
-    axes.set(xscale="log", xlabel=f"{along} of the release", ylabel="expected R²", ylim=(0, None))
-    axes.legend(fontsize=8)
-    figure.savefig(path, metadata={"Date": None})

@@ -1,29 +1,41 @@
-"""Stages that pack genotype files into a store and copy the store, and the store before them."""
+"""Stages that pack genotype files into a store and copy the store, and the store before them.
+
+``--extract-by-prior`` chooses the variants that are most important in a public score.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from primo_scale.genotypes.copying import copy_genotypes
-from primo_scale.genotypes.filters import FilterCount, Ranking, Selection
-from primo_scale.genotypes.ingest import ingest
+from primo_scale.genotypes.filters import FilterCount, Importance, Ranking, Selection
+from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.ingest import carry_out, ingest
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
     plan_ingest,
     recorded_request,
 )
+from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
-from primo_scale.genotypes.tables import SampleTable, VariantTable
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
+from primo_scale.methods.shrinkage import Float64
 from primo_scale.publication.wording import CHOICE_BY_SCORE
-from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.progress import count_bar
+from primo_scale.run.public_inputs import read_public
+from primo_scale.run.request import GenotypeFiles
 from primo_scale.run.run_log import LOGGER, about, stage
-from primo_scale.run.variant_importance import importance_by
 from primo_scale.storage.locations import Location
+
+_VARIANTS_AT_A_TIME = 4096
+_DIGITS = 9  # of a share, so that the share of all variants is 1
 
 
 @dataclass(frozen=True)
@@ -103,18 +115,25 @@ def ingest_stage(
     files: GenotypeFiles | PlinkArray,
     destination: Path,
     *,
+    planned: GenotypeStore | None = None,
     ld_panel: tuple[Path, ...] | None = None,
     chunk_shape: tuple[int, int] | None = None,
 ) -> GenotypeStore:
-    """Write the store, or find it finished; log the counts of the filters and the warnings."""
+    """Write the store, or find it finished; log the counts of the filters and the warnings.
+
+    `planned` is the result of `planned_genotypes` for the same files.
+    """
     with count_bar("ingest", "partitions") as move:
         if isinstance(files, PlinkArray):
             store = files.ingest(destination, move)
+        elif isinstance(planned, PlannedGenotypes):
+            store = carry_out(planned.plan, move)
         else:
-            store = ingest(
+            selection = _selection_of(files, ld_panel)
+            store = planned or ingest(
                 files.sources,
                 destination,
-                selection=_selection_of(files, ld_panel),
+                selection=selection,
                 chunk_shape=chunk_shape,
                 on_progress=move,
             )
@@ -137,3 +156,76 @@ def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
         copied = copy_genotypes(store, destination, on_progress=move)
     LOGGER.info("%s: copied and read back, the same as %s", destination, store.path)
     return copied
+
+
+# ---- Importance of variants ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Scores:
+    """Public scores of m variants."""
+
+    variants: Index  # increasing positions of the m variants
+    weights: Float64  # per copy of allele 1, shape (m, l)
+    variance: Float64  # of each variant's part of a score, by public frequencies, shape (m, l)
+    panel: LdPanel | None  # matched to the m variants
+
+    def share_of(self, chosen: Index) -> float:
+        """Return the squared correlation of the scores' parts on some variants with the scores.
+
+        It is the mean over scores, in the people of the panel. A variant that the panel does not
+        have, and every one without a panel, counts as independent of all others.
+        """
+        part = np.isin(self.variants, chosen)
+        independent = np.full(len(part), self.panel is None)
+        products = np.zeros((3, self.weights.shape[1]))  # of the part, of both, of the whole
+        if self.panel is not None:
+            independent = self.panel.rows < 0
+            in_part, whole = np.hsplit(self._of_people(self.panel, part), 2)
+            pairs = (in_part**2, in_part * whole, whole**2)
+            products += [pair.mean(axis=0) for pair in pairs]
+        shared = self.variance[independent & part].sum(axis=0)
+        products += [shared, shared, self.variance[independent].sum(axis=0)]
+        of_part, of_both, of_whole = products[:, products[2] > 0]
+        squared = np.divide(of_both**2, of_part * of_whole, out=of_both * 0, where=of_part > 0)
+        return round(float(squared.mean()), _DIGITS) if len(squared) else 0.0
+
+    def _of_people(self, panel: LdPanel, part: np.ndarray) -> Float64:
+        """Return the parts and the whole of all scores of the panel's people, (people, 2 l)."""
+        weights = np.hstack([self.weights * part[:, None], self.weights])
+        scores = np.zeros((panel.n_people, weights.shape[1]))
+        for start in range(0, len(weights), _VARIANTS_AT_A_TIME):
+            here, dosages = panel.centred_dosages(slice(start, start + _VARIANTS_AT_A_TIME))
+            scores += dosages.T @ weights[start + here]
+        return scores
+
+
+def importance_by(
+    path: Path, ref_freq: Path, ld_panel: tuple[Path, ...] | None
+) -> Callable[[VariantTable], Importance]:
+    """Return the function that ranks variants by ``weight^2 2p(1-p)`` of a public score.
+
+    With several scores in the file, the largest importance counts, each score relative to its own
+    total. p are public frequencies; a variant without a weight or a frequency has importance 0. A
+    public panel tells how much of the scores some variants explain, by LD.
+    """
+    from primo_scale.evaluation.scores import match_weights  # loads pandas
+
+    def importance(variants: VariantTable) -> Importance:
+        """Return the importance of each variant."""
+        file = read_public(path, None)
+        matched = match_weights(file, variants, may_be_wider=True)
+        LOGGER.info("--extract-by-prior %s: %s", path, matched.counts.in_words())
+        its = variants.select(matched.variants)
+        frequency = read_reference_frequencies(ref_freq, its).a1_frequency
+        heterozygosity = np.nan_to_num(2 * frequency * (1 - frequency))
+        variance = matched.per_allele1**2 * heterozygosity[:, None]
+        total = variance.sum(axis=0)
+        share = np.divide(variance, total, out=np.zeros_like(variance), where=total > 0)
+        values = np.zeros(len(variants))
+        values[matched.variants] = share.max(axis=1)
+        panel = None if ld_panel is None else open_ld_panel(ld_panel, its)
+        scores = _Scores(matched.variants, matched.per_allele1, variance, panel)
+        return Importance(values, scores.share_of)
+
+    return importance

@@ -8,40 +8,35 @@ of one process, one begins after the other.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from primo_scale.cluster.profile import LocalProfile, ThreadsProfile
-from primo_scale.errors import InputError, UsageError, errors_explained
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.errors import Field, InputError, UsageError
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.run.accumulate_stage import accumulate_stage
-from primo_scale.run.design import load_design
-from primo_scale.run.early_refusals import PlannedRun, check_before_work
-from primo_scale.run.execution import Execution
+from primo_scale.run.fields import takes
 from primo_scale.run.finalize_stage import finalize_stage
-from primo_scale.run.genotype_files import GenotypeFiles
-from primo_scale.run.ingest_stage import copy_stage, ingest_stage, planned_genotypes
+from primo_scale.run.ingest_stage import copy_stage, ingest_stage
+from primo_scale.run.plan import Plan, prepare, prepare_release
 from primo_scale.run.publishing import check_out, check_private_places, refuse_unwritable
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
-from primo_scale.run.release_forecast import check_summed
 from primo_scale.run.request import (
     AccumulateRequest,
+    Execution,
     FinalizeRequest,
-    PublishingRequest,
+    IngestRequest,
     ReleaseRequest,
     RunRequest,
 )
-from primo_scale.run.request_parts import StrPath, expanded_paths
 from primo_scale.run.run_log import run_logged, warnings_collected
-from primo_scale.run.typed_fields import check_request, wrong_type
-from primo_scale.run.work_directory import DESIGN, GENOTYPES, claim, locked
+from primo_scale.run.work_directory import GENOTYPES, claim, locked
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
-from primo_scale.storage.locations import Location, usable_path
+from primo_scale.storage.locations import Location
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release
@@ -55,29 +50,9 @@ class Summed:
     sha256: str  # equal on every machine for equal inputs, options and noise of an adjustment
 
 
-@errors_explained()
-def ingest(
-    genotypes: GenotypeFiles,
-    out: StrPath,
-    *,
-    ld_panel: StrPath | Iterable[StrPath] | None = None,
-    chunk_shape: tuple[int, int] | None = None,
-) -> GenotypeStore:
+@takes(IngestRequest)
+def ingest(request: IngestRequest) -> GenotypeStore:
     """Write the genotypes of files to a packed store, or continue to write it.
-
-    Parameters
-    ----------
-    genotypes
-        Files and filters.
-    out
-        Store to write (private).
-    ld_panel
-        PLINK 1 filesets of public people, one or several. Forecasts take from their LD the share of
-        the heritability that the variants chosen by `extract_by_prior` explain. Without them,
-        variants count as independent.
-    chunk_shape
-        Variants and people of a chunk, whose number of people is a multiple of 4. None stands for
-        2048 and 8192, or 512 and 8192 of dosages.
 
     Returns
     -------
@@ -93,34 +68,15 @@ def ingest(
     ResourceError
         The disk has too little space.
     """
-    check_request(genotypes, GenotypeFiles, name="genotypes")
-    if chunk_shape is not None:
-        chunk_shape = _two_numbers(chunk_shape)
-    out = usable_path(out, "out")
-    panel = None if ld_panel is None else expanded_paths(ld_panel)
-    for path in panel or ():
-        usable_path(path, "ld_panel")
-    if panel is not None and genotypes.extract_by_prior is None:
-        raise UsageError(
-            "a panel tells only how much the variants that a score chose explain",
-            where="--ld-panel",
-            remedy="Leave it out, or give --extract-by-prior",
-        )
-    if not out.exists():
-        refuse_unwritable(out, appended=len(".partial"))
+    if not request.out.exists():
+        refuse_unwritable(request.out, appended=len(".partial"))
+    variants = request.chunk_variants or request.sources.packing.chunk_shape[0]
+    shape = variants, request.chunk_samples
     with files_private():
-        return ingest_stage(genotypes, out, ld_panel=panel, chunk_shape=chunk_shape)
+        return ingest_stage(request, request.out, ld_panel=request.ld_panel, chunk_shape=shape)
 
 
-def _two_numbers(chunk_shape: tuple[int, int]) -> tuple[int, int]:
-    try:
-        variants, people = map(index, chunk_shape)
-    except (TypeError, ValueError) as error:
-        raise wrong_type("chunk_shape", chunk_shape, "two int") from error
-    return variants, people
-
-
-@errors_explained()
+@takes(AccumulateRequest)
 def accumulate(request: AccumulateRequest) -> Summed:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, or continue to sum them.
 
@@ -142,20 +98,16 @@ def accumulate(request: AccumulateRequest) -> Summed:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    check_request(request, AccumulateRequest)
     with _at_work(request):
         is_done_and_purged(request)  # refuses a purged work directory
         with run_logged(request.work_dir, "accumulate", request):
-            store = open_genotype_store(request.genotypes)
-            # Values are read before work only if a charge is paid in between.
-            pays = not request.privacy.non_private
-            planned = check_before_work(store, request, None, read_values=pays)
-            _check_reachable(request.execution, planned)
-            raw = accumulate_stage(store, request, planned)
+            plan = prepare(request)
+            _check_reachable(request, plan)
+            _, raw = accumulate_stage(plan)
     return Summed(request.work_dir, raw.sha256)
 
 
-@errors_explained()
+@takes(FinalizeRequest)
 def finalize(request: FinalizeRequest) -> Release:
     """Add noise once, solve every phenotype and publish the weights.
 
@@ -177,7 +129,6 @@ def finalize(request: FinalizeRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    check_request(request, FinalizeRequest)
     _check_places(request)
     if not request.work_dir.is_dir():
         remedy = "Run accumulate first"
@@ -185,14 +136,12 @@ def finalize(request: FinalizeRequest) -> Release:
     with _at_work(request):
         if not is_done_and_purged(request):
             with run_logged(request.work_dir, "finalize", request):
-                design = load_design(request.work_dir / DESIGN)
-                check_summed(design, request)
-                finalize_stage(design, request)
+                finalize_stage(prepare_release(request))
                 _purge_or_warn(request)
     return open_release(request.out)
 
 
-@errors_explained()
+@takes(ReleaseRequest)
 def release(request: ReleaseRequest) -> Release:
     """Publish private polygenic-score weights from genotype files: ingest, sum and finalize.
 
@@ -216,7 +165,6 @@ def release(request: ReleaseRequest) -> Release:
     """
     from primo_scale.publication.open_release import open_release  # loads SciPy
 
-    check_request(request, ReleaseRequest)
     _check_places(request)
     with _at_work(request):
         if not is_done_and_purged(request):
@@ -226,79 +174,63 @@ def release(request: ReleaseRequest) -> Release:
     return open_release(request.out)
 
 
-@errors_explained()
-def plan(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
+@takes(ReleaseRequest, AccumulateRequest)
+def plan(request: AccumulateRequest) -> Plan:
     """Check a request as its run does before it reads a genotype, and change nothing.
 
     Returns
     -------
-    PlannedRun
-        Design, expected accuracy, warnings, and memory, disk and time that the run takes. PRIVATE.
+    Plan
+        Design, expected accuracy, warnings, and memory and disk that the run takes. PRIVATE.
 
     Raises
     ------
     InputError, UsageError, BudgetRefused, ResourceError
         `accumulate` or `release` would refuse the request.
     """
-    check_request(request, AccumulateRequest, ReleaseRequest)
     if request.work_dir.exists():
         make_private_directory(request.work_dir)  # refuses one that is open to others
     else:
         refuse_dangling_link(request.work_dir)
         refuse_unwritable(request.work_dir)
     with encrypted_with(request.encryption_key), warnings_collected() as warnings:
-        planned = _planned(request)
-    return replace(planned, warnings=tuple(warnings))
-
-
-def _planned(request: AccumulateRequest | ReleaseRequest) -> PlannedRun:
-    if isinstance(request, AccumulateRequest):
-        return check_before_work(open_genotype_store(request.genotypes), request, None)
-    _check_places(request)
-    if is_done_and_purged(request, read_only=True):
-        raise UsageError("this release is published, and its intermediates are deleted")
-    genotypes = _planned_genotypes(request)
-    return check_before_work(genotypes, request.accumulation, request.finalization)
+        if isinstance(request, ReleaseRequest):
+            _check_places(request)
+            if is_done_and_purged(request, read_only=True):
+                raise UsageError("this release is published, and its intermediates are deleted")
+        found = prepare(request, dry_run=True)
+    return replace(found, warnings=tuple(warnings))
 
 
 def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
-    """Check everything, then run the stages in a locked work directory."""
+    """Check everything, then carry out the plan in a locked work directory."""
     # The check comes first, because a mistake must not cost hours of ingest or any budget.
-    genotypes = _planned_genotypes(request)
-    planned = check_before_work(genotypes, request.accumulation, request.finalization)
-    del genotypes  # the tables of people and variants
-    _check_reachable(request.execution, planned)
-    given, bucket = request.genotypes, request.execution.object_store
-    if isinstance(given, Location):
-        store = open_genotype_store(given)
-    else:
-        panel = request.model.ld_panel
-        store = ingest_stage(given, request.work_dir / GENOTYPES, ld_panel=panel)
+    plan = prepare(request)
+    _check_reachable(request, plan)
+    bucket, store, release = request.object_store, plan.store, plan.release
+    if release is None:
+        raise ValueError("the plan has no release")
+    if not isinstance(request.genotypes, Location):
+        store = ingest_stage(request.files, request.work_dir / GENOTYPES, planned=store)
     if bucket is not None and isinstance(store.path, Path):
         claim(bucket, request.work_dir)
         store = copy_stage(store, bucket / GENOTYPES)
-    accumulate_stage(store, request.accumulation, planned)
-    finalize_stage(load_design(request.work_dir / DESIGN), request.finalization)
+    plan = replace(plan, store=store)
+    design, _ = accumulate_stage(plan)
+    finalize_stage(replace(release, design=design, store=store))
 
 
-def _planned_genotypes(request: ReleaseRequest) -> GenotypeStore:
-    if isinstance(request.genotypes, Location):
-        return open_genotype_store(request.genotypes)
-    destination, panel = request.work_dir / GENOTYPES, request.model.ld_panel
-    return planned_genotypes(request.genotypes, destination, ld_panel=panel)
-
-
-def _check_reachable(execution: Execution, planned: PlannedRun) -> None:
+def _check_reachable(execution: Execution, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
     local = isinstance(execution.profile, (ThreadsProfile, LocalProfile))
-    if planned.summation is None or local:
+    if plan.sums is None or local:
         return
     from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
 
     check_reachable(execution.profile, where=execution.cluster_option)
 
 
-def _purge_or_warn(request: PublishingRequest) -> None:
+def _purge_or_warn(request: FinalizeRequest) -> None:
     if request.purge_intermediates:
         purge(request)
     else:
@@ -325,11 +257,11 @@ def _refuse_starting_process() -> None:
         )
 
 
-def _check_places(request: PublishingRequest) -> None:
+def _check_places(request: FinalizeRequest) -> None:
     """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
-    private = {"--work-dir": request.work_dir, "--ledger": request.ledger_path}
-    if isinstance(request, ReleaseRequest) and request.execution.performance_report is not None:
-        report = request.execution.performance_report  # the number of tasks reveals that of people
-        private["--performance-report"] = request.work_dir / report
+    private = {Field("work_dir"): request.work_dir, Field("ledger"): request.ledger_path}
+    if isinstance(request, ReleaseRequest) and request.performance_report is not None:
+        report = request.performance_report  # the number of tasks reveals that of people
+        private[Field("performance_report")] = request.work_dir / report
     check_private_places(request.out, private)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.errors import InputError, UsageError, errors_explained
+from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
@@ -18,8 +18,8 @@ from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
-from primo_scale.run.party_requests import PartyFitRequest
-from primo_scale.run.typed_fields import check_request
+from primo_scale.run.fields import takes
+from primo_scale.run.other_requests import PartyFitRequest
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
 
 _PEOPLE_AT_A_TIME = 1 << 14
@@ -62,7 +62,7 @@ class _Named:
     half: float
 
 
-@errors_explained()
+@takes(PartyFitRequest)
 def party_fit(request: PartyFitRequest) -> PartyModel:
     """Fit a released column to others, and write the weights and their sources.
 
@@ -81,18 +81,17 @@ def party_fit(request: PartyFitRequest) -> PartyModel:
         A column is unknown, ambiguous or the outcome itself, the method does not fit the releases,
         or the predictors are linearly dependent.
     """
-    check_request(request, PartyFitRequest)
     parties = [open_party_release(path) for path in request.releases]
     _check_joint(parties, request.method)
     columns = _named(parties)
     indices = {column.name: index for index, column in enumerate(columns)}
     if len(indices) < len(columns):
-        raise UsageError("two releases have columns of one party and name", where="--release")
-    outcome = _index(indices, request.outcome, "--outcome")
+        raise UsageError("two releases have columns of one party and name", where=Field("releases"))
+    outcome = _index(indices, request.outcome, "outcome")
     others = request.predictors or [name for name in indices if name != request.outcome]
-    predictors = [_index(indices, name, "--predictors") for name in others]
+    predictors = [_index(indices, name, "predictors") for name in others]
     if outcome in predictors:
-        raise UsageError("is the outcome", where="--predictors", value=request.outcome)
+        raise UsageError("is the outcome", where=Field("predictors"), value=request.outcome)
     joined = join_columns(
         [party.values for party in parties],
         [party.scale for party in parties],
@@ -142,10 +141,12 @@ def _named(parties: Sequence[PartyRelease]) -> list[_Named]:
     ]
 
 
-def _index(indices: Mapping[str, int], name: str, option: str) -> int:
+def _index(indices: Mapping[str, int], name: str, field: str) -> int:
     if name not in indices:
         known = ", ".join([*indices][:9])
-        raise UsageError("no party released this column", where=option, value=name, limit=known)
+        raise UsageError(
+            "no party released this column", where=Field(field), value=name, limit=known
+        )
     return indices[name]
 
 

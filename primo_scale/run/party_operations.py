@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from primo_scale.errors import UsageError, errors_explained
+from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.calibration import NO_COST, check_draws
 from primo_scale.gaussian.lattice_noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge
-from primo_scale.ledger.ledger import default_ledger_path, lowered_budget
+from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.parties.columns import (
@@ -40,65 +39,48 @@ from primo_scale.publication.statement import Software
 from primo_scale.publication.wording import KEYSTREAM, public_by_assumption
 from primo_scale.run.describe_mechanism import state_guarantee
 from primo_scale.run.describe_release import state_ledger_entry
-from primo_scale.run.design_choices import phenotype_bounds
-from primo_scale.run.party_requests import PartyReleaseRequest
+from primo_scale.run.fields import takes
+from primo_scale.run.other_requests import PartyReleaseRequest, RosterRequest
 from primo_scale.run.payments import log_payment
+from primo_scale.run.public_inputs import phenotype_bounds
 from primo_scale.run.publishing import (
     check_out,
     check_private_places,
     refuse_damaged,
     refuse_unwritable,
 )
-from primo_scale.run.request_parts import StrPath, paths_of
 from primo_scale.run.run_log import LOGGER, run_logged
-from primo_scale.run.typed_fields import check_request
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage.files import STAGING_NAME_BYTES, files_private, sha256_of_file
-from primo_scale.storage.locations import Location, usable_location, usable_path
+from primo_scale.storage.locations import Location
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
 
 
-@errors_explained()
-def party_roster(
-    people: StrPath, party_key: StrPath, out: StrPath, *, others: StrPath | Iterable[StrPath] = ()
-) -> Roster:
+@takes(RosterRequest)
+def party_roster(request: RosterRequest) -> Roster:
     """Write the roster of a party's people, or of the people whom all parties have.
-
-    Parameters
-    ----------
-    people
-        Phenotype table of this party, or its genotype store: a path or a URL.
-    party_key
-        File of the key that the parties share.
-    out
-        Roster to write. PRIVATE: only the other parties may see it.
-    others
-        Rosters of the other parties, one or several.
 
     Returns
     -------
     Roster
-        Keyed hashes of the people. PRIVATE.
+        Keyed hashes of the people. PRIVATE: only the parties may see them.
 
     Raises
     ------
     InputError
         A file is malformed, or the parties have nobody in common.
     """
-    source, key = usable_location(people, "people"), usable_path(party_key, "party_key")
-    rosters = [usable_path(path, "others") for path in paths_of(others)]
-    out = usable_path(out, "out")
-    if not out.exists():
-        refuse_unwritable(out, appended=STAGING_NAME_BYTES)
+    if not request.out.exists():
+        refuse_unwritable(request.out, appended=STAGING_NAME_BYTES)
     with files_private():
-        roster = make_roster(_individuals(source), key, rosters)
-        write_roster(roster, out)
+        roster = make_roster(_individuals(request.people), request.party_key, [*request.others])
+        write_roster(roster, request.out)
     return roster
 
 
-@errors_explained()
+@takes(PartyReleaseRequest)
 def party_release(request: PartyReleaseRequest) -> PartyRelease:
     """Publish noisy values of the columns that one party holds, or find them published.
 
@@ -118,10 +100,9 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     InterruptedRun
         The run stopped; the same request continues it.
     """
-    check_request(request, PartyReleaseRequest)
     work_dir = request.work_dir
-    ledger = request.ledger or default_ledger_path()
-    check_private_places(request.out, {"--work-dir": work_dir, "--ledger": ledger})
+    ledger = request.ledger_path
+    check_private_places(request.out, {Field("work_dir"): work_dir, Field("ledger"): ledger})
     document = check_out(request.out, PARTY)
     published = None if document is None else str(document["ledger"]["charges"][0]["id"])
     with locked(work_dir), run_logged(work_dir, "party-release", request):
@@ -138,7 +119,7 @@ def _release(request: PartyReleaseRequest, ledger_path: Path, published: str | N
     LOGGER.info("%d of %d people of the roster are in the file", len(people), len(roster))
     with open_ledger(ledger_path, noise_store) as ledger:
         cohort = ledger.paying_cohort(
-            roster.tag, people, request.cohort, unit=promise.privacy, adjacency=promise.adjacency
+            roster.tag, people, request.cohort, unit=promise.unit, adjacency=promise.adjacency
         )
         payer = Payer(ledger, cohort, noise_store)
         with deferred():
@@ -163,7 +144,7 @@ def _values(request: PartyReleaseRequest, party: PartyColumns, roster: Roster) -
     if covered < count:
         raise UsageError(
             "the promise covers fewer columns than this party releases",
-            where="--person-columns",
+            where=Field("person_columns"),
             value=covered,
             limit=f"at least {count}",
         )
@@ -193,7 +174,7 @@ def _columns(request: PartyReleaseRequest) -> PartyColumns:
         check_variant_identifiers(store.variants.identifier)
         party = GenotypeColumns(store)
     else:
-        raise UsageError("a release has the columns of --pheno or of --genotypes")
+        raise UsageError("a release has the columns of `pheno` or of `genotypes`")
     if len(party.columns) > _MOST_COLUMNS:
         raise UsageError(
             "a release of one party has too many columns",
@@ -236,5 +217,5 @@ def _statement(
             **KEYSTREAM,
         ),
         ledger=state_ledger_entry(balance, charge),
-        public_by_assumption=public_by_assumption(str(promise.privacy), str(promise.adjacency)),
+        public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),
     )

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from primo_scale.errors import InputError
-from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
@@ -19,11 +18,11 @@ from primo_scale.ledger.ledger import (
     opening_command,
 )
 from primo_scale.outcomes.adjustment import RawAdjustment
-from primo_scale.privacy.mechanism import Promise, release_cost
+from primo_scale.privacy.mechanism import Guarantee, release_cost
 from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_ledger
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
-from primo_scale.run.design import Budget, Design
-from primo_scale.run.request import AccumulateRequest, RunRequest
+from primo_scale.run.design import Design
+from primo_scale.run.request import RunRequest
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import NOISE
 
@@ -35,24 +34,21 @@ def paying_cohort_of(
     ledger: Ledger,
     store: GenotypeStore,
     cohort: str | None,
-    unit: PrivacyUnit,
-    adjacency: Adjacency,
+    guarantee: Guarantee,
 ) -> PayingCohort:
     """Return the account that pays for a release of the people of a store."""
     people = store.samples.individual
+    unit, adjacency = guarantee.unit, guarantee.adjacency
     return ledger.paying_cohort(store.cohort_digest, people, cohort, unit=unit, adjacency=adjacency)
 
 
 @contextmanager
-def payer_of(
-    request: RunRequest, store: GenotypeStore, unit: PrivacyUnit, adjacency: Adjacency
-) -> Iterator[Payer]:
+def payer_of(request: RunRequest, store: GenotypeStore, guarantee: Guarantee) -> Iterator[Payer]:
     """Open the ledger of a run to pay for a release of the people of a store."""
     refuse_shared_iids(store)
     noise_store = NoiseStore(request.work_dir / NOISE)
     with open_ledger(request.ledger_path, noise_store) as ledger:
-        cohort = paying_cohort_of(ledger, store, request.cohort, unit, adjacency)
-        yield Payer(ledger, cohort, noise_store)
+        yield Payer(ledger, paying_cohort_of(ledger, store, request.cohort, guarantee), noise_store)
 
 
 def refuse_shared_iids(store: GenotypeStore) -> None:
@@ -69,22 +65,20 @@ def refuse_shared_iids(store: GenotypeStore) -> None:
         )
 
 
-def announce_opening(
-    store: GenotypeStore, design: Design, budget: Budget, request: RunRequest
-) -> None:
+def announce_opening(store: GenotypeStore, guarantee: Guarantee, request: RunRequest) -> None:
     """Warn if the release opens the budget of its cohort, all of which it then spends."""
-    account = Account(request.cohort or _NAME, design.privacy, design.adjacency)
+    account = Account(request.cohort or _NAME, guarantee.unit, guarantee.adjacency)
     if request.ledger_path.exists():
         with Ledger(request.ledger_path, read_only=True) as ledger:
-            payer = paying_cohort_of(ledger, store, request.cohort, account.unit, account.adjacency)
+            payer = paying_cohort_of(ledger, store, request.cohort, guarantee)
             account = payer.account
             if account.cohort in {balance.account.cohort for balance in ledger.balances()}:
                 return
-    command = opening_command(request.ledger_path, account, delta=f"{budget.delta!r}")
+    command = opening_command(request.ledger_path, account, delta=f"{guarantee.delta!r}")
     LOGGER.warning(
         "the cohort has no budget: this release opens one of epsilon %g at delta %g and spends all "
         "of it. To allow further releases, set a larger one first: %s%s",
-        budget.epsilon, budget.delta, command,
+        guarantee.epsilon, guarantee.delta, command,
         f"; then give --cohort {_NAME} here too" if account.cohort == _NAME else "",
     )  # fmt: skip
 
@@ -101,15 +95,14 @@ def log_payment(what: str, receipt: Receipt, payer: Payer) -> Balance:
 
 
 def pay_for_release(
-    store: GenotypeStore, request: AccumulateRequest, raw: RawAdjustment, norm: int
+    store: GenotypeStore, request: RunRequest, design: Design, raw: RawAdjustment, norm: int
 ) -> NoisyAdjustment:
     """Pay for a release, and draw the adjustment of its phenotypes; a retry finds it at no cost."""
-    privacy, budget = request.privacy, request.privacy.budget
-    if budget is None:
-        raise ValueError("phenotypes are adjusted for a release with a budget")
-    promise = Promise(budget.epsilon, budget.delta, privacy.unit, privacy.adjacency)
-    cost = release_cost(promise, privacy.subsample)
-    with payer_of(request, store, privacy.unit, privacy.adjacency) as payer, deferred():
-        bought, receipt = pay_for_adjustment(raw, norm, promise, cost, payer)
+    given = design.guarantee
+    if given is None:
+        raise ValueError("phenotypes are adjusted for a private release")
+    cost = release_cost(given, design.subsample)
+    with payer_of(request, store, given) as payer, deferred():
+        bought, receipt = pay_for_adjustment(raw, norm, given, cost, payer)
         log_payment("release", receipt, payer)
     return bought

@@ -1,8 +1,7 @@
 """Principal components of the people of a cohort, projected from the loadings of a public panel.
 
 A component is a function of one person's genotypes and of public numbers, and so a covariate like
-any other (docs/maths/principal-components.md). The projection reads the genotype store once and
-writes one chunk of components for each chunk of people, so that a second run continues the first.
+any other (docs/maths/principal-components.md). The projection reads the genotype store once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore
@@ -33,15 +32,13 @@ from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage import groups
-from primo_scale.storage.base_store import HEADER
-from primo_scale.storage.chunks import chunk_name, commit_chunk, read_block, stored_chunks
+from primo_scale.storage.chunks import write_array
 from primo_scale.storage.files import (
     refuse_missing_file,
     sha256_of_file,
     sha256_of_json,
     write_atomically,
 )
-from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import n_threads
 
 if TYPE_CHECKING:
@@ -146,22 +143,25 @@ def _frequencies(path: Path, variants: VariantTable, matched: MatchedWeights) ->
 
 
 def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRows:
-    """Write the components of all people of a store, or continue to write them. PRIVATE."""
+    """Write the components of all people of a store, or find them written. PRIVATE.
+
+    They are 8 bytes for each person and component, and in memory until all are computed.
+    """
     from primo_scale.evaluation.scores import people_of_store, score_people
 
     request = sha256_of_json({"loadings": loadings.source.sha256, "store": store.identity_digest})
-    array = _open_array(path, request, store, len(loadings.bounds))
-    total, stored = -(-store.n_samples // array.chunks[0]), stored_chunks(path)
-    missing = [
-        i for i in range(total)
-        if chunk_name(_ARRAY, (i, 0)) not in stored or not _is_intact(array, i)
-    ]  # fmt: skip
+    if groups.is_complete(path, KIND):
+        group = groups.open_group(path, KIND)
+        if groups.attributes_of(group)["request"] == request:
+            return ComponentRows(request, groups.array_of(group, _ARRAY))
+    values = np.empty((store.n_samples, len(loadings.bounds)))
+    width = store.chunk_shape[1]
+    starts = range(0, store.n_samples, width)
 
-    def write_chunk(number: int) -> None:
-        samples = _chunk(array, number)
+    def score_chunk(start: int) -> None:
+        samples = slice(start, min(start + width, store.n_samples))
         people = people_of_store(store, samples, np.arange(samples.stop - samples.start))
-        scores = score_people(people, loadings.weights)
-        commit_chunk(array, (number, 0), scores * loadings.step)
+        values[samples] = score_people(people, loadings.weights) * loadings.step
 
     with (
         count_bar("principal components", "chunks") as move,
@@ -169,17 +169,16 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
         ThreadPoolExecutor(n_threads()) as threads,
     ):
         try:
-            for done, _ in enumerate(threads.map(write_chunk, missing), total - len(missing) + 1):
+            for done, _ in enumerate(threads.map(score_chunk, starts), 1):
                 check()
-                move(done, total)
+                move(done, len(starts))
         finally:
             threads.shutdown(cancel_futures=True)
-    if not groups.is_complete(path, KIND):
-        groups.flush(groups.open_group(path, KIND, complete=False))
-        groups.mark_complete(groups.open_group(path, KIND, complete=False), {})
-    rows = ComponentRows(request, groups.array_of(groups.open_group(path, KIND), _ARRAY))
-    _log_people_outside(rows, loadings)
-    return rows
+    group = groups.create_group(path, KIND, {"request": request})
+    array = write_array(group, _ARRAY, values, (width, values.shape[1]))
+    groups.flush(group)
+    groups.mark_complete(group, {})
+    return ComponentRows(request, array)
 
 
 def genotypes_by_components(
@@ -215,43 +214,6 @@ def read_ancestry(path: Path) -> npt.NDArray[np.float32]:
     except (OSError, ValueError) as error:
         remedy = "Run accumulate again, which writes it anew"
         raise InputError("is missing or damaged", where=path, remedy=remedy) from error
-
-
-def _is_intact(array: groups.Array, number: int) -> bool:
-    """Return whether a chunk passes its checksum; a loss of power may have damaged it."""
-    try:
-        read_block(array, (_chunk(array, number), slice(None)))
-    except DamagedChunk:
-        return False
-    return True
-
-
-def _chunk(array: groups.Array, number: int) -> slice:
-    """Return the people of a chunk."""
-    height, n_people = array.chunks[0], array.shape[0]
-    return slice(number * height, min((number + 1) * height, n_people))
-
-
-def _log_people_outside(rows: ComponentRows, loadings: Loadings) -> None:
-    """Log how many people have a component outside of its bounds. PRIVATE."""
-    lower, upper = np.array([(each.lower, each.upper) for each in loadings.bounds]).T
-    outside = 0
-    for number in range(-(-rows.array.shape[0] // rows.array.chunks[0])):
-        values = read_block(rows.array, (_chunk(rows.array, number), slice(None)))
-        outside += int(((values < lower) | (values > upper)).any(axis=1).sum())
-    if outside:
-        LOGGER.info("%d people have a principal component outside of its bounds", outside)
-
-
-def _open_array(path: Path, request: str, store: GenotypeStore, width: int) -> groups.Array:
-    """Return the array of the components, shape (n, k), of a new or begun store."""
-    if store_at(path).holds(HEADER):
-        group = groups.open_group(path, KIND, complete=False)
-        if groups.attributes_of(group)["request"] == request and groups.has_array(group, _ARRAY):
-            return groups.array_of(group, _ARRAY)
-    group = groups.create_group(path, KIND, {"request": request})
-    layout = groups.ArrayLayout((store.n_samples, width), (store.chunk_shape[1], width), np.float64)
-    return groups.create_array(group, _ARRAY, layout)
 
 
 def _standardised(matched: MatchedWeights, frequency: Float64) -> tuple[MatchedWeights, float]:

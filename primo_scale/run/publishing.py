@@ -8,26 +8,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
-from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild, settle_genome_build
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
+from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.humanize import examples
-from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_accuracy import corrects_weights, decisive
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.publication.document import RELEASE, Document, DocumentKind
 from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.publication.finding import refuse_problems
-from primo_scale.publication.pgs import pgs_file_stems
-from primo_scale.publication.releasable import check_names
 from primo_scale.publication.signed_document import Signer, read_document
 from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
-from primo_scale.run.prior_scores import PriorScores, read_prior_scores
-from primo_scale.run.release_forecast import PlannedRelease
+from primo_scale.run.forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
@@ -86,32 +81,35 @@ def _refuse_long_name(path: Path, appended: int) -> None:
         )
 
 
-def _refuse_other_release(request: FinalizeRequest, design: Design, build: GenomeBuild) -> None:
+def refuse_other_release(
+    request: FinalizeRequest, design: Design, build: GenomeBuild, *, private: bool
+) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows."""
     document = _read_release(request.out)
     if document is None:
         return
     charge = charge_of(request.out)
-    if request.budget is None:
+    given = design.guarantee
+    if given is None or not private:
         same = charge is None and states_inputs(document, design, build)
     else:
         stated = document["guarantee"] or {}
         budget = (stated.get("epsilon"), stated.get("delta"))
         # The noise of its charge in the work directory ties a private release to the request.
         stored_noise = NoiseStore(request.work_dir / NOISE).charges()
-        same = charge in stored_noise and budget == (request.budget.epsilon, request.budget.delta)
+        same = charge in stored_noise and budget == (given.epsilon, given.delta)
         same &= _is_calibrated(document, request)
     if not same or bool(document.get("summary_statistics")) != request.sumstats:
         raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)
 
 
-def check_private_places(out: Path, places: Mapping[str, Path]) -> None:
-    """Refuse private paths, given by option, inside the release directory `out`."""
-    for option, path in places.items():
+def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
+    """Refuse private paths, given by field, inside the release directory `out`."""
+    for field, path in places.items():
         if path.resolve().is_relative_to(out.resolve()):
             raise UsageError(
                 "is private, and lies in what gets published",
-                where=option,
+                where=field,
                 value=path,
                 remedy="Choose another place",
             )
@@ -158,61 +156,6 @@ def _is_calibrated(document: Document, request: FinalizeRequest) -> bool:
     return asked == any(each["calibration"] != 1 for each in measured)
 
 
-# ---- Names and the genome build ------------------------------------------------------------------
-
-
-def check_publishable(variants: VariantTable, outcomes: OutcomeCoding) -> None:
-    """Refuse names that no release can carry, before any work is done or any budget spent."""
-    phenotypes = [p.name for p in outcomes.phenotypes]
-    check_names(variants, phenotypes, [c.name for c in outcomes.covariates])
-    pgs_file_stems(phenotypes)
-
-
-def check_release(
-    request: FinalizeRequest, design: Design, variants: VariantTable
-) -> PriorScores | None:
-    """Return the public scores of a release, unless its options do not suit the design."""
-    if request.sumstats:
-        _refuse_sumstats(design)
-    if request.calibrate and not design.held_out:
-        raise UsageError(
-            "weights are calibrated by people held out, and these statistics have none",
-            where="--calibrate",
-            remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
-        )
-    build = _log_genome_build(request.genome_build, variants)
-    _refuse_other_release(request, design, build)
-    return read_prior_scores(request.fit.prior_weights, variants, design, build)
-
-
-def _refuse_sumstats(design: Design) -> None:
-    """Refuse summary statistics of LD components, and of a coding without public frequencies."""
-    if design.components is not None:
-        raise UsageError(
-            "summary statistics are of single variants, and LD components take their place",
-            where="--sumstats",
-            remedy="Give --no-ld-components where the statistics are made, or leave it out",
-        )
-    if design.reference is None:
-        raise UsageError(
-            "summary statistics need public allele frequencies, which scale the effects",
-            where="--sumstats",
-            remedy="Give --ref-freq where the statistics are made, or leave --sumstats out",
-        )
-
-
-def _log_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Log and return the genome build that a release will state; warn if it will state none."""
-    build = settle_genome_build(given, variants)
-    LOGGER.info("genome build: %s (%s)", build.name, build.source)
-    if given is None and build.name == NOT_REPORTED:
-        LOGGER.warning(
-            "tools of the PGS Catalog refuse scoring files without a genome build: give "
-            "--genome-build with the build that the positions are in"
-        )
-    return build
-
-
 # ---- Publication ---------------------------------------------------------------------------------
 
 
@@ -226,9 +169,8 @@ def publish(
     """Publish, or find the release published; return the SHA-256 of release.json."""
     from primo_scale.publication.publish import is_same_release, publish_release  # loads SciPy
 
-    design, request = planned.design, planned.request
-    build = settle_genome_build(request.genome_build, planned.store.variants)
-    statement = make_statement(design, solved, payment, build)
+    request = planned.request
+    statement = make_statement(planned.design, solved, payment, planned.build)
     if request.out.exists():
         if not is_same_release(request.out, statement):
             raise of_other_request(request.out, remedy=NEVER_OVERWRITTEN)

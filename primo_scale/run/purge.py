@@ -16,12 +16,16 @@ from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
 from primo_scale.publication.file_names import RELEASE_FILE
-from primo_scale.run.execution import Execution
+from primo_scale.run.fields import options_of
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import PublishingRequest, ReleaseRequest, RunRequest
-from primo_scale.run.request_parts import PriorFile
+from primo_scale.run.request import (
+    Execution,
+    FinalizeRequest,
+    PriorFile,
+    ReleaseRequest,
+    RunRequest,
+)
 from primo_scale.run.run_log import LOGGER
-from primo_scale.run.typed_fields import options_of
 from primo_scale.run.work_directory import (
     GENOTYPES,
     INTERMEDIATES,
@@ -67,7 +71,7 @@ class _Published:
     genotypes: bool
 
 
-def purge(request: PublishingRequest) -> None:
+def purge(request: FinalizeRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Published(
         release=str(request.out.resolve()),

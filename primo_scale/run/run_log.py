@@ -204,7 +204,7 @@ def _end_record(error: BaseException) -> logging.LogRecord:
 
 
 def _start_records(name: str, request: AttrsInstance) -> Iterator[logging.LogRecord]:
-    from primo_scale.run.typed_fields import options_of
+    from primo_scale.run.fields import options_of
 
     pid, host = os.getpid(), socket.gethostname()
     start = {"version": __version__, "command": name, "pid": pid, "host": host}

@@ -40,7 +40,7 @@ from primo_scale.storage.files import canonical_json, disk_errors_explained, one
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 _STORE_NAME_BYTES = 16
-_MAKE = "primo-scale encryption-key"
+_MAKE = "primo-scale key new"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
 """Fixtures of the acceptance tests: real data sets, and commands."""
 
-import importlib
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,18 +11,21 @@ from click.testing import Result
 from support.acceptance_inputs import RealSet, read_table, write_bounds
 from support.small_cohort import command
 
+from primo_scale.cli import commands
+
 Run = Callable[..., Result]
 
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Provide a function that runs ``pipelines.COMMAND`` in this process, and checks its exit code.
+    """Provide a function that runs a command in this process, and checks its exit code.
 
     This saves the imports of a new process. Tests of crashes and full disks start processes.
     """
 
     def run_command(name: str, *arguments: object, exit_code: int = 0) -> Result:
-        result = command(importlib.import_module(f"pipelines.{name}").main, *arguments)
+        main = getattr(commands, {"gwas_release": "release"}.get(name, name))
+        result = command(main, *arguments)
         assert result.exit_code == exit_code, result.stderr
         return result
 

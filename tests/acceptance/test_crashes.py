@@ -12,7 +12,7 @@ from support.crash import ADJUSTMENT_STEPS, KILLED, STEPS, killed_at, steps_pass
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 from support.tiers import thinned
 
-from primo_scale.cli import verify
+from primo_scale.cli.commands import verify
 from primo_scale.ledger.accounts import Account, Charge
 from primo_scale.ledger.ledger import Ledger
 
@@ -73,7 +73,7 @@ def test_a_killed_release_continues_with_one_charge(label, cohort) -> None:
 
     finalize(cohort)
     (charge,) = verified_charges(cohort)
-    checked = command(verify.main, cohort.out, "--ledger", cohort.ledger)
+    checked = command(verify, cohort.out, "--ledger", cohort.ledger)
     assert "verified:" in checked.stdout, checked.output
     published = texts(cohort.out)
     assert as_published in (None, published)
@@ -99,7 +99,7 @@ def test_a_release_that_dies_between_its_draws_is_continued(label, tmp_path) -> 
     release()
     (charge,) = verified_charges(cohort)
     assert charge.id == bought.id
-    checked = command(verify.main, cohort.out, "--ledger", cohort.ledger)
+    checked = command(verify, cohort.out, "--ledger", cohort.ledger)
     assert "verified:" in checked.stdout, checked.output
     stated = json.loads(texts(cohort.out)["release.json"])["ledger"]["charges"]
     assert [each["id"] for each in stated] == [charge.id]

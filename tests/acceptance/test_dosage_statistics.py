@@ -17,7 +17,7 @@ from support.small_cohort import BUDGET, command, refused, share_adjustment, suc
 from primo_scale.accumulation import checkpoint
 from primo_scale.accumulation.resource_needs import read_bytes, worker_bytes
 from primo_scale.accumulation.workload import Workload
-from primo_scale.cli import accumulate, evaluate, ingest, release, verify
+from primo_scale.cli.commands import accumulate, evaluate, ingest, release, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
 from primo_scale.genotypes.copying import copy_genotypes
@@ -64,7 +64,7 @@ class Cohort:
 
     def ingest(self, name, *options):
         words = [options[0], self.folder / name, *options[1:]]
-        succeeded(command(ingest.main, *words, "--out", self.store(name)))
+        succeeded(command(ingest, *words, "--out", self.store(name)))
 
     def store(self, name):
         return self.folder / f"{name}.zarr"
@@ -80,7 +80,7 @@ class Cohort:
     def sum(self, name, work, *options, at=None):
         """Return the digest of the statistics."""
         found = succeeded(command(
-            accumulate.main, "--genotypes", at or self.store(name), *self.outcomes,
+            accumulate, "--genotypes", at or self.store(name), *self.outcomes,
             "--work-dir", work, "--ledger", f"{work}.sqlite", *options))  # fmt: skip
         return digest_in(found.stdout)
 
@@ -138,9 +138,9 @@ def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
     found = []
     for name, words in {"bed": ["--bfile"], "bytes": ["--dosages", "--pfile"]}.items():
         store, work = tmp_path / f"{name}.zarr", tmp_path / name
-        succeeded(command(ingest.main, *words, cohort, "--out", store))
+        succeeded(command(ingest, *words, cohort, "--out", store))
         succeeded(command(
-            accumulate.main, "--genotypes", store, "--pheno", f"{cohort}.pheno.tsv",
+            accumulate, "--genotypes", store, "--pheno", f"{cohort}.pheno.tsv",
             "--pheno-bounds", f"{cohort}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
             "--ld-panel", PANEL, "--epsilon", 50, "--delta", 1e-6, "--accept-noise",
             "--work-dir", work, "--ledger", tmp_path / f"{name}.ledger"))  # fmt: skip
@@ -193,10 +193,10 @@ def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_pa
     """The held-out people are scored, and files of the same people are read with --dosages."""
     out, prefix = tmp_path / "release", cohort.folder / "dosages"
     succeeded(command(
-        release.main, "--pfile", prefix, "--dosages", *cohort.outcomes, *cohort.frequencies,
+        release, "--pfile", prefix, "--dosages", *cohort.outcomes, *cohort.frequencies,
         "--epsilon", 50, "--delta", 1e-6, "--accept-noise", "--hold-out", 0.2,
         "--ledger", tmp_path / "ledger", "--out", out))  # fmt: skip
-    succeeded(command(verify.main, out))
+    succeeded(command(verify, out))
     sources = read_document(out)["public_inputs"]["sources"]
     genotypes = [source for source in sources if source["input"] == "Genotypes"]
     assert [(source["value"], source["source"]) for source in genotypes] == [
@@ -210,9 +210,7 @@ def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_pa
         "calls": ("--pfile", prefix),
     }.items():
         outcomes = ("--pheno", cohort.folder / "pheno.tsv")
-        succeeded(
-            command(evaluate.main, *words, "--weights", out, *outcomes, "--out", tmp_path / name)
-        )
+        succeeded(command(evaluate, *words, "--weights", out, *outcomes, "--out", tmp_path / name))
         results = next((tmp_path / name).glob("*.tsv")).read_text()
         tables.append(results.splitlines()[1:])  # the first line names the files
     assert tables[0] == tables[1] != tables[2]
@@ -231,10 +229,10 @@ def test_people_held_out_have_their_own_dosages(cohort):
 def test_dosages_without_public_frequencies_are_refused(cohort, tmp_path):
     """Without them, codes are -1, 0 and 1."""
     words = [*cohort.outcomes, "--non-private", "--ledger", tmp_path / "ledger"]
-    summed = command(accumulate.main, "--genotypes", cohort.store("dosages"), *words,
+    summed = command(accumulate, "--genotypes", cohort.store("dosages"), *words,
                      "--work-dir", tmp_path / "work")  # fmt: skip
     refused(summed, 2, "public panel", "--ref-freq")
-    released = command(release.main, "--pfile", cohort.folder / "dosages", "--dosages", *words,
+    released = command(release, "--pfile", cohort.folder / "dosages", "--dosages", *words,
                        "--out", tmp_path / "release", "--dry-run")  # fmt: skip
     refused(released, 2, "public panel", "--ref-freq")
 

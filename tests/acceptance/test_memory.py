@@ -63,7 +63,7 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
         def measure(folder: Path) -> list[int]:
             client, *others = peak_bytes(
                 environment, "accumulate", "--genotypes", store, "--workers", 1,
-                *table_options(prefix), "--ref-freq", f"{PANEL}.afreq", "--row-norm", 25,
+                *table_options(prefix), "--ref-freq", f"{PANEL}.afreq",
                 "--ld-blocks", "window:500", "--work-dir", folder / "work",
                 *BUDGET, "--ledger", folder / "ledger.sqlite",
             )  # fmt: skip

@@ -11,7 +11,7 @@ from support.documents import read_document
 from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli import finalize, ingest, release
+from primo_scale.cli.commands import finalize, ingest, release
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.document import schema_problems
@@ -43,14 +43,14 @@ def run(folder, cohort, out, *options, budget=BUDGET):
     model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:100")
     ledger = ("--ledger", folder / f"{cohort}.sqlite")
     inputs = ("--bfile", folder / cohort, *tables, *model, *ledger)
-    return succeeded(command(release.main, *inputs, *budget, *BUILD, "--out", out, *options))
+    return succeeded(command(release, *inputs, *budget, *BUILD, "--out", out, *options))
 
 
 def finished(folder, out, *priors, options=()):
     """Finalize the small cohort again, from the same noise."""
     words = [word for prior in priors for word in ("--prior-weights", prior)]
     places = ("--work-dir", folder / "work", "--out", out, "--ledger", folder / "small.sqlite")
-    return command(finalize.main, *places, *BUDGET, *BUILD, *words, *options)
+    return command(finalize, *places, *BUDGET, *BUILD, *words, *options)
 
 
 def weights(directory):
@@ -84,12 +84,10 @@ def rewritten(path, target, change):
 @pytest.mark.slow
 def test_scores_predict_better_in_fresh_people_and_cost_no_budget(folder, with_prior):
     evaluation = ps.evaluate(
-        ps.EvaluationRequest(
-            weights=(folder / "alone", folder / "public-release", with_prior),
-            bfile=(folder / "fresh",),
-            pheno=folder / "fresh.pheno.tsv",
-            out=folder / "evaluation",
-        )
+        weights=(folder / "alone", folder / "public-release", with_prior),
+        bfile=(folder / "fresh",),
+        pheno=folder / "fresh.pheno.tsv",
+        out=folder / "evaluation",
     )
     r2 = np.array([result.measures.r2.value for result in evaluation.results]).reshape(3, 2)
     alone, public, both = r2
@@ -212,7 +210,7 @@ def test_weights_without_noise_are_no_public_score(folder, tmp_path):
         refused(finished(folder, tmp_path / "out", score), 3, "is NOT PRIVATE", str(score))
     for score in (table, catalog):
         words = ("--bfile", folder / "small", "--extract-by-prior", score, *choice)
-        refused(command(ingest.main, *words), 3, "is NOT PRIVATE", str(score))
+        refused(command(ingest, *words), 3, "is NOT PRIVATE", str(score))
     assert not (tmp_path / "out").exists() and not store.exists()
 
 
@@ -236,7 +234,7 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
     score, frequencies = public_pgs(folder), f"{PANEL}.afreq"
     store = tmp_path / "top.zarr"
     options = ("--extract-by-prior", score, "--top", 40, "--ref-freq", frequencies)
-    result = succeeded(command(ingest.main, "--bfile", folder / "small", "--out", store, *options))
+    result = succeeded(command(ingest, "--bfile", folder / "small", "--out", store, *options))
     assert "(not among the 40 most important of 300 that have a weight), 40 left" in result.stderr
     table = pd.read_csv(score, sep="\t", comment="#").set_index("rsID")
     p = pd.read_csv(frequencies, sep="\t").set_index("ID")["ALT_FREQS"]
@@ -247,12 +245,12 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--top", 5), "--extract-by-prior and --top go together"),
-        (("--extract-by-prior", "{score}", "--top", 5), "needs its public frequency"),
+        (("--top", 5), "--top: needs --extract-by-prior"),
+        (("--extract-by-prior", "{score}", "--top", 5), "--extract-by-prior: needs --ref-freq"),
     ],
 )
 def test_a_choice_of_variants_without_its_other_options_is_refused(folder, options, words):
     words_of = [str(option).format(score=public_pgs(folder)) for option in options]
     out = folder / "never.zarr"
-    result = command(ingest.main, "--bfile", folder / "small", "--out", out, *words_of)
+    result = command(ingest, "--bfile", folder / "small", "--out", out, *words_of)
     refused(result, 2, words)

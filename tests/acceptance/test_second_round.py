@@ -17,7 +17,7 @@ from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.columns import subtract_scores
 from primo_scale.accumulation.own_sums import OwnReduction, find_own_sums
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.cli import finalize, release, verify
+from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.genotypes.own_directions import OwnWindow, open_directions, write_directions
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.linear_map import LinearMap
@@ -38,7 +38,7 @@ class Cohort:
     def release(self, *options, out="release"):
         prefix = self.folder / "cohort"
         return command(
-            release.main, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
+            release, "--bfile", prefix, "--pheno", f"{prefix}.pheno.tsv",
             "--pheno-bounds", f"{prefix}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
             "--ld-panel", PANEL, *BUDGET, "--rounds", 2,
             "--ledger", self.folder / f"ledger-{out}", "--out", self.folder / out, *options,
@@ -163,7 +163,7 @@ def test_noise_has_the_stated_scale_and_the_release_verifies(cohort, work):
     assert query["shape"] == [len(noise)]
     assert has_scale(noise, query["sigma"][0]) and not has_scale(noise, 1.3 * query["sigma"][0])
     assert document["mechanism"]["share"] == pytest.approx(0.98 / 2)
-    succeeded(command(verify.main, cohort.folder / "release"))
+    succeeded(command(verify, cohort.folder / "release"))
     report = (cohort.folder / "release" / "report.html").read_text()
     assert "before, and measured a second time after" in report
     assert "published already" in succeeded(cohort.release("--hold-out", 0.1)).stderr
@@ -172,7 +172,7 @@ def test_noise_has_the_stated_scale_and_the_release_verifies(cohort, work):
 def test_another_way_to_weights_is_refused(cohort, work):
     asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-release")
     asked += ("--out", cohort.folder / "other", "--shrinkage", "known-noise")
-    refused(command(finalize.main, *asked), 2, "--shrinkage", "--rounds 1")
+    refused(command(finalize, *asked), 2, "--shrinkage", "--rounds 1")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_a_killed_release_is_continued_with_one_charge(cohort, step):
         (balance,) = ledger.balances()
         (charge,) = balance.charges
     assert len(charge.bound_to) == 2
-    succeeded(command(verify.main, cohort.folder / out))
+    succeeded(command(verify, cohort.folder / out))
 
 
 @pytest.mark.slow
@@ -202,7 +202,7 @@ def test_the_key_serves_no_other_second_round(cohort):
         shutil.rmtree(work / name)
         shutil.copytree(cohort.folder / "release.work" / name, work / name)
     asked = ("--work-dir", work, *BUDGET, "--ledger", cohort.folder / "ledger-copied")
-    found = command(finalize.main, *asked, "--out", cohort.folder / "copied")
+    found = command(finalize, *asked, "--out", cohort.folder / "copied")
     refused(found, 3, "is not the result of this request")
     assert not list((work / "private_statistics").glob("*.second_round.json"))
 
@@ -225,7 +225,7 @@ def test_every_privacy_unit_has_two_rounds(cohort, options):
     query = {each["name"]: each for each in document["mechanism"]["queries"]}["second_round"]
     bound = second["row_norm_squared"] * second["phenotypes_norm_squared"]
     assert query["sensitivity"][0] == pytest.approx(factor * bound**0.5)
-    succeeded(command(verify.main, cohort.folder / options[1]))
+    succeeded(command(verify, cohort.folder / options[1]))
 
 
 def test_rounds_that_are_not_possible_are_refused(cohort):

@@ -38,7 +38,7 @@ def every_mechanism():
     for subject in audit_subjects(ALL, ALL, ALL, epsilon=EPSILON, delta=DELTA):
         audited = subject.mechanism
         layout = "dense" if audited.bounds.block_norms is None else "blocks"
-        promise = f"{audited.promise.privacy} {audited.promise.adjacency}"
+        promise = f"{audited.promise.unit} {audited.promise.adjacency}"
         found.append(pytest.param(audited, id=f"{promise} {layout} {subject.methods[0]}"))
     return found
 

@@ -11,7 +11,7 @@ from primo_scale.audit.mechanism_audit import StatedNoise
 from primo_scale.audit.worst_pairs import N_SAMPLES, statistics_of, worst_pairs
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import COUNTS_SHARE, Recipe
+from primo_scale.privacy.mechanism import SHARES, Recipe
 
 MU = release_mu(EPSILON, DELTA)
 EVERY = pytest.mark.parametrize("unit", list(PrivacyUnit))
@@ -101,10 +101,10 @@ def test_no_pair_exceeds_mu_and_the_first_nearly_attains_it(unit, recipe, adjace
 @pytest.mark.parametrize(
     ("unit", "adjacency", "by_block", "share"),
     [
-        (FULL, REPLACE, False, 1 - COUNTS_SHARE),
-        (FULL, REPLACE, True, 1 - COUNTS_SHARE),
+        (FULL, REPLACE, False, 1 - SHARES.counts),
+        (FULL, REPLACE, True, 1 - SHARES.counts),
         (FULL, ADD, False, 1.0),
-        (LABEL, REPLACE, False, 1 - COUNTS_SHARE),
+        (LABEL, REPLACE, False, 1 - SHARES.counts),
         (LABEL, ADD, False, 1.0),
         (FEATURE, REPLACE, False, 1.0),
         (FEATURE, REPLACE, True, 1.0),

@@ -6,7 +6,7 @@ import pytest
 from support.command_io import PANEL, simulated, table_options
 from support.small_cohort import command, succeeded
 
-from primo_scale.cli.release import main as make_release
+from primo_scale.cli.commands import release as make_release
 
 
 @pytest.fixture(scope="session")

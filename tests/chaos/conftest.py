@@ -16,7 +16,7 @@ import primo_scale as ps
 def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     directory = tmp_path_factory.mktemp("chaos")
     prefix = simulated(directory / "cohort", 3_000, 1, variants=600, phenotypes=2)
-    ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
+    ps.ingest(bfile=prefix, out=f"{prefix}.zarr")
     return Cohort(prefix, {**os.environ, "XDG_STATE_HOME": str(directory)})
 
 

@@ -25,7 +25,7 @@ from support.processes import PATIENCE_SECONDS, command_of, kill_group, run, sta
 from support.small_cohort import command, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.release import main as release_command
+from primo_scale.cli.commands import release as release_command
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.verify import verify_release
 
@@ -89,7 +89,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     work = directory / "work"
     work.mkdir(mode=0o700)
     store = work / "genotypes.zarr"
-    ps.ingest(ps.GenotypeFiles(prefix), store)
+    ps.ingest(bfile=prefix, out=store)
     whole = Trial(directory / "whole")
     whole.directory.mkdir()
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""``python -m pipelines.audit`` as a user runs it.
+"""``python -m primo_scale audit`` as a user runs it.
 
 A sound mechanism is accused with the probability that the command states; here ``--confidence``
 makes that 1e-9 a command.
@@ -8,7 +8,7 @@ import pytest
 from support.small_cohort import command, refused, succeeded
 
 from primo_scale.audit.subjects import audit_subjects
-from primo_scale.cli.audit import main
+from primo_scale.cli.commands import audit as main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.privacy.private_statistics import NoisyMatrices
@@ -76,7 +76,7 @@ def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
 def test_all_means_every_method_and_every_promise():
     subjects = list(audit_subjects("all", "all", "all", epsilon=3.0, delta=1e-3))
     audited = {
-        (name, s.mechanism.promise.privacy, s.mechanism.promise.adjacency)
+        (name, s.mechanism.promise.unit, s.mechanism.promise.adjacency)
         for s in subjects
         for name in s.methods
     }
@@ -89,5 +89,5 @@ def test_all_means_every_method_and_every_promise():
     }
     assert audited == expected
     assert len({s.mechanism for s in subjects}) == len(subjects)
-    blocks = {s.mechanism.promise.privacy for s in subjects if s.mechanism.bounds.block_norms}
+    blocks = {s.mechanism.promise.unit for s in subjects if s.mechanism.bounds.block_norms}
     assert blocks == {PrivacyUnit.FULL, PrivacyUnit.FEATURE}

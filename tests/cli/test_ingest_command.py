@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.ingest import main
+from primo_scale.cli.commands import ingest as main
 
 
 def test_prints_filters_hazards_and_what_was_written(reference: Path, tmp_path: Path) -> None:

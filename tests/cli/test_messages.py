@@ -12,7 +12,7 @@ from support.filesets import open_filesets
 from support.small_cohort import Cohort, N, command, refused, write_cohort
 
 from primo_scale.accumulation.blocks import block_boundaries
-from primo_scale.cli import certificates, ledger, release
+from primo_scale.cli.commands import certificates, ledger_show, release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import read_identifiers, read_people
 from primo_scale.genotypes.tables import read_bim
@@ -37,7 +37,7 @@ def dry_run(cohort: Path, *options: object):
 def test_an_option_that_is_needed_is_named(cohort: Path, option: str) -> None:
     words = Cohort(cohort).publication()
     first = words.index(option)
-    refused(command(release.main, *words[:first], *words[first + 2 :]), 2, option)
+    refused(command(release, *words[:first], *words[first + 2 :]), 2, option)
 
 
 def test_an_optimized_python_is_refused() -> None:
@@ -52,9 +52,9 @@ def test_an_optimized_python_is_refused() -> None:
 def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
     long = cohort / ("y" * 256)
     for main, words in (
-        (release.main, Cohort(cohort).publication()[:-1]),
-        (ledger.show, ["--ledger"]),
-        (certificates.main, ["new"]),
+        (release, Cohort(cohort).publication()[:-1]),
+        (ledger_show, ["--ledger"]),
+        (certificates, ["new"]),
     ):
         refused(command(main, *words, long), 3, "File name too long. Choose a shorter path")
 
@@ -68,7 +68,7 @@ def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
 def test_a_name_in_a_locale_without_its_characters(name: str, message: str) -> None:
     """Python decodes the bytes of arguments in the C locale to surrogates."""
     word = os.fsencode(name).decode("ascii", errors="surrogateescape")
-    refused(command(certificates.main, "new", word), 2, message)
+    refused(command(certificates, "new", word), 2, message)
 
 
 @pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])
@@ -89,7 +89,7 @@ def test_only_the_named_covariates_take_part(cohort: Path) -> None:
     assert dry_run(cohort, *tables, "--covar-name", "PC?").exit_code == 0
     refused(dry_run(cohort, *tables), 3, "CITY")
     refused(dry_run(cohort, "--covar-name", "PC?"), 2, "--covar-name")
-    refused(dry_run(cohort, *tables[2:]), 2, "--covar-bounds", "Give --covar too")
+    refused(dry_run(cohort, *tables[2:]), 2, "--covar-bounds", "Give --covar")
 
 
 def with_commas(path: Path, destination: Path, *, quoted: bool) -> None:
@@ -228,10 +228,3 @@ def test_what_is_left_behind_is_weighed(tmp_path: Path, monkeypatch: pytest.Monk
         "statistics.zarr 3072 KiB, outcomes.zarr 2048 KiB, ...). Delete them with the same "
         "command and --purge-intermediates"
     ]
-
-
-def test_the_forecast_states_what_is_left_of_binary_traits(cohort: Path) -> None:
-    (cohort / "bounds.tsv").write_text("name lower upper mean sd\nT 0 1 0.01 0.1\n")
-    assert "is less of the codes: T 0.022 at prevalence 0.01" in dry_run(cohort).stderr
-    (cohort / "bounds.tsv").write_text("name lower upper mean sd\nT 0 4 0.01 0.1\n")
-    assert "of the codes" not in dry_run(cohort).stderr

@@ -1,4 +1,4 @@
-"""``python -m pipelines.simulate``: files other programs read, reproducible, in flat memory."""
+"""``python -m primo_scale simulate``: files other programs read, reproducible, in flat memory."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from support.command_io import PANEL
 from support.processes import run_program
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.simulate import main
+from primo_scale.cli.commands import simulate as main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
 from primo_scale.run import progress
 
@@ -120,12 +120,16 @@ def test_more_variants_than_the_panel_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "exit_code", "message"),
     [
-        (["--heritability", "0.99"], 2, "0<=x<=0.95"),
-        (["--missing", "1"], 2, "0<=x<1"),
-        (["--mean-segment", "0.5"], 2, "x>=1"),
+        (
+            ["--heritability", "0.99"],
+            2,
+            "--heritability: is out of range (got 0.99; limit [0, 0.95])",
+        ),
+        (["--missing", "1"], 2, "--missing: is out of range (got 1; limit [0, 1))"),
+        (["--mean-segment", "0.5"], 2, "--mean-segment: is out of range (got 0.5; limit [1, inf))"),
         (["--bfile", "no-such-panel"], 3, "no-such-panel.bim: no such file"),
         *(
-            ([f"--{name}", value], 2, f"Invalid value for '--{name}'")
+            ([f"--{name}", value], 2, f"--{name}: is out of range (got {value}; limit ")
             for name in ("mean-segment", "missing", "prevalence", "heritability", "causal-fraction")
             for value in ("nan", "inf")
         ),

@@ -15,7 +15,7 @@ from support.small_cohort import command, succeeded
 from support.tiers import missing
 
 import primo_scale as ps
-from primo_scale.cli import accumulate
+from primo_scale.cli.commands import accumulate
 
 HERE = Path(__file__).parent
 
@@ -67,8 +67,8 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Cohort:
     """Provide a small cohort, and the digest of its statistics summed on this machine."""
     directory = tmp_path_factory.mktemp("cohort")
     prefix = simulated(directory / "c", 400, 1, variants=300, phenotypes=2)
-    ps.ingest(ps.GenotypeFiles(prefix), f"{prefix}.zarr")
+    ps.ingest(bfile=prefix, out=f"{prefix}.zarr")
     cohort = Cohort(prefix, Path(f"{PANEL}.afreq"))
     options = cohort.accumulate_options(directory / "work")
-    summed = succeeded(command(accumulate.main, *options))
+    summed = succeeded(command(accumulate, *options))
     return replace(cohort, digest=digest_in(summed.stdout))

@@ -24,7 +24,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli import show_cluster
+from primo_scale.cli.commands import cluster_show
 from primo_scale.cluster.certificates import make_certificates
 from primo_scale.cluster.kubernetes import manifest
 from primo_scale.cluster.profile import KubernetesProfile, Pods, Volume, read_profile
@@ -49,7 +49,7 @@ def rendered(kind: str) -> str:
         dask.config.set({"jobqueue": defaults["jobqueue"]}),
     ):
         result = CliRunner().invoke(
-            show_cluster.main, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
+            cluster_show, [str(EXAMPLES / kind / f"{kind}.toml")], catch_exceptions=False
         )
     assert result.exit_code == 0, result.output
     if kind == "kubernetes":
@@ -71,9 +71,9 @@ def test_certificates_that_a_run_refuses_are_refused(tmp_path: Path) -> None:
     tls = make_certificates(tmp_path / "tls").directory
     profile = tmp_path / "profile.toml"
     profile.write_text('kind = "slurm"\ntls = "tls"\n')
-    assert "tls/cert.pem" in succeeded(command(show_cluster.main, profile)).stdout
+    assert "tls/cert.pem" in succeeded(command(cluster_show, profile)).stdout
     tls.chmod(0o750)
-    refused(command(show_cluster.main, profile), 3, "open to others (got mode 0750", "chmod go=")
+    refused(command(cluster_show, profile), 3, "open to others (got mode 0750", "chmod go=")
 
 
 def closed(schema: Any) -> Any:

@@ -52,17 +52,23 @@ def options_of(path: Path) -> list[tuple[str, str]]:
     return found
 
 
+def commands_in(command: click.Command) -> list[click.Command]:
+    """Return the commands of a group and of the groups in it."""
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    return [*inner, *(each for group in inner for each in commands_in(group))]
+
+
 def unknown_options(path: Path) -> list[str]:
     unknown = []
     for name, option in options_of(path):
         name = {"gwas-release": "release"}.get(name.replace("_", "-"), name.replace("_", "-"))
         command = main.get_command(click.Context(main), name)
         assert command is not None, f"{path.name} names the command {name}"
-        of_groups = command.commands.values() if isinstance(command, click.Group) else ()
+        of_groups = commands_in(command)
         known = {
             opt
             for each in (command, *of_groups)
-            for parameter in each.params
+            for parameter in each.get_params(click.Context(each))
             for opt in (*parameter.opts, *parameter.secondary_opts)
         }
         unknown += [] if option in {*known, "--help"} else [f"{name} {option}"]

@@ -20,7 +20,7 @@ from support.readme_scores import own_scores, readme_scores
 from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli import evaluate, ingest
+from primo_scale.cli.commands import evaluate, ingest
 from primo_scale.evaluation import scores
 from primo_scale.evaluation.accuracy import Sample, why_unmeasured
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
@@ -36,12 +36,12 @@ OPPOSITE = str.maketrans("ACGT", "TGCA")
 
 def request_of(folder, train, out):
     """Return the request of a release without noise."""
-    tables = ("pheno", "pheno-bounds", "covar", "covar-bounds")
+    tables = ("pheno", "pheno_bounds", "covar", "covar_bounds")
     return ps.ReleaseRequest(
-        genotypes=ps.GenotypeFiles(folder / "train"),
-        outcomes=ps.OutcomeTables(*(folder / f"{train}.{kind}.tsv" for kind in tables)),
-        model=ps.Model(ref_freq=f"{PANEL}.afreq"),
-        privacy=ps.Privacy(non_private=True),
+        bfile=folder / "train",
+        **{name: folder / f"{train}.{name.replace('_', '-')}.tsv" for name in tables},
+        ref_freq=f"{PANEL}.afreq",
+        non_private=True,
         out=out,
         ledger=folder / "ledger.sqlite",
     )
@@ -66,7 +66,7 @@ def folder(tmp_path_factory):
 
 def run(folder, out, *options):
     pheno = ("--pheno", folder / "fresh.pheno.tsv")
-    return command(evaluate.main, *pheno, *options, "--out", out)
+    return command(evaluate, *pheno, *options, "--out", out)
 
 
 def people(folder):
@@ -181,7 +181,7 @@ def test_slopes_far_from_one_are_told(factor, kind, folder, tmp_path):
     words = (*people(folder), "--pheno", tmp_path / "pheno.tsv")
     for weights, warned in (("release", True), ("release/weights.tsv.gz", False)):
         options = ("--weights", folder / weights, "--out", tmp_path / f"out-{warned}")
-        result = succeeded(command(evaluate.main, *words, *options))
+        result = succeeded(command(evaluate, *words, *options))
         assert (f"weights are too {kind} by this factor: QT1 (" in result.stderr) is warned
 
 
@@ -230,7 +230,7 @@ def test_without_matplotlib_there_are_no_pictures(folder, tmp_path, monkeypatch)
 @pytest.mark.slow
 def test_a_store_gives_the_results_of_the_fileset(folder, tmp_path):
     store = tmp_path / "fresh.zarr"
-    assert command(ingest.main, "--bfile", folder / "fresh", "--out", store).exit_code == 0
+    assert command(ingest, "--bfile", folder / "fresh", "--out", store).exit_code == 0
     release = ("--weights", folder / "release")
     for name, source in (("a", people(folder)), ("b", ("--genotypes", store))):
         assert run(folder, tmp_path / name, *release, *source).exit_code == 0
@@ -330,7 +330,7 @@ def test_the_coding_of_a_binary_trait_is_that_of_the_table(
     results = []
     for name, values in codings.items():
         plain.assign(CASE=values).to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
-        succeeded(command(evaluate.main, *options, "--out", tmp_path / name))
+        succeeded(command(evaluate, *options, "--out", tmp_path / name))
         results.append(table(tmp_path / name).xs("CASE", level="phenotype"))
         assert results[-1]["n"].item() == 450
         assert results[-1]["n_cases"].item() == cases[~missing].sum()
@@ -346,9 +346,9 @@ def test_other_columns_of_the_tables_may_hold_text(folder, tmp_path):
         plain.assign(site="London").to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
     tables = ("--pheno", tmp_path / "pheno.tsv", "--covar", tmp_path / "covar.tsv")
     options = ("--weights", folder / "release", *people(folder), *tables, "--out", tmp_path / "out")
-    refused(command(evaluate.main, *options), 3, "the value of site is not a number", "London")
+    refused(command(evaluate, *options), 3, "the value of site is not a number", "London")
     chosen = ("--pheno-name", "QT*", "--covar-name", "age")
-    succeeded(command(evaluate.main, *options, *chosen))
+    succeeded(command(evaluate, *options, *chosen))
     found = table(tmp_path / "out")
     assert {*found.index.get_level_values("phenotype")} == {*NAMES} - {"CASE"}
     assert found["incremental_r2"].notna().all()
@@ -361,10 +361,10 @@ def test_values_of_plinks_codes_are_warned_of(folder, tmp_path):
     plain.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
     score = folder / "release" / "pgs" / "CASE.txt.gz"
     options = ("--weights", score, *people(folder), "--pheno", tmp_path / "pheno.tsv")
-    found = succeeded(command(evaluate.main, *options, "--out", tmp_path / "out"))
+    found = succeeded(command(evaluate, *options, "--out", tmp_path / "out"))
     assert "CASE has the values 0, 1 and 2, and is taken as quantitative" in found.stderr
     prevalence = ("--prevalence", "CASE=0.3", "--out", tmp_path / "binary")
-    found = succeeded(command(evaluate.main, *options, *prevalence))
+    found = succeeded(command(evaluate, *options, *prevalence))
     assert "taken as quantitative" not in found.stderr
 
 
@@ -376,7 +376,7 @@ def test_a_prevalence_of_one_of_two_binary_traits_gives_one_liability(folder, tm
     plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")[["IID", "CASE"]]
     plain.assign(OTHER=plain["CASE"]).to_csv(pheno, sep="\t", index=False)
     options = ("--weights", score, *people(folder), "--prevalence", "CASE=0.3")
-    succeeded(command(evaluate.main, *options, "--pheno", pheno, "--out", tmp_path / "out"))
+    succeeded(command(evaluate, *options, "--pheno", pheno, "--out", tmp_path / "out"))
     liability = table(tmp_path / "out")["liability_r2"].droplevel(["weights", "group"])
     assert liability.notna().to_dict() == {"CASE": True, "OTHER": False}
 
@@ -396,7 +396,7 @@ def test_the_reason_why_a_score_has_no_result_is_named(values, reason, folder, t
     table = plain[["FID", "IID"]].assign(QT1=values(plain["QT1"]))
     table.to_csv(pheno, sep="\t", index=False, na_rep="NA")
     options = ["--weights", weights, "--pheno", pheno, *people(folder), "--out", tmp_path / "out"]
-    result = command(evaluate.main, *options)
+    result = command(evaluate, *options)
     refused(result, 3, f"no score has a result; QT1 in group all: {reason}")
     assert f"QT1.txt.gz: no result for QT1 in group all: {reason}" in result.stderr
 
@@ -443,7 +443,7 @@ def structured(tmp_path_factory):
 
 def evaluated_in(folder, out, *options):
     words = ("--bfile", folder / "people", "--weights", folder / "score.txt")
-    return command(evaluate.main, *words, "--pheno", folder / "pheno.tsv", *options, "--out", out)
+    return command(evaluate, *words, "--pheno", folder / "pheno.tsv", *options, "--out", out)
 
 
 def test_ancestry_is_taken_off_by_groups_and_by_components(structured, tmp_path):
@@ -507,18 +507,18 @@ def test_components_are_those_that_a_release_has_weights_of(structured, tmp_path
     bounds, loadings = tmp_path / "bounds.tsv", structured / "panel.eigenvec.allele"
     bounds.write_text("name\tlower\tupper\nENVIRONMENT\t-9\t9\nHERITABLE\t-9\t9\n")
     ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(structured / "people"),
-            outcomes=ps.OutcomeTables(structured / "pheno.tsv", bounds, pc_loadings=loadings),
-            privacy=ps.Privacy(non_private=True),
-            out=tmp_path / "release",
-            ledger=tmp_path / "ledger.sqlite",
-        )
+        bfile=structured / "people",
+        pheno=structured / "pheno.tsv",
+        pheno_bounds=bounds,
+        pc_loadings=loadings,
+        non_private=True,
+        out=tmp_path / "release",
+        ledger=tmp_path / "ledger.sqlite",
     )
     words = ("--bfile", structured / "people", "--weights", tmp_path / "release")
     words += ("--pheno", structured / "pheno.tsv")
     for name, options in (("with", ("--pc-loadings", loadings)), ("without", ())):
-        succeeded(command(evaluate.main, *words, *options, "--out", tmp_path / name))
+        succeeded(command(evaluate, *words, *options, "--out", tmp_path / name))
         content = json.loads((tmp_path / name / "evaluation.json").read_text())
         offsets = {result["measures"]["offset"] for result in content["results"]}
         assert offsets == {name == "with"}
@@ -541,10 +541,10 @@ def test_a_slope_beyond_the_covariates_is_warned_of(folder, tmp_path):
     plain[["IID"]].assign(x=ancestry).to_csv(tmp_path / "covar.tsv", sep="\t", index=False)
     words = (*people(folder), "--weights", folder / "release", "--pheno-name", "QT1")
     words += ("--pheno", tmp_path / "pheno.tsv")
-    result = succeeded(command(evaluate.main, *words, "--out", tmp_path / "plain"))
+    result = succeeded(command(evaluate, *words, "--out", tmp_path / "plain"))
     assert "predicts the opposite, r < 0: QT1" in result.stderr
     words += ("--covar", tmp_path / "covar.tsv", "--out", tmp_path / "beyond")
-    result = succeeded(command(evaluate.main, *words))
+    result = succeeded(command(evaluate, *words))
     assert "predicts the opposite" not in result.stderr
     assert "by this factor" not in result.stderr
 

@@ -20,8 +20,7 @@ from support.processes import run_program
 from support.small_cohort import command, refused
 from support.tiers import thinned
 
-import primo_scale as ps
-from primo_scale.cli import ingest as ingest_command
+from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation.scores import MatchedWeights, open_store, score_people
 from primo_scale.genotypes.filters import Selection
@@ -31,6 +30,7 @@ from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
 from primo_scale.parties.columns import GenotypeColumns
+from primo_scale.run.request import GenotypeFiles
 
 KINDS = ("pfile", "bgen", "vcf", "vcz")
 
@@ -165,8 +165,8 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
 
 
 def test_files_without_dosages_are_refused(files_of):
-    with pytest.raises(UsageError, match=r"--dosages: is for --pfile, --bgen, --vcf, --vcz"):
-        ps.GenotypeFiles(bfile="x", dosages=True)
+    with pytest.raises(UsageError, match="`bfile` and `dosages` exclude each other"):
+        GenotypeFiles(bfile="x", dosages=True)
     with pytest.raises(InputError, match=r"rs2 has more than two alleles"):
         open_source(files_of("several", "pfile"))
     with pytest.raises(InputError, match=r"lacks call_DS and call_GP.*Leave --dosages out"):
@@ -186,20 +186,20 @@ def test_an_impossible_dosage_is_refused(value, files_of, tmp_path):
 def test_dosages_and_hard_calls_do_not_share_a_store(files_of, tmp_path):
     """A finished store of the other packing is refused in one line, and an unfinished one."""
     words = ["--pfile", FORMATS / "odd", "--out", tmp_path / "g"]
-    assert command(ingest_command.main, *words, "--dosages").exit_code == 0
-    assert command(ingest_command.main, *words, "--dosages").exit_code == 0
-    refused(command(ingest_command.main, *words), 3, "another kind", "dosages")
+    assert command(ingest_command, *words, "--dosages").exit_code == 0
+    assert command(ingest_command, *words, "--dosages").exit_code == 0
+    refused(command(ingest_command, *words), 3, "another kind", "dosages")
     shutil.rmtree(tmp_path / "g")
     for first, other in (([], ["--dosages"]), (["--dosages"], [])):
         partial = tmp_path / "g.partial"
         shutil.rmtree(partial, ignore_errors=True)
         run_until_planned(tmp_path / "g", dosages=bool(first))
-        refused(command(ingest_command.main, *words, *other), 3, "packing", "g.partial")
+        refused(command(ingest_command, *words, *other), 3, "packing", "g.partial")
 
 
 def run_until_planned(destination, *, dosages: bool) -> None:
     """Leave an ingest of ``odd`` that was interrupted before its first partition."""
-    files = ps.GenotypeFiles(pfile=FORMATS / "odd", dosages=dosages).sources
+    files = GenotypeFiles(pfile=FORMATS / "odd", dosages=dosages).sources
     with pytest.raises(Stop):
         run(files, destination, chunk_shape=files.packing.chunk_shape, on_progress=stop_after(0))
 
@@ -207,7 +207,7 @@ def run_until_planned(destination, *, dosages: bool) -> None:
 @pytest.mark.slow
 def test_an_interrupted_ingest_of_dosages_continues(tmp_path):
     run_until_planned(tmp_path / "g", dosages=True)
-    files = ps.GenotypeFiles(pfile=FORMATS / "odd", dosages=True).sources
+    files = GenotypeFiles(pfile=FORMATS / "odd", dosages=True).sources
     store = run(files, tmp_path / "g", chunk_shape=files.packing.chunk_shape)
     np.testing.assert_array_equal(stored(store, "genotypes"), of_plink2(FORMATS / "odd"))
 

@@ -22,6 +22,7 @@ from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.packed import packed_width
+from primo_scale.run.request import GenotypeFiles
 
 NAMES = ("odd", "base_n43_m61", "degenerate", "sexchr_PAR_codes")
 OTHERS = ("pfile", "bgen", "vcf", "vcz")
@@ -78,12 +79,13 @@ def test_every_format_gives_the_same_statistics_digest(files_of, tmp_path):
     digests = set()
     for kind in ("bfile", *OTHERS):
         files = files_of("base_n43_m61", kind)
-        inputs = ps.GenotypeFiles(**{kind: files.paths, "sample": files.sample})
-        ps.ingest(inputs, tmp_path / f"{kind}.zarr")
+        inputs = {kind: files.paths, "sample": files.sample}
+        ps.ingest(**inputs, out=tmp_path / f"{kind}.zarr")
         request = ps.AccumulateRequest(
             genotypes=tmp_path / f"{kind}.zarr",
-            outcomes=ps.OutcomeTables(pheno, bounds),
-            privacy=ps.Privacy(non_private=True),
+            pheno=pheno,
+            pheno_bounds=bounds,
+            non_private=True,
             work_dir=tmp_path / kind,
         )
         digests.add(ps.accumulate(request).sha256)
@@ -147,7 +149,7 @@ def test_filesets_of_several_chromosomes_are_joined(pattern, tmp_path):
             table = table.replace(f"\n{code}\t", f"\n{other}\t")
         (tmp_path / f"chr{number}.pvar").write_text(table)
     (tmp_path / "all.list").write_text(f"{tmp_path}/chr1\n{tmp_path}/chr2\n")
-    joined = open_source(ps.GenotypeFiles(pfile=tmp_path / pattern).sources)
+    joined = open_source(GenotypeFiles(pfile=tmp_path / pattern).sources)
     one = open_source(SourceFiles((FORMATS / "odd",), "pfile"))
     np.testing.assert_array_equal(genotypes(joined), np.tile(genotypes(one), (2, 1)))
     people = np.arange(7)

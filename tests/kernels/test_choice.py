@@ -69,7 +69,7 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
 def test_the_command_line_lists_the_names_without_importing_numba() -> None:
     program = (
-        "import sys; from primo_scale.cli.accumulate import main; "
+        "import sys; from primo_scale.cli.commands import accumulate as main; "
         "from primo_scale.kernels import NAMES; "
         "(option,) = [option for option in main.params if option.name == 'kernel']; "
         "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"

@@ -27,18 +27,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     simulated(folder / "cohort", PEOPLE, 1, **traits)
     simulated(folder / "others", 2_000, 2)
     ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(folder / "cohort"),
-            outcomes=ps.OutcomeTables(
-                folder / "cohort.pheno.tsv", folder / "cohort.pheno-bounds.tsv"
-            ),
-            model=ps.Model(ref_freq=f"{PANEL}.afreq", ld_blocks=f"{PANEL}.blocks.tsv"),
-            privacy=ps.Privacy(5, PEOPLE**-2.0),
-            ledger=folder / "ledger.sqlite",
-            accept_noise=True,
-            sumstats=True,
-            out=folder / "release",
-        )
+        bfile=folder / "cohort",
+        pheno=folder / "cohort.pheno.tsv",
+        pheno_bounds=folder / "cohort.pheno-bounds.tsv",
+        ref_freq=f"{PANEL}.afreq",
+        ld_blocks=f"{PANEL}.blocks.tsv",
+        epsilon=5,
+        delta=PEOPLE**-2.0,
+        ledger=folder / "ledger.sqlite",
+        accept_noise=True,
+        sumstats=True,
+        out=folder / "release",
     )
     return folder
 

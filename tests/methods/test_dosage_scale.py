@@ -10,7 +10,7 @@ from primo_scale.methods.dosage_scale import round_in_place, to_dosage_scale
 from primo_scale.methods.solution import LatticeWeights
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
-from primo_scale.privacy.clip_response import ClipResponse
+from primo_scale.privacy.planning import ClipResponse
 
 
 def significant(value, digits):

@@ -22,8 +22,8 @@ from primo_scale.methods.dosage_scale import effects_per_allele
 from primo_scale.methods.summary_statistics import marginal_effects
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
-from primo_scale.privacy.clip_response import clip_response
 from primo_scale.privacy.mechanism import no_noise
+from primo_scale.privacy.planning import clip_response
 from primo_scale.storage.block_matrices import BlockLayout
 
 N, D, BLOCKS = 2000, 1500, (0, 600, 1500)

@@ -11,8 +11,8 @@ from support.processes import run
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 from support.tiers import thinned
 
-from primo_scale.cli import ingest
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
+from primo_scale.cli.commands import ingest
 from primo_scale.errors import InputError, InterruptedRun
 
 PRIVATE = InputError("11 people have text", where="pheno.tsv", value="Smith")
@@ -77,10 +77,10 @@ def test_a_batch_job_without_a_log_prints_no_count_and_its_error_whole(
     """An ingest has no run.log: its counts are lost, and its error is told where it can be."""
     monkeypatch.setenv("PRIMO_SCALE_BATCH_JOB", "1")
     bfile = write_cohort(tmp_path / "in") / "cohort"
-    done = succeeded(command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr"))
+    done = succeeded(command(ingest, "--bfile", bfile, "--out", tmp_path / "g.zarr"))
     assert "people" not in done.stderr
     assert "stage ingest: begins" in done.stderr and "stage ingest: ends" in done.stderr
-    failed = command(ingest.main, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
+    failed = command(ingest, "--bfile", tmp_path / "none", "--out", tmp_path / "g.zarr")
     refused(failed, 3, "no such file")
 
 
@@ -100,7 +100,7 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
 LIBRARY = """
 import logging, sys
 from pathlib import Path
-from primo_scale.run.execution import Execution
+from primo_scale.run.request import Execution
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.run_log import run_logged
 

@@ -10,7 +10,7 @@ import pytest
 from primo_scale.cluster.connect import dask_client, performance_reported
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.errors import InputError, UsageError
-from primo_scale.run.execution import Execution
+from primo_scale.run.request import Execution
 
 
 @pytest.mark.slow  # and needs Bokeh

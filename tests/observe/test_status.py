@@ -15,7 +15,7 @@ from support.observed_runs import TILES, D, accumulate_and_die, committed_tiles,
 from support.processes import ROOT, wait_until
 from support.small_cohort import Cohort, command, refused, write_cohort
 
-from primo_scale.cli import status
+from primo_scale.cli.commands import status
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.status import read_status
 from primo_scale.storage.encryption import make_key_file
@@ -25,7 +25,7 @@ ORDER = ["", "outcomes", "adjustment", "accumulate", "finalize"]
 
 
 def answer(work: Path, exit_code: int) -> dict:
-    result = command(status.main, work, "--json")
+    result = command(status, work, "--json")
     assert result.exit_code == exit_code, result.output
     return json.loads(result.stdout)
 
@@ -42,7 +42,7 @@ def test_a_killed_run_is_stopped_at_what_it_logged(killed) -> None:
     assert said["host"] == socket.gethostname()
     done = int(re.match(rf"accumulate: (\d+) of {TILES + 1} tasks, ", said["message"])[1])
     assert 0 < done <= committed_tiles(killed) + 1  # and the row task
-    result = command(status.main, killed.work)
+    result = command(status, killed.work)
     assert result.exit_code == 5
     lines = result.stdout.splitlines()
     words = "accumulate, stopped; the same command continues it (accumulate, process"
@@ -152,6 +152,6 @@ def test_an_encrypted_run_is_read_without_its_key(tmp_path) -> None:
 
 def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:
     for path in (tmp_path / "none", tmp_path):
-        refused(command(status.main, path), 3, str(path))
+        refused(command(status, path), 3, str(path))
         with pytest.raises(InputError):
             read_status(path)

@@ -24,7 +24,9 @@ def hard_calls(directory: Path) -> tuple[GenotypeStore, np.ndarray]:
     """Return a store of everybody who can have two variants, and their copies of A1."""
     copies = np.array(list(product((0, 1, 2, MISSING), repeat=2)))
     prefix = write_fileset_of(directory / "people", copies.T, (1, 2))
-    return ps.ingest(ps.GenotypeFiles(prefix), directory / "store", chunk_shape=(1, 4)), copies
+    return ps.ingest(
+        bfile=prefix, out=directory / "store", chunk_variants=1, chunk_samples=4
+    ), copies
 
 
 def dosages(_: Path) -> tuple[GenotypeStore, np.ndarray]:

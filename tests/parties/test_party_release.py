@@ -34,11 +34,9 @@ from primo_scale.publication.recompute_profile import epsilon_of
 from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.publication.verify import verify
 from primo_scale.run import party_operations
-from primo_scale.run.genotype_files import GenotypeFiles
 from primo_scale.run.operations import ingest
 from primo_scale.run.party_fit import party_fit
 from primo_scale.run.party_operations import party_release, party_roster
-from primo_scale.run.party_requests import PartyFitRequest, PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 
@@ -179,7 +177,7 @@ def test_people_of_another_roster_have_no_second_budget(tmp_path: Path) -> None:
     parties = make_parties(tmp_path)
     party_release(request_of(parties[0], tmp_path, cohort="first"))
     few = write_table(tmp_path / "few.tsv", ["P0001", "P0002"], {"q": np.zeros(2)})
-    party_roster(few, tmp_path / "key", tmp_path / "other-roster")
+    party_roster(people=few, party_key=tmp_path / "key", out=tmp_path / "other-roster")
     changes = {"roster": tmp_path / "other-roster", "out": tmp_path / "second", "cohort": "second"}
     with pytest.raises(BudgetRefused, match="found second, expected first"):
         party_release(request_of(parties[0], tmp_path, **changes))
@@ -243,7 +241,7 @@ def test_a_person_in_two_rows_is_refused_before_any_payment(tmp_path: Path) -> N
 
 
 def fit_of(releases: list[Path], out: Path, method: str):
-    return party_fit(PartyFitRequest(releases=releases, outcome="y", out=out, method=method))
+    return party_fit(releases=releases, outcome="y", out=out, method=method)
 
 
 def test_joint_model_finds_the_effects_and_states_the_persons_promise(
@@ -274,7 +272,8 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
         tmp_path / "few.tsv", [f"P{i:04d}" for i in range(500)], {"q": np.zeros(500)}
     )
     shared = str(directory / "roster")  # one path alone
-    party_roster(people, directory / "key", tmp_path / "roster", others=shared)
+    key = directory / "key"
+    party_roster(people=people, party_key=key, out=tmp_path / "roster", others=shared)
     changes = {"roster": tmp_path / "roster", "out": tmp_path / "r", "ledger": tmp_path / "l"}
     other = party_release(request_of(parties[2], directory, **changes))
     assert repr(other) == f"PartyRelease(directory={tmp_path / 'r'!r})"
@@ -286,31 +285,32 @@ def test_releases_of_other_people_or_methods_are_not_joined(released, tmp_path: 
     ("places", "changes", "words"),
     [
         ([0, 0, 2], {}, "two releases have columns of one party and name"),
-        ([0, 2], {"predictors": ["a", "y"]}, "--predictors: is the outcome .got y"),
+        ([0, 2], {"predictors": ["a", "y"]}, "predictors: is the outcome .got y"),
         ([0, 2], {"predictors": ["a", "a"]}, "do not determine the weights .*got 2"),
-        ([], {}, "no releases are given"),
+        ([], {}, "releases: is needed"),
     ],
 )
 def test_columns_that_give_no_model_are_refused(released, tmp_path, places, changes, words) -> None:
     _, _, releases = released
     given = [releases[place].directory for place in places]
     with pytest.raises(UsageError, match=words):
-        party_fit(PartyFitRequest(
+        party_fit(
             releases=given, outcome="y", out=tmp_path / "model", method="bgm", **changes
-        ))  # fmt: skip
+        )  # fmt: skip
     assert not (tmp_path / "model").exists()
 
 
 def test_genotypes_of_a_store_are_the_columns(tmp_path: Path, reference: Path) -> None:
     fileset = reference / "data" / "edge" / "plink_made" / "base_n43_m61"
-    genotypes = ingest(GenotypeFiles(fileset), tmp_path / "store")
+    genotypes = ingest(bfile=fileset, out=tmp_path / "store")
     make_key_file(tmp_path / "key")
-    party_roster(tmp_path / "store", tmp_path / "key", tmp_path / "new" / "roster")
-    release = party_release(PartyReleaseRequest(
+    key, out = tmp_path / "key", tmp_path / "new" / "roster"
+    party_roster(people=tmp_path / "store", party_key=key, out=out)
+    release = party_release(
         party="site", genotypes=tmp_path / "store", roster=tmp_path / "new" / "roster",
         party_key=tmp_path / "key", epsilon=5, delta=1e-5, ledger=tmp_path / "ledger",
         out=tmp_path / "release",
-    ))  # fmt: skip
+    )  # fmt: skip
     dosages = open_bed(f"{fileset}.bed").read(dtype="float64")
     exact = np.where(np.isnan(dosages), 0, dosages - 1) * BOUNDED_UNIT
     roster = read_roster(tmp_path / "new" / "roster", tmp_path / "key")

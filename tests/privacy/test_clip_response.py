@@ -5,7 +5,7 @@ import pytest
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.privacy.clip_response import (
+from primo_scale.privacy.planning import (
     RowLengths,
     clip_response,
     no_clipping,

@@ -18,7 +18,12 @@ from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.held_out_accuracy import N_COUNTS
 from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
-from primo_scale.privacy.mechanism import FIRST_ROUND_SHARE, Promise, release_cost, second_round
+from primo_scale.privacy.mechanism import (
+    SHARES,
+    Promise,
+    release_cost,
+    second_round,
+)
 from primo_scale.privacy.payment import (
     Payer,
     draw_second_round,
@@ -26,9 +31,9 @@ from primo_scale.privacy.payment import (
     measure_once,
     record_statistics,
 )
-from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
+from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
 
-SHARE = (1 - ADJUSTMENT_SHARE) * FIRST_ROUND_SHARE
+SHARE = (1 - SHARES.adjustment) * SHARES.first_round
 SUMS = RawOwnSums(np.arange(4000) * 1000, "a" * 64, {})
 NOISE = second_round(Promise(1.0, 1e-6, share=SHARE), 4000, 10_000, 900_000)
 
@@ -49,7 +54,7 @@ def pay_twice(folder, raw, sums=SUMS, noise=NOISE):
 def test_noise_is_that_of_what_the_first_round_leaves(adjacency):
     factor = 2 if adjacency is Adjacency.REPLACE_ONE else 1
     promise = Promise(1.0, 1e-6, adjacency=adjacency, share=SHARE)
-    mu = release_mu(1.0, 1e-6) * math.sqrt(1 - ADJUSTMENT_SHARE - SHARE)
+    mu = release_mu(1.0, 1e-6) * math.sqrt(1 - SHARES.adjustment - SHARE)
     found = second_round(promise, 3, 10_000, 900_000)
     assert found.sigma == pytest.approx(factor * math.sqrt(10_000 * 900_000) / mu, rel=1e-12)
 

@@ -27,6 +27,7 @@ from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.privacy.mechanism import (
+    SHARES,
     Promise,
     PublicBounds,
     Recipe,
@@ -36,7 +37,6 @@ from primo_scale.privacy.mechanism import (
 )
 from primo_scale.privacy.payment import NoisyAdjustment
 from primo_scale.privacy.phenotype_adjustment import (
-    ADJUSTMENT_SHARE,
     adjusted,
     adjustment_sigma,
     covariance_of_covariates,
@@ -51,7 +51,7 @@ def test_noise_is_that_of_a_fiftieth_of_the_release(adjacency):
     mu = release_mu(1.0, 1e-6) * math.sqrt(0.02)
     found = adjustment_sigma(1234, adjacency, release_cost(Promise(1.0, 1e-6), None))
     assert found == pytest.approx(factor * 1234 / mu, rel=1e-12)
-    assert ADJUSTMENT_SHARE == 0.02
+    assert SHARES.adjustment == 0.02
     beside_subsample = adjustment_sigma(1234, adjacency, release_cost(Promise(1.0, 1e-6), 9))
     mu = release_mu(0.5, 5e-7) * math.sqrt(0.02)
     assert beside_subsample == pytest.approx(factor * 1234 / mu, rel=1e-12)
@@ -205,7 +205,7 @@ def test_no_neighbour_with_other_covariates_moves_the_sums_further_than_mu(unit,
     random, before = np.random.default_rng(6), coding()
     after = replace(before, effects=((0, 90_000, -60_000),))
     bounds = PublicBounds(3000, None, 3 * 2**22, (3,), 1000, 1)
-    promise = Promise(1.0, 1e-6, unit, adjacency, share=1 - ADJUSTMENT_SHARE)
+    promise = Promise(1.0, 1e-6, unit, adjacency, share=1 - SHARES.adjustment)
     found = calibrate(bounds, promise, Recipe(), split=1.3)
     rule = ClippingRule(LongRecords.RECORD, bounds.row_norm, None, bounds.phenotype_norm)
     x = random.integers(-40, 41, (400, 3))

@@ -13,21 +13,19 @@ from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.privacy.accuracy import (
-    Trait,
-    expected_r2,
-    expected_r2_sum,
-    forecast_of,
-    spectrum_shape,
-)
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
+    Components,
+    Measurement,
     PublicSizes,
     choose_phenotype_clip,
     clipped_phenotype,
+    expected_r2_sum,
+    forecast_of,
     noise_variance,
     phenotype_norm,
+    spectrum_shape,
     split_for,
 )
 
@@ -43,12 +41,10 @@ SIZES = PublicSizes(
 UNLINKED = np.ones(1)
 UNBOUNDED = replace(SIZES, row_norm=100 * SIZES.row_norm)
 ROUNDED = 1 + 1e-12
-TRAIT = Trait()
 
 
-def forecast(sizes, eigenvalues, *, trait=TRAIT, **noise):
-    explained = expected_r2(sizes, eigenvalues, trait=trait, **noise)
-    return forecast_of(explained, sizes.n_samples, eigenvalues, sizes.n_variants, trait)
+def forecast(sizes, eigenvalues, **noise):
+    return forecast_of(Measurement(sizes, eigenvalues, **noise), sizes.n_variants)
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.8, 2.0])
@@ -201,40 +197,6 @@ def test_the_bound_on_rows_divides_the_noise_by_what_it_leaves_of_products():
     assert bounded.r_squared < 0.97 * less.r_squared
 
 
-@pytest.mark.parametrize("people", [5_000, 80_000])
-def test_a_public_score_of_the_same_effects_adds_the_people_of_its_study(people):
-    """Without noise, two studies of the same effects are one of as many people."""
-    eigenvalues = spectrum_shape(30.0 * SIZES.n_variants, SIZES.n_variants)
-
-    def without_noise(n_samples, trait=TRAIT):
-        sizes = replace(SIZES, n_samples=n_samples)
-        return forecast(sizes, eigenvalues, clip=0.7, cross_sigma=1e5, trait=trait).without_noise
-
-    both = without_noise(
-        SIZES.n_samples, Trait(public_r2=without_noise(people), public_people=people)
-    )
-    assert both == pytest.approx(without_noise(SIZES.n_samples + people), rel=1e-9)
-
-
-def test_a_public_score_of_other_effects_is_worth_less_than_its_people():
-    eigenvalues = spectrum_shape(30.0 * SIZES.n_variants, SIZES.n_variants)
-    found = [
-        forecast(SIZES, eigenvalues, clip=0.7, cross_sigma=3e5, trait=Trait(0.3, 0.05, people))
-        for people in (10_000, 1_000_000)
-    ]
-    alone = forecast(SIZES, eigenvalues, clip=0.7, cross_sigma=3e5)
-    for each in found:
-        assert max(alone.r_squared, 0.05) < each.r_squared < alone.r_squared + 0.05
-    # A large study that explains little has other effects, and leaves more for the cohort to find.
-    assert found[0].r_squared < found[1].r_squared
-
-
-def test_no_forecast_exceeds_the_heritability():
-    trait = Trait(0.3, 0.29, public_people=1)
-    expected = forecast(SIZES, np.ones(8), clip=0.7, cross_sigma=3.0, trait=trait)
-    assert 0.29 < expected.r_squared <= 0.3
-
-
 def test_pairs_in_a_block_and_on_a_chromosome_are_summed():
     chromosome = np.array(["1", "1", "1", "2", "2", "2", "2"], dtype=object)
     position = np.array([1_000, 3_000, 9_000, 5_000, 5_000, 0, 0])
@@ -289,6 +251,9 @@ def test_expected_linkage_is_that_of_real_genotypes(reference):
 
 def test_a_forecast_is_at_most_that_without_noise():
     """Also if the shares of components and the eigenvalues are of different variances."""
-    found = forecast_of(0.2999, 10_000, np.ones(8), 50, TRAIT)
-    assert found.r_squared == found.without_noise < 0.2999
+    components = Components(np.full(4, 0.5), np.full(4, 1.0))
+    sizes = replace(UNBOUNDED, n_samples=10_000, n_variants=4, variant_variance=1.0)
+    measured = Measurement(sizes, np.ones(8), 4.0, 0.0, components)
+    found = forecast_of(measured, 50)
+    assert found.r_squared == found.without_noise < measured.explained()
     assert found.effective_sample_size == pytest.approx(10_000, rel=1e-9)

@@ -89,7 +89,7 @@ def neighbours(rows, bounds, promise):
     """Return the group of neighbours of every record, and the protected part of a record."""
     d = sum(bounds.block_sizes)
     # Residuals of the phenotypes change with the covariates, which feature privacy protects.
-    protected = slice(d if promise.privacy is LABEL else 0, None)
+    protected = slice(d if promise.unit is LABEL else 0, None)
     known = np.ones(rows.shape[1], dtype=bool)
     known[protected] = False
     _, group = np.unique(rows[:, known], axis=0, return_inverse=True)
@@ -97,7 +97,7 @@ def neighbours(rows, bounds, promise):
 
 
 def largest_shift(bounds, promise, scales):
-    rows = records(bounds, promise.privacy)
+    rows = records(bounds, promise.unit)
     group, protected = neighbours(rows, bounds, promise)
     worst = 0.0
     for number in np.unique(group):

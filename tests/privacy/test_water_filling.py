@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from primo_scale.privacy.water_filling import fill
+from primo_scale.privacy.planning import fill
 
 
 def explained(energies, shares, signal, residual, noise):

@@ -18,7 +18,7 @@ from support.release_examples import (
 )
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.verify import main
+from primo_scale.cli.commands import verify as main
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.ledger.accounts import Charge, ChargeRequest
@@ -56,7 +56,7 @@ class Paid:
 def pay(ledger: Ledger, mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
     """Charge an earlier release of the cohort, and then one with this noise."""
     promise = mechanism.promise
-    account = ledger.account_named("biobank", unit=promise.privacy, adjacency=promise.adjacency)
+    account = ledger.account_named("biobank", unit=promise.unit, adjacency=promise.adjacency)
     ledger.set_budget(account, epsilon=3 * promise.epsilon, delta=promise.delta)
     for number, cost in enumerate(example_costs(mechanism)):
         request = ChargeRequest(account, f"{number}", promise.epsilon, promise.delta, cost)

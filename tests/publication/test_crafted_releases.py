@@ -15,7 +15,7 @@ from support.release_examples import PUBLIC_KEY, publish_example
 from support.release_mutations import ATTACKER, mutate
 from support.small_cohort import command
 
-from primo_scale.cli import verify
+from primo_scale.cli.commands import verify
 from primo_scale.publication.bounded_text import LARGEST_DOCUMENT
 from primo_scale.publication.verify import verify_release
 
@@ -66,7 +66,7 @@ def test_crafted_releases_get_a_verdict(originals, tmp_path, seed, trials) -> No
         print(about)
         check_verdict(directory, changed, about)
         if trial % 10 == 0:
-            result = command(verify.main, directory)
+            result = command(verify, directory)
             assert result.exit_code in (0, 1), (about, result.exception)
             assert "Traceback" not in result.stderr
             assert all(line.isprintable() for line in result.stdout.splitlines()), about

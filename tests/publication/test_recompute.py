@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.noise_checks import exact_delta
 from support.release_edits import failed, query, resize
-from support.release_examples import BUDGET, MODES, example_design, example_document
+from support.release_examples import MODES, example_design, example_document
 
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.recompute import _draws
@@ -20,7 +20,7 @@ from primo_scale.publication.recompute_profile import (
     log_delta,
     log_delta_on_lattice,
 )
-from primo_scale.run import release_forecast
+from primo_scale.run import forecast
 
 
 @settings(max_examples=40, deadline=None)
@@ -110,10 +110,10 @@ def test_more_draws_than_those_of_the_proof_do_not_pass():
 def test_the_product_counts_all_that_the_verifier_counts(mode, monkeypatch):
     """What the product pays for, the verifier must not refuse."""
     counted = []
-    monkeypatch.setattr(release_forecast, "check_draws", counted.append)
+    monkeypatch.setattr(forecast, "check_draws", counted.append)
     method = METHODS[MODES[mode].method]
-    chosen = release_forecast.ChosenMethod(method, "as given", method.estimator)
-    release_forecast.mechanism_of(example_design(mode), BUDGET, chosen)
+    chosen = forecast.ChosenMethod(method, "as given", method.estimator)
+    forecast.mechanism_of(example_design(mode), chosen)
     assert _draws(example_document(mode)) <= counted[0]
 
 

@@ -19,7 +19,7 @@ from support.release_examples import PUBLIC_KEY, example_statement, example_weig
 from support.release_mutations import CANNOT_BE_SIGNED
 from support.small_cohort import command, succeeded
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.verify import verify
@@ -82,7 +82,7 @@ def signed_release(folder: Path, case: Case, patch: pytest.MonkeyPatch) -> tuple
     write_public(folder)
     write_cohort(folder, case, second=False)
     patch.chdir(folder)
-    succeeded(command(release.main, *release_words(case)))
+    succeeded(command(release, *release_words(case)))
     ledger = Ledger(folder / "ledger").__enter__()
     return folder / "release", Signer(ledger.public_key, ledger.sign)
 

@@ -11,7 +11,7 @@ from support.release_edits import forge
 from support.release_examples import PUBLIC_KEY
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.verify import main
+from primo_scale.cli.commands import verify as main
 
 
 def test_a_good_release(pristine):

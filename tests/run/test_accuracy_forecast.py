@@ -6,7 +6,7 @@ import shlex
 import pytest
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli.ledger import main as ledger_command
+from primo_scale.cli.commands import ledger as ledger_command
 from primo_scale.ledger.ledger import Ledger
 
 BUDGET = ("--epsilon", 1, "--delta", 1e-6)
@@ -76,9 +76,3 @@ def test_in_a_known_ledger_the_command_names_the_people(cohort):
     assert command(ledger_command, *opening(planned.stderr)).exit_code == 0
     result = succeeded(cohort.release(budget=BUDGET))
     assert "opens one of" not in result.stderr and "had no budget" not in result.stderr
-
-
-@pytest.mark.parametrize(("ridge", "warned"), [(1, True), (1e6, False)])
-def test_a_penalty_below_the_noise_is_named(cohort, ridge, warned):
-    result = succeeded(cohort.release("--dry-run", "--ridge", ridge, budget=BUDGET))
-    assert (f"--ridge {ridge:g} is below the noise on X'X" in result.stderr) is warned

@@ -11,7 +11,7 @@ from support.filesets import name_variants, write_fileset_of
 from support.readme_scores import own_scores
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.cli import accumulate, finalize, ingest, release, verify
+from primo_scale.cli.commands import accumulate, finalize, ingest, release, verify
 from primo_scale.evaluation.scores import open_files
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
@@ -107,7 +107,7 @@ def words_of(folder, *options):
 def released(structured):
     """Provide the folder, after a release with people held out; what the terminal said."""
     result = succeeded(command(
-        release.main, *words_of(structured), *BUDGET, "--hold-out", 0.3,
+        release, *words_of(structured), *BUDGET, "--hold-out", 0.3,
         "--pc-loadings", structured / "panel.eigenvec.allele",
         "--ledger", structured / "ledger", "--out", structured / "release",
     ))  # fmt: skip
@@ -246,7 +246,7 @@ def test_a_false_statement_of_groups_is_found(released, path, value):
     document = read_document(released[0] / "release")
     assert all(finding.ok for finding in document_findings(document))
     assert not all(finding.ok for finding in document_findings(put(document, path, value)))
-    assert command(verify.main, released[0] / "release").exit_code == 0
+    assert command(verify, released[0] / "release").exit_code == 0
 
 
 def test_the_same_panel_is_needed_again(structured, tmp_path):
@@ -255,15 +255,15 @@ def test_the_same_panel_is_needed_again(structured, tmp_path):
     )
     words = ("--work-dir", tmp_path / "work", "--ledger", tmp_path / "ledger")
     store = tmp_path / "people.zarr"
-    succeeded(command(ingest.main, "--bfile", folder / "people", "--out", store))
+    succeeded(command(ingest, "--bfile", folder / "people", "--out", store))
     inputs = ["--genotypes", store, *words_of(folder)[2:]]
-    succeeded(command(accumulate.main, *inputs, *words, *BUDGET))
+    succeeded(command(accumulate, *inputs, *words, *BUDGET))
     last = (*words, *BUDGET, "--out", tmp_path / "out")
     kept = (folder / "others.bed").read_bytes()
     (folder / "others.bed").write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-    refused(command(finalize.main, *last), 3, "is not the panel that the statistics were made with")
+    refused(command(finalize, *last), 3, "is not the panel that the statistics were made with")
     (folder / "others.bed").write_bytes(kept)
-    succeeded(command(finalize.main, *last))
+    succeeded(command(finalize, *last))
     shares = read_document(tmp_path / "out")["estimation"]["between_populations"]
     assert len(shares) == 2
 
@@ -288,14 +288,14 @@ def test_unusable_populations_are_refused(structured, tmp_path, content, message
         for word in words_of(structured)
     ]
     words += [*BUDGET, "--out", tmp_path / "out", "--ledger", tmp_path / "ledger"]
-    refused(command(release.main, *words), 3, str(table), message)
+    refused(command(release, *words), 3, str(table), message)
 
 
 def test_populations_need_a_panel(structured, tmp_path):
     words = words_of(structured)
     at = words.index("--ld-panel")
     words = [*words[:at], *words[at + 2 :], *BUDGET, "--out", tmp_path / "out"]
-    refused(command(release.main, *words), 2, "--panel-populations", "--ld-panel")
+    refused(command(release, *words), 2, "--panel-populations", "--ld-panel")
 
 
 def test_calibration_changes_the_weights_of_the_components_with_the_score(released):
@@ -303,8 +303,8 @@ def test_calibration_changes_the_weights_of_the_components_with_the_score(releas
     folder, _ = released
     out, words = folder / "calibrated", ("--ledger", folder / "ledger")
     words += ("--work-dir", folder / "release.work", *BUDGET, "--calibrate", "--out", out)
-    succeeded(command(finalize.main, *words))
-    assert command(verify.main, out).exit_code == 0
+    succeeded(command(finalize, *words))
+    assert command(verify, out).exit_code == 0
     stated = read_document(out)["hold_out"]["phenotypes"][1]
     factor = stated["calibration"]
     assert factor == stated["groups"][0]["slope"] != 1
@@ -333,9 +333,9 @@ def test_people_who_gave_the_loadings_do_not_tell_what_is_ancestry(structured, t
     words = [str(word).replace("/others", "/panel") for word in words_of(structured)]
     words += ["--pc-loadings", structured / "panel.eigenvec.allele", *BUDGET]
     words += ["--out", tmp_path / "out", "--ledger", tmp_path / "ledger"]
-    result = succeeded(command(release.main, *words))
+    result = succeeded(command(release, *words))
     assert "how much of a score is ancestry is not stated" in result.stderr
     document = read_document(tmp_path / "out")
     assert document["estimation"]["between_populations"] == []
     assert len(document["public_inputs"]["panel_populations"]["populations"]) == 3
-    assert command(verify.main, tmp_path / "out").exit_code == 0
+    assert command(verify, tmp_path / "out").exit_code == 0

@@ -28,14 +28,13 @@ def cohort(tmp_path_factory):
                      for name, low in (("ONE_TWO", 1), ("ZERO_ONE", 0)))  # fmt: skip
     (folder / "bounds.tsv").write_text("name\tlower\tupper\tmean\tsd\ttype\n" + bounds)
     release = ps.release(
-        ps.ReleaseRequest(
-            genotypes=ps.GenotypeFiles(folder / "people"),
-            outcomes=ps.OutcomeTables(folder / "pheno.tsv", folder / "bounds.tsv"),
-            privacy=ps.Privacy(non_private=True),
-            fit=ps.Fit(ridge=0),
-            genome_build="GRCh37",
-            out=folder / "release",
-        )
+        bfile=folder / "people",
+        pheno=folder / "pheno.tsv",
+        pheno_bounds=folder / "bounds.tsv",
+        non_private=True,
+        ridge=0,
+        genome_build="GRCh37",
+        out=folder / "release",
     )
     return dosages, case, release
 

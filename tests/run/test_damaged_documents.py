@@ -12,7 +12,7 @@ import pytest
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 from support.tiers import thinned
 
-from primo_scale.cli import ingest, show_cluster, status, verify
+from primo_scale.cli.commands import cluster_show, ingest, status, verify
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.purge import is_done_and_purged
@@ -54,8 +54,8 @@ COMMANDS = {
     "gwas_release": lambda cohort: cohort.release(budget=PRIVATE),
     "finalize": run_finalize,
     "accumulate": run_accumulate,
-    "status": lambda cohort: command(status.main, cohort.folder / "release.work"),
-    "verify": lambda cohort: command(verify.main, cohort.out),
+    "status": lambda cohort: command(status, cohort.folder / "release.work"),
+    "verify": lambda cohort: command(verify, cohort.out),
 }
 # Which commands each file stops; the others must not end in a traceback either.
 STOPPED = {
@@ -133,7 +133,7 @@ def test_a_damaged_request_of_an_ingest_is_one_line(cohort, tmp_path, content) -
     partial.mkdir(mode=0o700)
     put(partial / "request.json", content)
     bfile = cohort.folder / "cohort"
-    result = command(ingest.main, "--bfile", bfile, "--out", tmp_path / "g.zarr")
+    result = command(ingest, "--bfile", bfile, "--out", tmp_path / "g.zarr")
     refused(result, 3, "request.json: is damaged")
 
 
@@ -153,7 +153,7 @@ def test_a_missing_attribute_of_the_statistics_is_one_line(published, key) -> No
 )  # fmt: skip
 def test_a_profile_of_a_cluster_is_no_traceback(tmp_path, content) -> None:
     put(tmp_path / "c.toml", content)
-    refused(command(show_cluster.main, tmp_path / "c.toml"), 3, "c.toml")
+    refused(command(cluster_show, tmp_path / "c.toml"), 3, "c.toml")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])

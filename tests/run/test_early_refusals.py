@@ -22,7 +22,7 @@ from support.small_cohort import (
 )
 from support.tiers import thinned
 
-from primo_scale.cli import accumulate
+from primo_scale.cli.commands import accumulate
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
@@ -205,9 +205,9 @@ WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
     ("--non-private", "--method", "ada-ssp-budget"): ("--method", "without noise"),
-    ("--non-private", "--row-norm", 0.5): ("--row-norm", "without noise"),
+    ("--non-private", "--row-norm", 0.5): ("--row-norm", "exclude each other"),
     ("--non-private", "--shrinkage", "sure"): ("--shrinkage", "without noise"),
-    ("--non-private", "--subsample", 10): ("--subsample", "without noise"),
+    ("--non-private", "--subsample", 10): ("--subsample", "exclude each other"),
 }
 
 
@@ -372,7 +372,7 @@ def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
     nowhere = ["--ledger", ingested.folder / "bounds.tsv" / "ledger.sqlite", "--dry-run"]
     assert ingested.accumulate(*nowhere, "--non-private").exit_code == 0
     assert ingested.accumulate(*nowhere).exit_code == 3
-    without = command(accumulate.main, *ingested.accumulation)
+    without = command(accumulate, *ingested.accumulation)
     refused(without, 2, "a private release needs --epsilon and --delta")
     assert not ingested.ledger.exists() and not ingested.work.exists()
 

@@ -25,7 +25,7 @@ from support.every_option import (
 )
 from support.small_cohort import command, succeeded
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy import payment
 from primo_scale.run import accumulate_stage, describe_release, finalize_stage, payments
@@ -127,7 +127,7 @@ def released(folder: Path, case: Case, wall: Wall, patch: pytest.MonkeyPatch) ->
         wall.passed(payments.pay_for_adjustment, lambda own, other: (
             replace(own[0], grams=other[0].grams), own[1])),
     )  # fmt: skip
-    done = succeeded(command(release.main, *release_words(case)))
+    done = succeeded(command(release, *release_words(case)))
     patch.undo()
     out = folder / "release"
     files = {str(p.relative_to(out)): p.read_bytes() for p in out.rglob("*.*")}

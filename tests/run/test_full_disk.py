@@ -9,7 +9,7 @@ from support.processes import command_of, run
 from support.small_cohort import Cohort, command
 from support.tiers import thinned
 
-from primo_scale.cli import verify
+from primo_scale.cli.commands import verify
 
 MOUNT = 'mount -t tmpfs -o size="$0" tmpfs "$1"'
 
@@ -64,4 +64,4 @@ def test_full_disk_for_the_release(on_small_disk, cohort, disk) -> None:
     assert "release" not in names
     assert cohort.release(*work).exit_code == 0  # with the paid noise
     assert len(cohort.charges()) == 1
-    assert command(verify.main, cohort.out).exit_code == 0
+    assert command(verify, cohort.out).exit_code == 0

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from support.small_cohort import command, refused, succeeded, write_cohort
 
-import primo_scale as ps
-from primo_scale.cli import ingest
+from primo_scale.cli.commands import ingest
 from primo_scale.errors import InputError, UsageError
-from primo_scale.run.genotype_files import expanded_paths
+from primo_scale.run.fields import expanded_paths
+from primo_scale.run.request import GenotypeFiles
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from primo_scale.run.genotype_files import expanded_paths
 )
 def test_a_pattern_stands_for_paths(given: str | list[str], paths: list[str]) -> None:
     assert [str(path) for path in expanded_paths(given)] == paths
-    assert [str(path) for path in ps.GenotypeFiles(pfile=given).sources.paths] == paths
+    assert [str(path) for path in GenotypeFiles(pfile=given).sources.paths] == paths
 
 
 def test_a_list_holds_paths_and_patterns(tmp_path: Path) -> None:
@@ -37,17 +37,17 @@ def test_a_list_holds_paths_and_patterns(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "no genotypes are given. Give one of --bfile, --pfile, --bgen, --vcf, --vcz"),
+        ({}, "no genotypes are given. Give one of `bfile`, `pfile`, `bgen`, `vcf`, `vcz`"),
         ({"bfile": []}, "no genotypes are given"),
-        ({"bfile": "a", "pfile": "b"}, "--bfile and --pfile: exclude each other"),
-        ({"pfile": "a", "sample": "s"}, "--sample and --bgen-order: are for --bgen"),
-        ({"bgen": "a", "bgen_order": "first"}, "--bgen-order: not a valid choice"),
-        ({"bfile": "a", "ref_maf": 0.01}, "--ref-maf: needs the frequencies of a panel"),
+        ({"bfile": "a", "pfile": "b"}, "`bfile` and `pfile` exclude each other"),
+        ({"pfile": "a", "sample": "s"}, "sample: needs `bgen`"),
+        ({"bgen": "a", "bgen_order": "first"}, "bgen_order: not a valid choice"),
+        ({"bfile": "a", "ref_maf": 0.01}, "ref_maf: needs `ref_freq`"),
     ],
 )
 def test_an_impossible_choice_is_refused(fields: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError) as caught:
-        ps.GenotypeFiles(**fields)
+        GenotypeFiles(**fields)
     assert said in str(caught.value)
 
 
@@ -60,7 +60,7 @@ def test_a_comma_in_a_path_is_named(path: str, tmp_path: Path) -> None:
     for kind in ("bed", "bim", "fam"):
         (tmp_path / f"made/cohort.{kind}").rename(f"{prefix}.{kind}")
     words = ["--out", tmp_path / "store"]
-    refused(command(ingest.main, "--bfile", prefix, *words), 2, "a comma separates paths", ".list")
+    refused(command(ingest, "--bfile", prefix, *words), 2, "a comma separates paths", ".list")
     listed = tmp_path / "files.list"
     listed.write_text(f"{prefix}\n")
-    succeeded(command(ingest.main, "--bfile", listed, *words))
+    succeeded(command(ingest, "--bfile", listed, *words))

@@ -10,11 +10,11 @@ from support.command_io import digest_in
 from support.small_cohort import command, outcomes, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli import release as release_command
+from primo_scale.cli.commands import release as release_command
 from primo_scale.genotypes.store import open_genotypes
 from primo_scale.genotypes.tables import read_fam
 
-PRIVACY = ps.Privacy(epsilon=1, delta=1e-6)
+PRIVACY = {"epsilon": 1, "delta": 1e-6, "accept_noise": True}
 
 
 @pytest.fixture
@@ -37,12 +37,9 @@ def array(ingested):
 
 
 def request_of(genotypes, cohort, name="release", **options):
-    return ps.ReleaseRequest(
-        genotypes=genotypes,
-        outcomes=ps.OutcomeTables(cohort.folder / "pheno.tsv", cohort.folder / "bounds.tsv"),
-        out=cohort.folder / name, ledger=cohort.folder / f"{name}.sqlite",
-        **{"privacy": PRIVACY, "accept_noise": True, **options},
-    )  # fmt: skip
+    tables = {"pheno": cohort.folder / "pheno.tsv", "pheno_bounds": cohort.folder / "bounds.tsv"}
+    places = {"out": cohort.folder / name, "ledger": cohort.folder / f"{name}.sqlite"}
+    return ps.ReleaseRequest(**genotypes, **tables, **places, **(options or PRIVACY))
 
 
 def statistics(cohort, name):
@@ -52,12 +49,13 @@ def statistics(cohort, name):
 
 def test_an_array_and_a_store_give_the_statistics_of_the_files(array, ingested):
     kinds = {
-        "files": ps.GenotypeFiles(ingested.folder / "cohort"), "array": array,
-        "store": ingested.store,
-    }  # fmt: skip
+        "files": {"bfile": ingested.folder / "cohort"},
+        "array": {"genotypes": array},
+        "store": {"genotypes": ingested.store},
+    }
     for name, genotypes in kinds.items():
-        privacy = ps.Privacy(non_private=True)  # the noise of means would enter the sums
-        request = request_of(genotypes, ingested, name, privacy=privacy, accept_noise=False)
+        # The noise of means would enter the sums.
+        request = request_of(genotypes, ingested, name, non_private=True)
         assert ps.plan(request).design.n_samples == 44
         assert not request.work_dir.exists()
         ps.release(request)
@@ -69,7 +67,7 @@ def test_an_array_and_a_store_give_the_statistics_of_the_files(array, ingested):
 
 
 def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingested, monkeypatch):
-    request = request_of(array, ingested)
+    request = request_of({"genotypes": array}, ingested)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr("primo_scale.genotypes.ingest.write_partition", interrupted)
         ps.release(request)
@@ -80,7 +78,7 @@ def test_a_run_of_an_array_begins_again_and_refuses_another_array(array, ingeste
     ps.release(request)
     assert (request.out / "release.json").read_bytes() == statement
     with pytest.raises(ps.InputError, match=r"is not the result of this request .*genotypes\.bed"):
-        ps.release(request_of(2 - array, ingested))
+        ps.release(request_of({"genotypes": 2 - array}, ingested))
 
 
 def interrupted(*_):
@@ -88,14 +86,14 @@ def interrupted(*_):
 
 
 def test_a_purged_run_of_an_array_is_known_again(array, ingested, caplog):
-    request = request_of(array, ingested, purge_intermediates=True)
+    request = request_of({"genotypes": array}, ingested, **PRIVACY, purge_intermediates=True)
     ps.release(request)
     assert not (request.work_dir / "genotypes.zarr").exists()
     with caplog.at_level(logging.INFO, "primo_scale"):
-        ps.release(request_of(array.compute(), ingested))
+        ps.release(request_of({"genotypes": array.compute()}, ingested))
     assert "this release is published already" in caplog.text
     with pytest.raises(ps.InputError, match="purged after another release"):
-        ps.release(request_of(array[:, :5], ingested))
+        ps.release(request_of({"genotypes": array[:, :5]}, ingested))
 
 
 def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
@@ -105,8 +103,8 @@ def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
     store = ingested.store.rename(work / "genotypes.zarr")
     words = ["--genotypes", store, *outcomes(ingested.folder), "--epsilon", 1, "--delta", 1e-6,
              "--accept-noise", "--ledger", ingested.ledger, "--out", ingested.out]  # fmt: skip
-    succeeded(command(release_command.main, *words, "--dry-run"))
-    succeeded(command(release_command.main, *words, "--purge-intermediates"))
+    succeeded(command(release_command, *words, "--dry-run"))
+    succeeded(command(release_command, *words, "--purge-intermediates"))
     assert open_genotypes(store).shape == (6, 44)
     assert ps.verify(ingested.out)
 
@@ -115,4 +113,4 @@ def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
 def test_a_store_excludes_files_and_their_filters(option, ingested):
     words = ["--genotypes", ingested.store, *outcomes(ingested.folder), "--epsilon", 1,
              "--delta", 1e-6, "--out", ingested.out, *option]  # fmt: skip
-    refused(command(release_command.main, *words), 2, "--genotypes: a store holds the people")
+    refused(command(release_command, *words), 2, "--genotypes", "exclude each other")

@@ -23,7 +23,7 @@ from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.accumulation.statistics import KIND
-from primo_scale.cli import finalize, release, verify
+from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
@@ -51,7 +51,7 @@ def demo(tmp_path_factory):
     simulated(folder / "train", N, 3, variants=150, missing=0.01, **traits)
     model = ("--ref-freq", f"{PANEL}.afreq", "--ld-blocks", "window:50", "--hold-out", 0.25)
     succeeded(command(
-        release.main, "--bfile", folder / "train", *table_options(folder / "train"), *model,
+        release, "--bfile", folder / "train", *table_options(folder / "train"), *model,
         *BUDGET, "--ledger", folder / "ledger", "--out", folder / "release",
     ))  # fmt: skip
     return folder
@@ -95,7 +95,9 @@ def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
     design = load_design(demo / "release.work" / "design.json")
     outcomes = open_outcome_store(demo / "release.work" / "outcomes.zarr")
     whole = open_genotype_store(demo / "release.work" / "genotypes.zarr")
-    store = ps.ingest(ps.GenotypeFiles(demo / "train"), demo / "chunks.zarr", chunk_shape=(64, 4))
+    store = ps.ingest(
+        bfile=demo / "train", out=demo / "chunks.zarr", chunk_variants=64, chunk_samples=4
+    )
     random = np.random.default_rng(8)
     weights = ScoringWeights(
         store.variants, ("a", "b", "c"), random.normal(0, 0.03, (150, 3)), np.ones(3),
@@ -129,7 +131,7 @@ def test_the_table_of_people_held_out_is_closed_with_its_last_use(tmp_path):
 
 
 def test_the_release_says_how_accurate_its_weights_are(demo):
-    found = command(verify.main, demo / "release")
+    found = command(verify, demo / "release")
     assert found.exit_code == 0 and "1000 people, with noise for the same mu" in found.stdout
     stated = read_document(demo / "release")["hold_out"]["phenotypes"]
     texts = [(demo / "release" / name).read_text() for name in ("README.txt", "report.html")]
@@ -158,8 +160,8 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     """The same noise serves them, at no cost, and predictions at the noisy mean stay."""
     out = demo / "calibrated"
     words = ("--work-dir", demo / "release.work", "--ledger", demo / "ledger", "--out", out)
-    succeeded(command(finalize.main, *words, *BUDGET, "--calibrate"))
-    assert command(verify.main, out).exit_code == 0
+    succeeded(command(finalize, *words, *BUDGET, "--calibrate"))
+    assert command(verify, out).exit_code == 0
     before, document = read_document(demo / "release"), read_document(out)
     assert document["ledger"]["charges"] == before["ledger"]["charges"]
     public, fixed = document["public_inputs"], []
@@ -187,7 +189,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
         cells = [cell for line in islice(file, 1, None) for cell in line.split("\t")[6:]]
     assert all(float(cell) == float(f"{float(cell):.2e}") for cell in cells)
     for options in ([*words, "--out", demo / "release", "--calibrate"], words):
-        result = command(finalize.main, *options, *BUDGET)
+        result = command(finalize, *options, *BUDGET)
         refused(result, 3, "is not the result of this request")
         assert "Budget was spent" not in result.stderr  # nothing was solved
 
@@ -308,7 +310,7 @@ def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
     (charge,) = tiny.charges()
     assert charge.state is ChargeState.PUBLISHED
     assert not list(noisy_sums(tiny).parent.glob("*.key"))
-    assert command(verify.main, tiny.out, "--ledger", tiny.ledger).exit_code == 0
+    assert command(verify, tiny.out, "--ledger", tiny.ledger).exit_code == 0
 
 
 @pytest.mark.slow
@@ -437,7 +439,7 @@ def test_the_hold_out_costs_nothing(tiny):
 )
 def test_people_can_be_held_out_of_every_unit(tiny, privacy, options):
     succeeded(tiny_release(tiny, "--privacy", privacy, *options))
-    assert command(verify.main, tiny.out).exit_code == 0
+    assert command(verify, tiny.out).exit_code == 0
     document = read_document(tiny.out)
     assert document["mechanism"]["share"] == 0.98
 

@@ -8,7 +8,7 @@ from support.small_cohort import Cohort, command, refused, succeeded, write_coho
 from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import open_raw_statistics
-from primo_scale.cli import ingest
+from primo_scale.cli.commands import ingest
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy import phenotype_adjustment
 from primo_scale.run.design import load_design
@@ -59,7 +59,7 @@ def test_the_sums_are_those_without_the_people_held_out(cohort, privacy, monkeyp
     folder = cohort.folder
     (folder / "apart.txt").write_text("".join(f"f{i} p{i}\n" for i in np.flatnonzero(apart)))
     store = ["--remove", folder / "apart.txt", "--out", folder / "others.zarr"]
-    assert command(ingest.main, "--bfile", folder / "cohort", *store).exit_code == 0
+    assert command(ingest, "--bfile", folder / "cohort", *store).exit_code == 0
     others = ["--genotypes", folder / "others.zarr", "--work-dir", folder / "others"]
     others += ["--ledger", folder / "others.sqlite"]
     assert cohort.accumulate(*options, *others).exit_code == 0
@@ -108,9 +108,9 @@ def test_no_value_of_a_person_has_an_influence_on_who_is_held_out(cohort):
     [
         ([0.05], ["too few people", "20 of 400 people"]),
         ([0.6], ["0.6"]),
-        ([0.1, "--non-private"], ["--hold-out", "held out"]),
-        ([0.1, "--subsample", 50], ["--hold-out", "held out"]),
-        ([0.1, "--adjacency", "add-remove", "--nominal-n", 400], ["--hold-out", "held out"]),
+        ([0.1, "--non-private"], ["--hold-out", "exclude each other"]),
+        ([0.1, "--subsample", 50], ["--hold-out", "exclude each other"]),
+        ([0.1, "--adjacency", "add-remove", "--nominal-n", 400], ["--hold-out", "replace-one"]),
     ],
 )
 def test_useless_shares_and_releases_without_a_theorem_are_refused(cohort, options, words):

@@ -9,7 +9,7 @@ import pytest
 from support.command_io import PANEL, simulated, table_options
 from support.small_cohort import Cohort, add_covariate, command, succeeded, write_cohort
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 from primo_scale.run import estimation
 
 PEOPLE, VARIANTS = 400, 100
@@ -26,7 +26,7 @@ def cohort(tmp_path_factory):
 def released(folder, cohort, *words):
     """Return the output of a release of the cohort's phenotypes without noise."""
     options = ("--bfile", folder / "cohort", *table_options(cohort), *words, "--non-private")
-    return succeeded(command(release.main, *options, "--out", folder / "release"))
+    return succeeded(command(release, *options, "--out", folder / "release"))
 
 
 def copied(cohort, folder, columns):
@@ -65,7 +65,7 @@ def test_a_panel_with_few_of_the_variants_is_told_before_payment(matched, warned
         "--out",
         tmp_path / "release",
     )
-    result = succeeded(command(release.main, *options, *words, "--non-private"))
+    result = succeeded(command(release, *options, *words, "--non-private"))
     told = f"--ref-freq: has {matched} of {VARIANTS} variants, less than 75%"
     assert (told in result.stderr) is warned
 

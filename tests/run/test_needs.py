@@ -14,9 +14,10 @@ from primo_scale import machine
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.methods.catalogue import METHODS
-from primo_scale.run import resources
+from primo_scale.run import plan as plan_module
 from primo_scale.run.ingest_stage import planned_genotypes
-from primo_scale.run.resources import refuse_small_memory, release_needs
+from primo_scale.run.plan import refuse_small_memory, release_needs
+from primo_scale.run.request import GenotypeFiles
 from primo_scale.storage.block_matrices import BlockLayout
 
 
@@ -28,8 +29,8 @@ def summed(ingested):
 
 
 def small_memory(patch):
-    patch.setattr(resources, "resident_memory", lambda: 100 << 20)
-    patch.setattr(resources, "available_memory", lambda: 0)
+    patch.setattr(plan_module, "resident_memory", lambda: 100 << 20)
+    patch.setattr(plan_module, "available_memory", lambda: 0)
 
 
 def full_disk(patch):
@@ -94,13 +95,13 @@ def test_the_disk_of_a_run_counts_whole_chunks_of_genotypes(cohort, tmp_path, mo
     """The last chunk of 2,048 variants takes as much disk as the others."""
     variants = pd.read_csv(f"{PANEL}.bim", sep="\t", header=None)[1][:2060]
     (tmp_path / "list").write_text("\n".join(variants))
-    files = ps.GenotypeFiles(PANEL, extract=tmp_path / "list")
-    plan = planned_genotypes(files, tmp_path / "a.zarr").plan
+    files = {"bfile": PANEL, "extract": tmp_path / "list"}
+    plan = planned_genotypes(GenotypeFiles(**files), tmp_path / "a.zarr").plan
     needed = store_bytes(plan, plan.n_partitions)
-    ps.ingest(files, tmp_path / "a.zarr")
+    ps.ingest(**files, out=tmp_path / "a.zarr")
     written = sum(path.stat().st_size for path in (tmp_path / "a.zarr" / "genotypes").rglob("*"))
     assert 2 * 2048 * 86 <= written <= needed  # 343 people take 86 bytes
-    monkeypatch.setattr(resources, "store_bytes", lambda *_: 1 << 60)
+    monkeypatch.setattr(plan_module, "store_bytes", lambda *_: 1 << 60)
     refused(cohort.release("--dry-run"), 4, "disk")
 
 
@@ -145,7 +146,12 @@ def test_a_full_disk_is_refused_before_drawing_and_not_where_all_is_drawn(summed
 def design(*, sizes, phenotypes=10, clipped=True):
     layout = BlockLayout((0, *np.cumsum(sizes).tolist()), 2, phenotypes)
     return SimpleNamespace(
-        layout=layout, block_sizes=sizes, n_variants=sum(sizes), subsample=None, clipped=clipped
+        layout=layout,
+        block_sizes=sizes,
+        n_variants=sum(sizes),
+        subsample=None,
+        clipped=clipped,
+        rounds=1,
     )
 
 
@@ -160,13 +166,11 @@ def test_methods_that_store_or_keep_more_need_more():
     """Ten copies of X'X for ten phenotypes; the decompositions of 20 blocks instead of one."""
     sizes = (1024,) * 20
     usual = needs("reuse-cov-gauss", sizes=sizes)
-    assert release_needs(design(sizes=sizes), None) == usual
     grams = needs("naive", sizes=sizes).noisy_bytes - usual.noisy_bytes
     entries = 9 * 20 * 1024**2 * 8
     assert entries < grams < 1.001 * entries
-    kept = needs("reuse-cov-proj", sizes=sizes).solving_bytes - usual.solving_bytes
-    assert kept == 20 * 8 * 1024 * (2 * 1024 + 10)
-    assert release_needs(design(sizes=sizes, clipped=False), None).noisy_bytes == 0
+    assert needs("reuse-cov-proj", sizes=sizes).memory_bytes > usual.memory_bytes
+    assert needs("reuse-cov-gauss", sizes=sizes, clipped=False).noisy_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -179,4 +183,4 @@ def test_methods_that_store_or_keep_more_need_more():
 def test_the_remedy_is_for_what_is_too_large(shapes, remedy, monkeypatch):
     small_memory(monkeypatch)
     with pytest.raises(ResourceError, match=remedy):
-        refuse_small_memory(release_needs(design(**shapes), None))
+        refuse_small_memory(needs("reuse-cov-gauss", **shapes))

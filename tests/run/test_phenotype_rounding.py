@@ -30,16 +30,16 @@ def work_dir(tmp_path_factory):
     table.to_csv(folder / "pheno.tsv", sep="\t", index=False)
     bounds = pd.DataFrame(BOUNDS).rename(columns={"kind": "type"})
     bounds.to_csv(folder / "bounds.tsv", sep="\t", index=False)
-    ps.ingest(ps.GenotypeFiles(folder / "people"), folder / "genotypes.zarr")
+    ps.ingest(bfile=folder / "people", out=folder / "genotypes.zarr")
     ps.accumulate(
-        ps.AccumulateRequest(
-            genotypes=folder / "genotypes.zarr",
-            outcomes=ps.OutcomeTables(folder / "pheno.tsv", folder / "bounds.tsv"),
-            privacy=ps.Privacy(5.0, 1e-6),
-            work_dir=folder / "work",
-            ledger=folder / "ledger.sqlite",
-            accept_noise=True,
-        )
+        genotypes=folder / "genotypes.zarr",
+        pheno=folder / "pheno.tsv",
+        pheno_bounds=folder / "bounds.tsv",
+        epsilon=5.0,
+        delta=1e-6,
+        work_dir=folder / "work",
+        ledger=folder / "ledger.sqlite",
+        accept_noise=True,
     )
     return folder / "work"
 
@@ -52,14 +52,12 @@ def design(work_dir):
 
 def test_a_release_of_many_phenotypes_states_the_rounding(work_dir, design, tmp_path):
     ps.finalize(
-        ps.FinalizeRequest(
-            work_dir=work_dir,
-            out=tmp_path / "release",
-            epsilon=5.0,
-            delta=1e-6,
-            ledger=work_dir.with_name("ledger.sqlite"),
-            accept_noise=True,
-        )
+        work_dir=work_dir,
+        out=tmp_path / "release",
+        epsilon=5.0,
+        delta=1e-6,
+        ledger=work_dir.with_name("ledger.sqlite"),
+        accept_noise=True,
     )
     assert ps.verify(tmp_path / "release").problems == ()
     release = ps.open_release(tmp_path / "release")
@@ -96,4 +94,4 @@ def test_the_lattice_is_coarse_only_for_many_phenotypes_of_fine_codes(design):
         outcomes = replace(design.outcomes, phenotypes=tuple(phenotypes))
         assert replace(design, outcomes=outcomes).phenotype_step == 1
     assert replace(design, outcomes=replace(design.outcomes, unit=2047)).phenotype_step == 1
-    assert replace(design, clipped=False).phenotype_step == 1
+    assert replace(design, guarantee=None).phenotype_step == 1

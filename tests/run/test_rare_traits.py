@@ -18,13 +18,14 @@ def release(tmp_path_factory):
     choices = {"variants": 40, "phenotypes": 1, "prevalence": PREVALENCE, "causal_fraction": 0.5}
     prefix = simulated(folder / "people", N, 1, **choices)
     request = ps.ReleaseRequest(
-        genotypes=ps.GenotypeFiles(prefix),
-        outcomes=ps.OutcomeTables(
-            f"{prefix}.pheno.tsv", f"{prefix}.pheno-bounds.tsv", pheno_name="CASE"
-        ),
-        model=ps.Model(ref_freq=f"{PANEL}.afreq"),
-        privacy=ps.Privacy(epsilon=5, delta=1e-7),
-        fit=ps.Fit(shrinkage="known-noise"),
+        bfile=prefix,
+        pheno=f"{prefix}.pheno.tsv",
+        pheno_bounds=f"{prefix}.pheno-bounds.tsv",
+        pheno_name="CASE",
+        ref_freq=f"{PANEL}.afreq",
+        epsilon=5,
+        delta=1e-7,
+        shrinkage="known-noise",
         accept_noise=True,
         ledger=folder / "ledger.sqlite",
         out=folder / "release",

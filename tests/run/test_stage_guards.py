@@ -10,7 +10,7 @@ from support.small_cohort import BUDGET, Cohort, N, command, refused, succeeded,
 from support.stores import flip_a_bit
 from support.tiers import thinned
 
-from primo_scale.cli import finalize, ledger, verify
+from primo_scale.cli.commands import finalize, ledger, verify
 from primo_scale.gaussian import calibration
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
@@ -65,7 +65,7 @@ def raise_budget(cohort):
 @pytest.mark.slow
 def test_a_tile_of_zeros_is_summed_and_released(summed):
     succeeded(summed.finalize())
-    assert command(verify.main, summed.out).exit_code == 0
+    assert command(verify, summed.out).exit_code == 0
 
 
 def test_unclipped_statistics_are_never_made_private_by_whatever_design(summed):
@@ -151,10 +151,10 @@ def test_a_budget_that_was_lowered_after_the_payment_is_named(cohort):
     succeeded(cohort.release("--cohort", "c"))
     shutil.rmtree(cohort.out)
     budget = ["set-budget", "--ledger", cohort.ledger, "--cohort", "c", "--delta", 1e-6]
-    succeeded(command(ledger.main, *budget, "--epsilon", 0.5))
+    succeeded(command(ledger, *budget, "--epsilon", 0.5))
     before = cohort.charges()
     refused(cohort.release("--cohort", "c"), 6, "the budget was lowered")
-    succeeded(command(ledger.main, *budget, "--epsilon", 1))
+    succeeded(command(ledger, *budget, "--epsilon", 1))
     succeeded(cohort.release("--cohort", "c"))
     assert cohort.charges() == before
 
@@ -172,11 +172,10 @@ def test_a_release_of_another_request_is_refused(summed):
     assert len(summed.charges()) == 1
 
 
-def test_statistics_of_phenotypes_as_given_are_not_released(summed):
-    """As of version 0.4, whose design has no adjustment."""
+def test_statistics_without_a_paid_adjustment_are_not_released(summed):
     path = summed.work / "design.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"adjustment": None}))
-    refused(summed.finalize(), 3, "as of version 0.4, which alone can release them")
+    refused(summed.finalize(), 3, "the work directory holds no statistics")
     assert not drawn(summed)
 
 
@@ -215,7 +214,7 @@ def test_nothing_private_may_lie_in_what_gets_published(cohort, option, place, m
 def test_the_default_ledger_may_not_either(summed, monkeypatch):
     state = summed.folder / "state"
     monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    result = command(finalize.main, "--work-dir", summed.work, *BUDGET, "--out", state)
+    result = command(finalize, "--work-dir", summed.work, *BUDGET, "--out", state)
     refused(result, 2, "--ledger: is private, and lies in what gets published")
     assert not state.exists()
 
@@ -260,7 +259,7 @@ def test_a_release_that_another_ledger_signed_is_not_said_to_be_published(summed
             entry["sha256"] = sha256_of_file(summed.out / entry["name"])
         document["signature"] = signature_of(document, Signer(other.public_key, other.sign))
     (summed.out / "release.json").write_bytes(serialise(document))
-    succeeded(command(verify.main, summed.out))
+    succeeded(command(verify, summed.out))
     refused(summed.finalize(), 3, "the release there is damaged", "signed with another key")
     (charge,) = summed.charges()
     assert len(charge.release_digests) == 1

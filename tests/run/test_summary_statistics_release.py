@@ -6,7 +6,7 @@ from bed_reader import open_bed
 from support.command_io import PANEL, simulated
 from support.small_cohort import command, succeeded
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 
 N, OBSERVED = 2000, 40
 
@@ -18,7 +18,7 @@ def test_a_phenotype_that_few_people_have_keeps_its_scale(tmp_path):
     table.loc[OBSERVED:, "QT1"] = np.nan
     table.to_csv(f"{train}.pheno.tsv", sep="\t", index=False, na_rep="NA")
     succeeded(command(
-        release.main, "--bfile", train, "--pheno", f"{train}.pheno.tsv", "--pheno-name", "QT1",
+        release, "--bfile", train, "--pheno", f"{train}.pheno.tsv", "--pheno-name", "QT1",
         "--pheno-bounds", f"{train}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
         "--non-private", "--sumstats", "--out", tmp_path / "out",
     ))  # fmt: skip

@@ -8,7 +8,7 @@ from bed_reader import open_bed
 from support.command_io import PANEL
 
 from primo_scale.genotypes.tables import read_bim
-from primo_scale.run.variant_importance import importance_by
+from primo_scale.run.ingest_stage import importance_by
 
 D = 40
 CHOSEN = np.arange(0, D, 3)

@@ -11,10 +11,10 @@ from sklearn.linear_model import Ridge
 from support.small_cohort import Cohort, command, succeeded, write_cohort
 
 import primo_scale as ps
-from primo_scale.cli import verify
+from primo_scale.cli.commands import verify
 from primo_scale.run.design import load_design
-from primo_scale.run.release_forecast import choose
-from primo_scale.run.request_parts import Fit
+from primo_scale.run.forecast import choose
+from primo_scale.run.request import Fit
 
 N, D, BLOCK = 800, 60, 20
 CAUSAL = {7: 0.5, 41: -0.4}
@@ -43,7 +43,7 @@ def released(cohort, name, *options):
     """Return the weights and the statement of a release without noise, which verifies."""
     out = cohort.folder / name
     succeeded(cohort.release(*EXACT, *options, "--out", out, budget=[]))
-    succeeded(command(verify.main, out))
+    succeeded(command(verify, out))
     published = ps.open_release(out)
     assert all("NOT PRIVATE" in (out / file).read_text() for file in ("README.txt", "release.log"))
     return published.weights["T"].to_numpy(np.float64), published.document
@@ -79,7 +79,7 @@ def test_sizes_decide_whether_effects_are_sampled(cohort):
     design = load_design(cohort.folder / "sizes.work" / "design.json")
 
     def chosen(design, fit=Fit()):  # noqa: B008
-        return choose(design, None, fit).estimator.name
+        return choose(design, fit, private=False).estimator.name
 
     assert chosen(design) == "point-normal"
     assert chosen(design, Fit(ridge=2)) == "ridge"

@@ -11,7 +11,7 @@ from cryptography import x509
 from distributed import Client, LocalCluster
 from support.small_cohort import command, refused
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 from primo_scale.cluster import certificates
 from primo_scale.cluster.certificates import (
     make_certificates,
@@ -205,7 +205,7 @@ def test_certificates_and_addresses_must_agree(ours) -> None:
 def test_commands_refuse_before_they_read_anything(options, tmp_path) -> None:
     needed = ["bfile", "pheno", "pheno-bounds", "out"]
     arguments = [word for name in needed for word in (f"--{name}", tmp_path / name)]
-    result = command(release.main, *arguments, "--non-private", *options)
+    result = command(release, *arguments, "--non-private", *options)
     refused(result, UsageError.exit_code, "tls")
     assert len(result.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

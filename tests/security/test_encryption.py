@@ -15,7 +15,7 @@ from support.security_runs import run
 from support.small_cohort import command
 from support.stores import VALUES, swap, write_store
 
-from primo_scale.cli import encryption_key
+from primo_scale.cli.commands import key_new
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.run_log import RUN_LOG
@@ -188,10 +188,10 @@ def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypat
 
 
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
-    result = command(encryption_key.main, tmp_path / "k")
+    result = command(key_new, tmp_path / "k")
     assert (result.exit_code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
     assert read_key_file(tmp_path / "k").identifier in result.stdout
-    assert command(encryption_key.main, tmp_path / "k").exit_code == 3
+    assert command(key_new, tmp_path / "k").exit_code == 3
     (tmp_path / "k").chmod(0o640)
     with pytest.raises(InputError, match="other users may read"):
         read_key_file(tmp_path / "k")

@@ -1,12 +1,12 @@
 """Commands of runs with a bucket, called in this process."""
 
-import importlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from primo_scale.cli import commands
 from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
@@ -20,7 +20,7 @@ BUDGET = ("--epsilon", 2, "--delta", 1e-7, "--accept-noise")
 
 def run(command: str, *arguments: object, exit_code: int = 0) -> str:
     """Run a command in this process, and return its output and errors."""
-    main = importlib.import_module(f"pipelines.{command}").main
+    main = getattr(commands, {"gwas_release": "release"}.get(command, command))
     result = small_cohort.command(main, *arguments)
     assert result.exit_code == exit_code, f"exit code {result.exit_code}: {result.output}"
     return result.output

@@ -38,7 +38,7 @@ class Cohort:
             share_adjustment(self.paid, work)
         return command_of("accumulate", [
             "--genotypes", f"{self.prefix}.zarr", *table_options(self.prefix),
-            "--ref-freq", f"{PANEL}.afreq", "--row-norm", 24, "--work-dir", work, *BUDGET,
+            "--ref-freq", f"{PANEL}.afreq", "--work-dir", work, *BUDGET,
             "--ledger", f"{self.prefix}.sqlite", *options,
         ])  # fmt: skip
 

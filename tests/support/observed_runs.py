@@ -8,7 +8,7 @@ import click
 from attrs import frozen
 from click.testing import Result
 
-from primo_scale.cli.command_line import ContractCommand, log_format_option
+from primo_scale.cli.command_line import ContractCommand
 from primo_scale.run.run_log import LOGGER, about, run_logged, stage
 from support.processes import ROOT, command_of
 from support.small_cohort import BUDGET, Cohort, command
@@ -18,7 +18,9 @@ BLOCKS, TILES = ["--ld-blocks", "window:10"], D // 10
 # Records every task, and dies without a word after it has recorded the fifth.
 _DIES = """
 import logging, os, sys
-from primo_scale.cli import accumulate
+from primo_scale.cli.commands import accumulate
+import os, sys
+from primo_scale.cli.commands import accumulate
 from primo_scale.run import progress, run_log
 
 class Dying(run_log._LogFilter):
@@ -30,7 +32,7 @@ class Dying(run_log._LogFilter):
 
 progress._FIRST_GAP_SECONDS = 0
 run_log._LogFilter = Dying
-accumulate.main(sys.argv[1:])
+accumulate(sys.argv[1:])
 """
 
 
@@ -49,7 +51,6 @@ def logged(
     """Return the result of a command with one stage, which logs a line and may raise an error."""
 
     @click.command(cls=ContractCommand)
-    @log_format_option
     def main() -> None:
         with run_logged(work_dir, "accumulate", Asked()), stage("ingest"):
             LOGGER.info("%s", said, extra=about("filter", {"left": 24, "of": Path("x.fam")}))

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.parties.mixtures import RandomSigns
+from primo_scale.run.other_requests import PartyReleaseRequest
 from primo_scale.run.party_operations import party_roster
-from primo_scale.run.party_requests import PartyReleaseRequest
 from primo_scale.storage.encryption import make_key_file
 
 SEED = "00112233445566778899aabbccddeeff"
@@ -50,7 +50,7 @@ def make_parties(directory: Path) -> tuple[Party, ...]:
         "name lower upper\na -1 1\nb -1 1\nc -10 10\ny 3 7\n", encoding="utf-8"
     )
     make_key_file(directory / "key")
-    party_roster(parties[0].table, directory / "key", directory / "roster")
+    party_roster(people=parties[0].table, party_key=directory / "key", out=directory / "roster")
     return tuple(parties)
 
 

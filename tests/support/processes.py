@@ -22,8 +22,10 @@ Seen = TypeVar("Seen")
 
 
 def command_of(command: str, arguments: Sequence[object]) -> list[str]:
-    """Return the words of ``python -m pipelines.COMMAND ARGUMENTS``."""
-    return [sys.executable, "-m", f"pipelines.{command}", *map(str, arguments)]
+    """Return the words of ``python -m pipelines.COMMAND ARGUMENTS``, or of ``primo-scale``."""
+    module = (ROOT / "pipelines" / f"{command}.py").exists()
+    words = [f"pipelines.{command}"] if module else ["primo_scale", command]
+    return [sys.executable, "-m", *words, *map(str, arguments)]
 
 
 def run(

@@ -19,18 +19,18 @@ from primo_scale.methods.estimators import ESTIMATORS
 from primo_scale.methods.solution import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
-from primo_scale.privacy.clip_response import ClipResponse
-from primo_scale.privacy.mechanism import Mechanism, calibrate, release_cost
+from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.planning import ClipResponse
 from primo_scale.publication import recompute_method
 from primo_scale.publication.publish import publish_release
 from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.statement import Statement, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics, scoring_of
 from primo_scale.run.describe_release import Payment, make_statement
-from primo_scale.run.design import Budget, Design, PaidAdjustment
+from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
-from primo_scale.run.release_forecast import ChosenMethod
+from primo_scale.run.forecast import ChosenMethod
 from support.filesets import variants_with
 
 FILES = (
@@ -42,7 +42,7 @@ CONSTANT = 3
 ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
-BUDGET = Budget(5.0, 1e-7)
+BUDGET = 5.0, 1e-7
 BUILD = GenomeBuild("GRCh37", "--genome-build")
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
@@ -125,7 +125,7 @@ def example_coding(weights: ScoringWeights) -> OutcomeCoding:
 def example_design(
     mode: str = "full",
     weights: ScoringWeights | None = None,
-    budget: Budget = BUDGET,
+    budget: tuple[float, float] = BUDGET,
     **changes: Any,
 ) -> Design:
     """Return the public choices of a release in two LD blocks; `changes` replace fields."""
@@ -138,8 +138,7 @@ def example_design(
     design = Design(
         n_samples=PEOPLE,
         nominal_n=None,
-        privacy=kind.privacy,
-        adjacency=kind.adjacency,
+        guarantee=Guarantee(*budget, kind.privacy, kind.adjacency),
         subsample=kind.subsample,
         boundaries=(0, d // 2, d),
         ld_blocks="window:4",
@@ -149,20 +148,19 @@ def example_design(
         row_norm=ROW_NORM,
         block_norms=kind.block_norms,
         phenotype_norm=PHENOTYPE_NORM,
-        clipped=True,
         genotype_store="/secret/place/genotypes.zarr",
     )
-    if design.promise(budget).n_is_private:
+    if design.promise.n_is_private:
         design = dataclasses.replace(design, nominal_n=PEOPLE)
-    norm, cost = 5_000_000, release_cost(design.promise(budget), kind.subsample)
+    norm, cost = 5_000_000, release_cost(design.promise, kind.subsample)
     sigma = adjustment_sigma(norm, kind.adjacency, cost)
-    paid = PaidAdjustment(f"{1:016x}", budget, sigma, norm, "", ((1.0,),))
+    paid = PaidAdjustment(f"{1:016x}", sigma, norm, "", ((1.0,),))
     return dataclasses.replace(design, adjustment=paid, **changes)
 
 
-def example_mechanism(mode: str, design: Design, budget: Budget = BUDGET) -> Mechanism:
+def example_mechanism(mode: str, design: Design) -> Mechanism:
     recipe = METHODS[MODES[mode].method].recipe(design.layout.n_phenotypes, design.subsample)
-    return calibrate(design.bounds, design.promise(budget), recipe, split=1.5)
+    return calibrate(design.bounds, design.promise, recipe, split=1.5)
 
 
 def example_costs(mechanism: Mechanism) -> list[Cost]:
@@ -174,7 +172,7 @@ def example_costs(mechanism: Mechanism) -> list[Cost]:
 def example_payment(mechanism: Mechanism, adjustment: PaidAdjustment) -> Payment:
     promise = mechanism.promise
     epsilon, delta = promise.epsilon, promise.delta
-    account = Account("biobank", promise.privacy, promise.adjacency)
+    account = Account("biobank", promise.unit, promise.adjacency)
     charges = tuple(
         Charge(f"{number:016x}", ChargeRequest(account, f"{number}", epsilon, delta, cost))
         for number, cost in enumerate(example_costs(mechanism))
@@ -209,18 +207,17 @@ def example_statement(
     *,
     mode: str = "full",
     private: bool = True,
-    epsilon: float = BUDGET.epsilon,
-    delta: float = BUDGET.delta,
+    epsilon: float = BUDGET[0],
+    delta: float = BUDGET[1],
     estimator: str = "ridge",
     **changes: Any,
 ) -> Statement:
     """Return the statement of a release; `changes` replace fields of its design."""
-    budget = Budget(epsilon, delta)
-    changes = {"clipped": private, **changes}
-    design = example_design(mode, weights, budget, **changes)
+    changes = changes if private else {"guarantee": None, **changes}
+    design = example_design(mode, weights, (epsilon, delta), **changes)
     payment = None
     if private:
-        mechanism = example_mechanism(mode, design, budget)
+        mechanism = example_mechanism(mode, design)
         payment = example_payment(mechanism, design.paid_adjustment)
     return state(design, example_solved(mode, design, estimator), payment)
 

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
-from primo_scale.cli import accumulate, finalize, ingest, release
+from primo_scale.cli.commands import accumulate, finalize, ingest, plan, release
+from primo_scale.cli.options import RequestCommand
 from primo_scale.ledger.ledger import Ledger
+from primo_scale.run.fields import FLAG, declared
 from support.command_io import error_in
 
 N, D = 44, 6
@@ -16,8 +18,27 @@ BUDGET = ("--epsilon", 1, "--delta", 1e-6, "--accept-noise")
 
 
 def command(main, *arguments):
-    """Run a command in this process, and return its result."""
-    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+    """Run a command in this process, and return its result.
+
+    Experts' fields, which have no option, may stand among the arguments as if they had one.
+    """
+    words, fields, environment = [], {}, {}
+    rest = [str(argument) for argument in arguments]
+    known = declared(main.kinds[0]) if isinstance(main, RequestCommand) else {}
+    if main is release and "--dry-run" in rest:
+        main = plan
+        rest.remove("--dry-run")
+    while rest:
+        word = rest.pop(0)
+        if word == "--log-format":
+            environment["PRIMO_SCALE_LOG"] = rest.pop(0)
+            continue
+        option = known.get(word.removeprefix("--").replace("-", "_"), [None])[0]
+        if word.startswith("--") and option is not None and option.expert:
+            fields[word.removeprefix("--").replace("-", "_")] = option.kind is FLAG or rest.pop(0)
+        else:
+            words.append(word)
+    return CliRunner().invoke(main, words, obj=fields, env=environment)
 
 
 def succeeded(result):
@@ -94,7 +115,7 @@ class Cohort:
         return self.folder / "ledger.sqlite"
 
     def ingest(self):
-        succeeded(command(ingest.main, "--bfile", self.folder / "cohort", "--out", self.store))
+        succeeded(command(ingest, "--bfile", self.folder / "cohort", "--out", self.store))
 
     @property
     def accumulation(self):
@@ -104,11 +125,11 @@ class Cohort:
 
     def accumulate(self, *options, budget=BUDGET):
         budget = () if "--non-private" in options else budget
-        return command(accumulate.main, *self.accumulation, *budget, *options)
+        return command(accumulate, *self.accumulation, *budget, *options)
 
     def finalize(self, *options, budget=BUDGET):
         return command(
-            finalize.main, "--work-dir", self.work, "--out", self.out, "--ledger", self.ledger,
+            finalize, "--work-dir", self.work, "--out", self.out, "--ledger", self.ledger,
             *budget, *options,
         )  # fmt: skip
 
@@ -118,7 +139,7 @@ class Cohort:
         return list(map(str, [*words, "--out", self.out, "--ledger", self.ledger]))
 
     def release(self, *options, budget=BUDGET):
-        return command(release.main, *self.publication(budget), *options)
+        return command(release, *self.publication(budget), *options)
 
     def charges(self):
         """Return the charges of the cohort's account, none without a ledger."""

@@ -5,14 +5,21 @@ import numpy as np
 from primo_scale.ledger.accounts import Account, PayingCohort
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.adjustment import RawAdjustment
-from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate, release_cost
+from primo_scale.privacy.mechanism import (
+    SHARES,
+    Promise,
+    PublicBounds,
+    Recipe,
+    calibrate,
+    release_cost,
+)
 from primo_scale.privacy.payment import (
     NoiseStore,
     Payer,
     draw_statistics,
     record_statistics,
 )
-from primo_scale.privacy.phenotype_adjustment import ADJUSTMENT_SHARE, pay_for_adjustment
+from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=0, n_phenotypes=2)
@@ -25,7 +32,7 @@ def mechanism(epsilon=1.0, *, layout=LAYOUT, recipe=None, norms=None):
     """Calibrate a release of 1,000 people; `norms` are the bounds of the blocks."""
     sizes, n_phenotypes = layout.sizes, layout.n_phenotypes
     bounds = PublicBounds(10_000, norms, 2_000_000, sizes, 1000, n_phenotypes)
-    promise = Promise(epsilon, 1e-6, share=1 - ADJUSTMENT_SHARE)
+    promise = Promise(epsilon, 1e-6, share=1 - SHARES.adjustment)
     return calibrate(bounds, promise, recipe or Recipe(), split=1.3)
 
 
@@ -39,7 +46,7 @@ def noise_store(folder):
 def pay(folder, raw, asked=MECHANISM, cohort="cohort", *, exact=NOBODY):
     """Return the private statistics and the receipt of a release that adjusts its phenotypes."""
     promise = asked.promise
-    account = Account(cohort, promise.privacy, promise.adjacency)
+    account = Account(cohort, promise.unit, promise.adjacency)
     with Ledger(folder / "ledger.sqlite") as ledger:
         payer = Payer(ledger, PayingCohort(account, "people"), noise_store(folder))
         cost = release_cost(promise, asked.recipe.subsample)

@@ -172,8 +172,7 @@ def _missing(needs: ResourceNeeds, machines: Machines) -> int:
 def worker_bytes(work: Workload) -> int:
     """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
     table = _PER_VARIANT * work.n_variants
-    kernel = kernel_named(work.kernel, work.largest_code)
-    return _WORKER_BASE + kernel.library_bytes + table + task_bytes(work)
+    return _WORKER_BASE + table + task_bytes(work)
 
 
 def task_bytes(work: Workload) -> int:

@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import AUTOMATIC, FASTEST_FIRST, KERNELS
+from primo_scale.kernels import AUTOMATIC, KERNELS
 from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.products import ProductKernel, ProductSum
@@ -19,7 +19,7 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
 
     All kernels return the same integers, so machines of one cluster may choose different kernels.
     `largest_code` bounds the magnitude of the codes on both sides. It determines how the BLAS
-    kernels split their sums, and does not affect the choice.
+    kernel splits its sums, and does not affect the choice.
     """
     if name == AUTOMATIC:
         return _fastest(largest_code)
@@ -32,6 +32,18 @@ def choose_kernel(name: str, largest_code: int) -> ProductKernel:
             remedy="Leave the option out, to use the fastest kernel that the machine can run",
         )
     return kernel
+
+
+def kernel_named(name: str, largest_code: int) -> ProductKernel:
+    """Return the kernel of a name, whether this machine can run it or not."""
+    kind: type[ProductKernel] = pkgutil.resolve_name(KERNELS[name])
+    return kind(largest_code)
+
+
+@cache
+def _fastest(largest_code: int) -> ProductKernel:
+    kernels = (kernel_named(name, largest_code) for name in KERNELS)
+    return next(kernel for kernel in kernels if kernel.is_available())
 
 
 def warmed_up(name: str, largest_code: int) -> str:
@@ -47,15 +59,3 @@ def warmed_up(name: str, largest_code: int) -> str:
     add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
     ProductSum(kernel, (2, 2), 1).add(codes, codes)
     return kernel.name
-
-
-@cache
-def _fastest(largest_code: int) -> ProductKernel:
-    kernels = (kernel_named(name, largest_code) for name in FASTEST_FIRST)
-    return next(kernel for kernel in kernels if kernel.is_available())
-
-
-def kernel_named(name: str, largest_code: int) -> ProductKernel:
-    """Return the kernel of a name, whether this machine can run it or not."""
-    kind: type[ProductKernel] = pkgutil.resolve_name(KERNELS[name])
-    return kind(largest_code)

@@ -13,7 +13,6 @@ from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.storage.base_store import HEADER, BaseStore, no_conditional_put
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
@@ -24,7 +23,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.stores import store_at
+from primo_scale.storage.stores import HEADER, BaseStore, no_conditional_put, store_at
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 UNADJUSTED = "unadjusted_outcomes.zarr"

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.storage.chunk_appender import open_chunk_appender
-from primo_scale.storage.chunks import chunk_path, read_block, write_block
+from primo_scale.storage.chunks import chunk_path, open_chunk_appender, read_block, write_block
 from primo_scale.storage.groups import Array, ArrayLayout, create_array, create_group
 
 
@@ -50,15 +49,3 @@ def test_the_files_equal_those_that_zarr_writes(
                 assert chunk_path(ours, (row, column)).read_bytes() == expected
                 assert checksum == google_crc32c.value(expected[:-4])
     np.testing.assert_array_equal(read_block(ours), values)
-
-
-def test_arrays_of_another_encoding_are_refused(tmp_path):
-    group = create_group(tmp_path / "a", "genotypes", {})
-    wide = create_array(group, "wide", ArrayLayout((2, 2), (2, 2), np.int16))
-    compressed = group.create_array("zipped", shape=(2, 2), chunks=(2, 2), dtype=np.uint8)
-    for array in (wide, compressed):
-        with (
-            pytest.raises(ValueError, match="not an uncompressed array"),
-            open_chunk_appender(array, 0, range(1), most_rows=1),
-        ):
-            pass

@@ -131,7 +131,7 @@ def test_a_flush_includes_the_directory_entry(tmp_path):
     """A rename changes the directory, which must be flushed too."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     write_array(group, "a", np.ones((2, 2)), (2, 2))
-    root = group.store_path.store.location
+    root = group.location
     for act, flushed in [
         (lambda: mark_complete(group, {}), {root / "zarr.json", root}),
         (lambda: flush(group), {tmp_path, root, *root.rglob("*")}),

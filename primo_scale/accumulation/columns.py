@@ -21,7 +21,7 @@ from primo_scale.kernels.linear_map import LinearMap, add_squared_outputs
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int16, Int64, spread_rows
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.ranges import runs_of
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from primo_scale.storage.chunks import (
     read_chunk,
     stored_chunks,
 )
-from primo_scale.storage.documents import converted
+from primo_scale.storage.files import converted
 from primo_scale.storage.groups import Array, Group, array_of, attributes_of, open_group
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.stores import store_at

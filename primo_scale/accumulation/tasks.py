@@ -50,7 +50,7 @@ from primo_scale.kernels.products import (
     with_ones,
 )
 from primo_scale.storage.files import keep_files_private
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]

@@ -32,9 +32,13 @@ from primo_scale.ledger.reservation import random_charge_id
 from primo_scale.ledger.spending import Charge
 from primo_scale.machine import refuse_full_disk
 from primo_scale.privacy.private_statistics import is_drawn
-from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
-from primo_scale.storage.files import make_private_directory, sync_directory, write_atomically
+from primo_scale.storage.files import (
+    make_private_directory,
+    read_fields,
+    sync_directory,
+    write_atomically,
+)
 
 
 @dataclass(frozen=True)

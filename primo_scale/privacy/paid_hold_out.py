@@ -19,8 +19,7 @@ from primo_scale.privacy.mechanism import HoldOut
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
 from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.planning import Floats
-from primo_scale.storage.documents import read_fields
-from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.files import canonical_json, read_fields, write_atomically
 
 # Threads change the last digits of weights; another version or rule changes more.
 _ROUNDING = 1e-6

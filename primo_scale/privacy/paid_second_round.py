@@ -16,8 +16,7 @@ from primo_scale.privacy.mechanism import Mechanism, SecondRound
 from primo_scale.privacy.paid_statistics import PaidStatistics, record_statistics
 from primo_scale.privacy.payment import Payer
 from primo_scale.privacy.planning import Floats
-from primo_scale.storage.documents import read_fields
-from primo_scale.storage.files import canonical_json, write_atomically
+from primo_scale.storage.files import canonical_json, read_fields, write_atomically
 
 LABEL = "second round"
 

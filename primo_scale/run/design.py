@@ -91,6 +91,7 @@ from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import (
     canonical_json,
+    read_fields,
     sha256_of_file,
     sha256_of_json,
     write_atomically,

@@ -13,13 +13,13 @@ from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
 from primo_scale.run.progress_file import PROGRESS_FILE
 from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
     canonical_json,
     exclusive_lock,
     files_private,
     make_private_directory,
+    read_fields,
     write_atomically,
 )
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location

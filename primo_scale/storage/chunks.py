@@ -115,10 +115,7 @@ def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
 
 def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
     """Return the file of the chunk at grid position `index` of a store in a directory."""
-    location = _store_of(array).location
-    if not isinstance(location, Path):
-        raise ValueError(f"{location} is not a directory")
-    return location / _chunk_key(array, index)
+    return Path(_store_of(array).location, _chunk_key(array, index))
 
 
 def chunk_bytes(layout: ArrayLayout) -> int:

@@ -26,9 +26,9 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.storage.encryption import (
     StoreEncryption,
     check_key,
-    decrypt_attributes,
-    encrypt_attributes,
     new_store_encryption,
+    opened,
+    sealed,
 )
 from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
 from primo_scale.storage.locations import Location
@@ -191,10 +191,11 @@ def attributes_of(group: Group) -> Attributes:
     """Return the attributes that `create_group` and `mark_complete` were given."""
     encryption, stored = _encryption_of(group), dict(group.stored)
     if encryption is not None:
-        encrypted = str(stored.get(_ENCRYPTED_ATTRIBUTE))
+        # Attributes hold digests of private integers, with which guesses of them can be confirmed.
         about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
-        where = str(group.location)
-        return Attributes(decrypt_attributes(encryption, encrypted, about, where), group.location)
+        with _damage_explained(group.location):
+            text = opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
+        return Attributes(json.loads(text), group.location)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
     return Attributes(stored, group.location)
@@ -361,11 +362,13 @@ def _stored_attributes(
     return {
         **header,
         _ENCRYPTION_ATTRIBUTE: asdict(encryption),
-        _ENCRYPTED_ATTRIBUTE: encrypt_attributes(encryption, attributes, _about(kind, complete)),
+        _ENCRYPTED_ATTRIBUTE: sealed(
+            encryption, json.dumps(attributes).encode(), _about(kind, complete=complete)
+        ),
     }
 
 
-def _about(kind: str, complete: bool) -> str:
+def _about(kind: str, *, complete: bool) -> str:
     """Return what encrypted attributes authenticate, so that nobody can mark a store complete."""
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 

@@ -15,6 +15,7 @@ import shutil
 import uuid
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -372,11 +373,13 @@ def store_at(location: Location) -> BaseStore:
     if isinstance(location, Path):
         return DiskStore(location)
     try:
-        from primo_scale.storage.bucket_store import BucketStore
+        # By name, since that module knows this one, and only with the extra.
+        bucket = import_module("primo_scale.storage.bucket_store")
     except ImportError:
         raise InputError(
             "object stores need the extra s3",
             where=str(location),
             remedy="pip install obstore, here and where the workers run",
         ) from None
-    return BucketStore(location)
+    store: BaseStore = bucket.BucketStore(location)
+    return store

@@ -5,7 +5,7 @@ import sys
 
 SCRIPT = """
 import dataclasses, sys, threading
-from primo_scale.storage.documents import converted
+from primo_scale.storage.files import converted
 
 sys.setswitchinterval(1e-6)
 for number in range(300):

@@ -90,12 +90,12 @@ def inlined(function: Callable[..., Any]) -> Any:
 def _cache_folder(source: str) -> Path | None:
     """Return a folder for the kernels of a source file, or None if there is no private one."""
     digest = hashlib.sha256(repr(_processor()).encode())
-    for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(source)):
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
     users = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     parent = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(users, "primo_scale"))
-    folder = parent / digest.hexdigest()[:16]
     with suppress(OSError):
+        for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(source)):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        folder = parent / digest.hexdigest()[:16]
         folder.mkdir(0o700, parents=True, exist_ok=True)
         found = folder.stat()  # Numba unpickles what it finds
         if found.st_uid == os.getuid() and not found.st_mode & 0o077 and os.access(folder, os.W_OK):

@@ -85,6 +85,8 @@ _BOUND_KINDS = {"partial statistics", "principal components"}
 # "never written" could not be told apart on disk.
 _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
+_CREATED_AT_ONCE = 16  # arrays, each of which waits for a disk or a bucket
+
 Array = zarr.Array[Any]
 
 
@@ -247,7 +249,7 @@ def create_arrays(
     def create(item: tuple[str, ArrayLayout]) -> Array:
         name, layout = item
         dtype = np.dtype(layout.dtype)
-        _write_node(group, name, {
+        metadata = {
             "node_type": "array",
             "shape": layout.shape,
             "data_type": dtype.name,
@@ -255,12 +257,12 @@ def create_arrays(
             "chunk_key_encoding": _named("default", separator="/"),
             "fill_value": dtype.type(fill_value).item(),
             "codecs": codecs,
-        })  # fmt: skip
-        return array_of(group, name)
+        }
+        return _array(group, name, _write_node(group, name, metadata))
 
     for parent in sorted({name.rpartition("/")[0] for name in layouts} - {""}):
         _write_node(group, parent, {"node_type": "group"})
-    return dict(zip(layouts, in_threads(create, layouts.items()), strict=True))
+    return dict(zip(layouts, in_threads(create, layouts.items(), _CREATED_AT_ONCE), strict=True))
 
 
 def write_strings(group: Group, name: str, values: Sequence[str]) -> None:
@@ -290,8 +292,12 @@ def array_of(group: Group, name: str) -> Array:
             metadata = json.loads(bytes(group.store.read(f"{name}/{HEADER}")))
         except FileNotFoundError as error:
             raise KeyError(name) from error
-        place = StorePath(group.store, name)
-        return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
+        return _array(group, name, metadata)
+
+
+def _array(group: Group, name: str, metadata: dict[str, Any]) -> Array:
+    place = StorePath(group.store, name)
+    return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
 
 
 def has_array(group: Group, name: str) -> bool:
@@ -340,9 +346,12 @@ def _write_header(group: Group, attributes: dict[str, Any]) -> None:
     group.stored = attributes
 
 
-def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> None:
-    content = json.dumps({"zarr_format": 3, "attributes": {}, **metadata}).encode()
-    group.store.write(f"{name}/{HEADER}" if name else HEADER, [memoryview(content)])
+def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Write a metadata document, and return it."""
+    document = {"zarr_format": 3, "attributes": {}, **metadata}
+    key = f"{name}/{HEADER}" if name else HEADER
+    group.store.write(key, [memoryview(json.dumps(document).encode())])
+    return document
 
 
 def _named(name: str, **configuration: Any) -> dict[str, Any]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 KERNELS = {
-    "amx": "primo_scale.kernels.vector_products:Amx",
-    "vnni": "primo_scale.kernels.vector_products:Vnni",
-    "avx2": "primo_scale.kernels.vector_products:Avx2",
+    "amx": "primo_scale.kernels.product_kernels:Amx",
+    "vnni": "primo_scale.kernels.product_kernels:Vnni",
+    "avx2": "primo_scale.kernels.product_kernels:Avx2",
     "float32": "primo_scale.kernels.products:Float32",
 }
 """Class of every kernel (`kernels.products.ProductKernel`), the fastest first.

@@ -295,7 +295,7 @@ def array_of(group: Group, name: str) -> Array:
         return _array(group, name, metadata)
 
 
-def _array(group: Group, name: str, metadata: dict[str, Any]) -> Array:
+def _array(group: Group, name: str, metadata: Any) -> Array:
     place = StorePath(group.store, name)
     return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
 

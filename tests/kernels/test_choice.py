@@ -12,15 +12,15 @@ from support.processes import run
 from support.tiers import thinned
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import AUTOMATIC, choice, vector_products
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels import AUTOMATIC, product_kernels
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import LARGEST_BYTE
 
 # Prints what is chosen for small and for large codes, and a digest of products by both.
 PROGRAM = """
 import hashlib
 import numpy as np
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, mirrored
 digest, names = hashlib.sha256(), []
 warmed_up("auto", 1)
@@ -48,13 +48,13 @@ def features(monkeypatch: pytest.MonkeyPatch):
     """Provide a function that sets the apparent processor."""
 
     def pretend(names: frozenset[str]) -> None:
-        monkeypatch.setattr(vector_products, "host_features", lambda: names)
-        granted = names >= vector_products.AMX_FEATURES
-        monkeypatch.setattr(vector_products, "_request_tiles", lambda: granted)
-        choice._fastest.cache_clear()
+        monkeypatch.setattr(product_kernels, "host_features", lambda: names)
+        granted = names >= product_kernels.AMX_FEATURES
+        monkeypatch.setattr(product_kernels, "_request_tiles", lambda: granted)
+        product_kernels._fastest.cache_clear()
 
     yield pretend
-    choice._fastest.cache_clear()
+    product_kernels._fastest.cache_clear()
 
 
 def test_the_command_line_lists_the_names_without_importing_numba() -> None:
@@ -70,9 +70,9 @@ def test_the_command_line_lists_the_names_without_importing_numba() -> None:
 @pytest.mark.parametrize(
     ("processor", "name"),
     [
-        (vector_products.VNNI_FEATURES | vector_products.AMX_FEATURES, "amx"),
-        (vector_products.VNNI_FEATURES, "vnni"),
-        (vector_products.VNNI_FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
+        (product_kernels.VNNI_FEATURES | product_kernels.AMX_FEATURES, "amx"),
+        (product_kernels.VNNI_FEATURES, "vnni"),
+        (product_kernels.VNNI_FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
         (frozenset({"avx2", "fma"}), "avx2"),
         (frozenset(), "float32"),
     ],
@@ -114,12 +114,12 @@ def test_amx_tiles_are_used_if_the_system_permits_them(monkeypatch, answer: int)
         def syscall(self, *words: int) -> int:
             return answer if words == (158, 0x1023, 18) else -1
 
-    monkeypatch.setattr(vector_products.sys, "platform", "linux")
-    monkeypatch.setattr(vector_products, "host_features", lambda: vector_products.AMX_FEATURES)
-    monkeypatch.setattr(vector_products.ctypes, "CDLL", lambda _: System())
-    assert vector_products._request_tiles() == (answer == 0)
-    monkeypatch.setattr(vector_products.sys, "platform", "darwin")
-    assert not vector_products._request_tiles()
+    monkeypatch.setattr(product_kernels.sys, "platform", "linux")
+    monkeypatch.setattr(product_kernels, "host_features", lambda: product_kernels.AMX_FEATURES)
+    monkeypatch.setattr(product_kernels.ctypes, "CDLL", lambda _: System())
+    assert product_kernels._request_tiles() == (answer == 0)
+    monkeypatch.setattr(product_kernels.sys, "platform", "darwin")
+    assert not product_kernels._request_tiles()
 
 
 @pytest.mark.slow
@@ -143,8 +143,8 @@ def test_a_process_without_the_instructions_gives_the_same_products(setting) -> 
 AFTER_THE_WARM_UP = """
 import sys
 import numpy as np
-from primo_scale.kernels import clipping, compiling, packed
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels import compiling, packed, rows
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, spread_rows
 save_overload, compiled = compiling._Cache.save_overload, []
 def counted(cache, sig, data):
@@ -160,7 +160,7 @@ for people in (512, 700):
     table = np.zeros((50, 4), np.int8)
     packed.add_squared_norms(np.zeros(people, np.int64), stored, table)
     codes = packed.decode_into(memory, stored, table)
-    clipping.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
+    rows.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
     for largest in (1, 128):
         for left in (codes, spread_rows(40, people)):
             ProductSum(choose_kernel(name, largest), (len(left), 50), 1).add(left, codes)

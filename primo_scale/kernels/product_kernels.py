@@ -1,4 +1,4 @@
-"""Exact int8 products by vector instructions, compiled by Numba: AMX, AVX-512 VNNI and AVX2.
+"""Product kernels of vector instructions (AMX, AVX-512 VNNI, AVX2), and the choice of a kernel.
 
 Numba does not offer the instructions of the inner loops, so that functions here emit them
 (`compiling`). Addresses and numbers of bytes are integers.
@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import ctypes
 import math
+import pkgutil
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 
+from primo_scale.errors import UsageError
+from primo_scale.kernels import AUTOMATIC, KERNELS
 from primo_scale.kernels.compiling import (
     I8,
-    I16,
     I32,
-    LANES,
-    V16,
-    VECTOR_BYTES,
-    ZERO,
+    I64,
     Builder,
     Value,
     compiled,
@@ -29,23 +30,155 @@ from primo_scale.kernels.compiling import (
     function,
     host_features,
     inlined,
-    interleaved,
-    load,
-    loop,
     pointer,
     word,
 )
+from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.products import (
     ArraySums,
     Int8,
     Int32,
+    ProductKernel,
+    ProductSum,
     copied_bytes,
     row_stride,
     spread_rows,
     whole_rows,
     whole_vectors,
 )
+from primo_scale.kernels.rows import UNCLIPPED, scale_columns
 from primo_scale.ranges import whole_multiple
+
+LANES = 16
+VECTOR_BYTES = 64
+
+I16 = ir.IntType(16)
+V16 = ir.VectorType(I32, LANES)
+ZERO = ir.Constant(V16, [0] * LANES)
+# Shuffle masks of two vectors with lanes 0-15 and 16-31: their first halves interleaved, and their
+# second halves interleaved.
+_HALVES = [
+    ir.Constant(V16, [start + lane // 2 + lane % 2 * LANES for lane in range(LANES)])
+    for start in (0, LANES // 2)
+]
+
+
+def choose_kernel(name: str, largest_code: int) -> ProductKernel:
+    """Return the kernel called `name`, or the fastest kernel that this machine can run.
+
+    All kernels return the same integers, so machines of one cluster may choose different kernels.
+    `largest_code` bounds the magnitude of the codes on both sides. It determines how the BLAS
+    kernel splits its sums, and does not affect the choice.
+    """
+    if name == AUTOMATIC:
+        return _fastest(largest_code)
+    kernel = kernel_named(name, largest_code)
+    if not kernel.is_available():
+        raise UsageError(
+            f"this machine cannot run the kernel, which needs {kernel.needs}",
+            where="--kernel",
+            value=name,
+            remedy="Leave the option out, to use the fastest kernel that the machine can run",
+        )
+    return kernel
+
+
+def kernel_named(name: str, largest_code: int) -> ProductKernel:
+    """Return the kernel of a name, whether this machine can run it or not."""
+    kind: type[ProductKernel] = pkgutil.resolve_name(KERNELS[name])
+    return kind(largest_code)
+
+
+@cache
+def _fastest(largest_code: int) -> ProductKernel:
+    kernels = (kernel_named(name, largest_code) for name in KERNELS)
+    return next(kernel for kernel in kernels if kernel.is_available())
+
+
+def warmed_up(name: str, largest_code: int) -> str:
+    """Compile the kernel that `choose_kernel` chooses, and return its name.
+
+    Workers then load the compiled functions from the disk, and do not compile them themselves.
+    """
+    kernel = choose_kernel(name, largest_code)
+    # Two rows, because Numba compiles a different version for a single, contiguous row.
+    packed, table = np.zeros((2, 1), dtype=np.uint8), np.zeros((2, 4), dtype=np.int8)
+    codes = decode(packed, table, 4)
+    scale_columns(codes, np.full(4, UNCLIPPED))
+    add_squared_norms(np.zeros(4, dtype=np.int64), packed, table)
+    ProductSum(kernel, (2, 2), 1).add(codes, codes)
+    return kernel.name
+
+
+# ---- Instructions -------------------------------------------------------------------------------
+
+
+def loop(
+    builder: Builder,
+    steps: Value,
+    step_bytes: int,
+    zeros: list[Value],
+    step: Callable[[Value, list[Value]], list[Value]],
+    *,
+    unrolled: bool = True,
+) -> list[Value]:
+    """Emit a loop of `steps` iterations of `step`, which gets its byte offset and the totals.
+
+    `zeros` are the totals before the first iteration, and the last totals are returned. LLVM may
+    unroll the loop unless `unrolled` is false; unrolling slows a loop of few iterations.
+    """
+    before, again, after = (
+        builder.block, builder.append_basic_block("loop"), builder.append_basic_block("after")
+    )  # fmt: skip
+    builder.branch(again)
+    builder.position_at_end(again)
+    count = builder.phi(I64)
+    count.add_incoming(word(0), before)
+    totals = [builder.phi(zero.type) for zero in zeros]
+    for total, zero in zip(totals, zeros, strict=True):
+        total.add_incoming(zero, before)
+    advanced = step(builder.mul(count, word(step_bytes)), totals)
+    done, last = builder.add(count, word(1)), builder.block  # another one after an inner loop
+    count.add_incoming(done, last)
+    for total, value in zip(totals, advanced, strict=True):
+        total.add_incoming(value, last)
+    branch = builder.cbranch(builder.icmp_signed("<", done, steps), again, after)
+    if not unrolled:
+        branch.set_metadata("llvm.loop", _not_unrolled(builder))
+    builder.position_at_end(after)
+    return advanced
+
+
+def _not_unrolled(builder: Builder) -> Value:
+    """Return the metadata of a loop that is not unrolled, whose first operand is itself."""
+    name = ir.MetaDataString(builder.module, "llvm.loop.unroll.disable")
+    node = builder.module.add_metadata([builder.module.add_metadata([name])])
+    node.operands = (node, *node.operands)
+    return node
+
+
+def load(
+    builder: Builder, base: Value, stride: Value, row: int, offset: Value, kind: Any = V16
+) -> Value:
+    """Emit a load of the vector at byte `offset` of a row."""
+    address = builder.add(builder.add(base, builder.mul(stride, word(row))), offset)
+    return builder.load(pointer(builder, address, kind), align=1)
+
+
+def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """Return the transpose of a square of 16 x 16 words of 32 bits, as sixteen vectors.
+
+    Interleaving the upper half of the rows with the lower half rotates the bits of each word's
+    index by one; after four times, row and column numbers are exchanged.
+    """
+    for _ in range(4):
+        vectors = [
+            builder.shuffle_vector(upper, lower, half)
+            for upper, lower in zip(vectors[:8], vectors[8:], strict=True)
+            for half in _HALVES
+        ]
+    return vectors
+
 
 # ---- AMX -----------------------------------------------------------------------------------------
 #
@@ -401,7 +534,7 @@ def _tile(
     operands and the sums are addresses, `stride` is the number of bytes from one row of an operand
     to the next, and there is at least one step of 64 people.
     """
-    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3)
+    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
 
     def step(offset: Value, totals: list[Value]) -> list[Value]:
         """Add the products of 64 people to the sums of each row with each column."""
@@ -438,7 +571,7 @@ def _store_unsigned(builder: Builder, codes: Value, target: Value, steps: Value)
 @emitted("int32")
 def _code_sum(builder: Builder, codes: Value, steps: Value) -> Value:
     """Return the int32 sum of ``64 * steps`` int8 values at an address."""
-    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3)
+    multiply = function(builder, _VNNI_MULTIPLY, [V16] * 3, V16)
     add_lanes = function(builder, "llvm.vector.reduce.add.v16i32", [V16], I32)
     ones = ir.Constant(V16, [0x01010101] * LANES)
 

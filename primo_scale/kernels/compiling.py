@@ -120,7 +120,7 @@ def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
 
             return getattr(numba.types, result)(*[numba.types.intp] * len(arguments)), generate
 
-        return intrinsic(typed)
+        return intrinsic(typed) if not numba.config.DISABLE_JIT else lambda *_: None
 
     return decorate
 

@@ -35,7 +35,7 @@ from primo_scale.cluster.profile import LocalProfile
 from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.kernels.choice import warmed_up
+from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.measurement import seconds_of
 from primo_scale.genotypes.coding import LARGEST_CODE
-from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import Int8, ProductKernel, spread_rows
 
 _ROWS, _PEOPLE = 2048, 8192  # a tile and a read of the default plan

@@ -19,7 +19,7 @@ from benchmarks.cohorts import Cohort, frequencies
 from benchmarks.measurement import module_command, run_measured
 from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.kernels import KERNELS
-from primo_scale.kernels.choice import kernel_named
+from primo_scale.kernels.product_kernels import kernel_named
 
 Record = dict[str, Any]
 

@@ -16,7 +16,7 @@ from typing import Any
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.files import write_atomically
 
-_PACKAGES = ("numpy", "numba", "zarr", "dask", "distributed", "scikit-learn", "bed-reader", "torch")
+_PACKAGES = ("numpy", "numba", "zarr", "dask", "distributed", "scikit-learn", "bed-reader")
 _DECISIVE_INSTRUCTIONS = ("avx2", "avx512_vnni", "amx_int8")
 Section = dict[str, Any]
 

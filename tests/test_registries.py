@@ -69,7 +69,6 @@ def test_a_kernel_keeps_its_protocol(name: str) -> None:
     assert isinstance(kernel.is_available(), bool)
     total = kernel.temporary_bytes(3, 4, 1000, same=False)
     assert 0 < total <= kernel.temporary_bytes(3, 5, 1000, same=False)
-    assert kernel.library_bytes >= 0
     assert all(callable(getattr(kernel, method)) for method in ("zeros", "add", "read"))
 
 

@@ -24,8 +24,8 @@ from enum import StrEnum
 import numpy as np
 
 from primo_scale.genotypes.coding import largest_block_norms
-from primo_scale.kernels.clipping import UNCLIPPED, clip_rows, row_multipliers, scale_entries
 from primo_scale.kernels.products import Int8, Int16, Int64
+from primo_scale.kernels.rows import UNCLIPPED, clip_rows, row_multipliers, scale_entries
 
 
 class LongRecords(StrEnum):

@@ -15,13 +15,12 @@ from primo_scale.accumulation.plan import TileTask, length
 from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.packings import PackedBytes
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.kernels.choice import choose_kernel
-from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
-from primo_scale.kernels.linear_map import LinearMap, add_squared_outputs
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int16, Int64, spread_rows
+from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.ranges import runs_of
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 
 
 @dataclass(frozen=True)

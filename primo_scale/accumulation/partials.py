@@ -36,8 +36,8 @@ from primo_scale.genotypes.ld_components import LdComponents, open_components
 from primo_scale.genotypes.own_directions import OwnDirections, open_directions
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
-from primo_scale.kernels.clipping import UNCLIPPED
 from primo_scale.kernels.products import Int8, Int64
+from primo_scale.kernels.rows import UNCLIPPED
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.storage.chunks import (
     chunk_name,
@@ -47,7 +47,7 @@ from primo_scale.storage.chunks import (
     read_chunk,
     stored_chunks,
 )
-from primo_scale.storage.documents import converted
+from primo_scale.storage.files import converted
 from primo_scale.storage.groups import Array, Group, array_of, attributes_of, open_group
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.stores import store_at
@@ -127,7 +127,7 @@ class Partials:
     """Open store of partial sums, at a location that every worker can access.
 
     By the random name `store_id` a worker detects that another store took its location. The sums do
-    not depend on the kernel (`primo_scale.kernels.choice`).
+    not depend on the kernel (`primo_scale.kernels.product_kernels`).
     """
 
     path: Location

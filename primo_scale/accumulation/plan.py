@@ -20,8 +20,7 @@ import numpy as np
 from primo_scale.errors import UsageError
 from primo_scale.kernels.products import LARGEST_INT32
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.documents import converted
-from primo_scale.storage.files import sha256_of_json
+from primo_scale.storage.files import converted, sha256_of_json
 
 # A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of the time of multiplying.
 DEFAULT_TILE = 2048

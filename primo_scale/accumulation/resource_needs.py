@@ -19,9 +19,9 @@ from primo_scale.accumulation.speed import STORE_RATE, bytes_read, expected_seco
 from primo_scale.accumulation.workload import Rates, Workload
 from primo_scale.errors import ResourceError
 from primo_scale.humanize import bytes_in_words, duration_in_words
-from primo_scale.kernels.choice import kernel_named
-from primo_scale.kernels.linear_map import PEOPLE_MAPPED
+from primo_scale.kernels.product_kernels import kernel_named
 from primo_scale.kernels.products import LARGEST_BYTE, LARGEST_INT32, row_stride
+from primo_scale.kernels.rows import PEOPLE_MAPPED
 from primo_scale.outcomes.store import CHUNK_BYTES, rows_layout
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.chunks import array_bytes
@@ -172,8 +172,7 @@ def _missing(needs: ResourceNeeds, machines: Machines) -> int:
 def worker_bytes(work: Workload) -> int:
     """Return the peak memory of a worker process, which runs one task at a time, in bytes."""
     table = _PER_VARIANT * work.n_variants
-    kernel = kernel_named(work.kernel, work.largest_code)
-    return _WORKER_BASE + kernel.library_bytes + table + task_bytes(work)
+    return _WORKER_BASE + table + task_bytes(work)
 
 
 def task_bytes(work: Workload) -> int:

@@ -17,7 +17,7 @@ from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.plan import Plan, RowTask, Task
 from primo_scale.accumulation.workload import Rates, Workload
 from primo_scale.genotypes.packings import Packing
-from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, ProductKernel, ProductSum, spread_rows
 from primo_scale.ranges import whole_multiple
 

@@ -35,8 +35,7 @@ from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.errors import OnWorker, OtherVersion, PrimoError, anticipated
 from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.packings import PackedBytes
-from primo_scale.kernels.choice import choose_kernel
-from primo_scale.kernels.clipping import UNCLIPPED
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     GatheredSum,
@@ -49,8 +48,9 @@ from primo_scale.kernels.products import (
     mirrored,
     with_ones,
 )
+from primo_scale.kernels.rows import UNCLIPPED
 from primo_scale.storage.files import keep_files_private
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]

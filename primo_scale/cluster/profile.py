@@ -20,8 +20,7 @@ from msgspec.inspect import is_struct_type
 
 from primo_scale.errors import InputError
 from primo_scale.machine import memory_limit, usable_cpus
-from primo_scale.storage.documents import converted
-from primo_scale.storage.files import refuse_missing_file
+from primo_scale.storage.files import converted, refuse_missing_file
 
 TEXTS: list[Meta] = []
 """Constraints of the texts in a profile: a pattern, and its description for a user."""

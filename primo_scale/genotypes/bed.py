@@ -18,8 +18,17 @@ import numpy as np
 from primo_scale.errors import InputError
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import Index, read_bim, read_fam
-from primo_scale.kernels.compiling import compiled
-from primo_scale.kernels.emitting import I8, I32, I64, Builder, Value, emitted, function, pointer
+from primo_scale.kernels.compiling import (
+    I8,
+    I32,
+    I64,
+    Builder,
+    Value,
+    compiled,
+    emitted,
+    function,
+    pointer,
+)
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file, refuse_special_file

@@ -28,8 +28,7 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_sourc
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import whole_multiple
-from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import sha256_of_file, sha256_of_json
+from primo_scale.storage.files import read_document, sha256_of_file, sha256_of_json
 from primo_scale.storage.groups import attributes_of, is_complete, open_group
 from primo_scale.storage.resume import of_other_request
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.coding import LARGEST_CODE
-from primo_scale.kernels.linear_map import FRACTION_BITS, LinearMap
+from primo_scale.kernels.rows import FRACTION_BITS, LinearMap
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array
 from primo_scale.storage.locations import Location

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.products import Float64, Int64
+from primo_scale.kernels.rows import LinearMap
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import read_block, write_array
 from primo_scale.storage.locations import Location

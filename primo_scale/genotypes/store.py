@@ -169,7 +169,7 @@ def open_genotype_store(path: Location) -> GenotypeStore:
         chunk_shape=(int(attributes["chunk_shape"][0]), int(attributes["chunk_shape"][1])),
         identity_digest=str(attributes["identity_digest"]),
         cohort_digest=str(attributes["cohort_digest"]),
-        packing=PACKINGS[groups.kind_of(group)],
+        packing=PACKINGS[group.kind],
     )
 
 

@@ -1,121 +1,142 @@
-"""Kernels: functions that Numba compiles, called with arrays, numbers and tuples of them.
+"""Compilation of kernels by Numba, and instructions that Numba has no name for.
 
-The object code of a kernel, for each combination of argument types, is kept on the disk
-(`object_code`), and Numba is imported only to compile. A kernel releases the interpreter lock and
-allocates no memory. The functions that it calls must be decorated with `inlined` or `emitted`.
+A kernel takes arrays, numbers and tuples of them, releases the interpreter lock and allocates no
+memory. Its machine code is kept in Numba's cache, in a folder that no other user may enter. Numba
+does not see that a function changes which a kernel inlines, or that another processor reads the
+folder, so the folder's name is a digest of all sources of a kernel and of the processor.
+
+The product kernels emit instructions of one kind of processor, and `genotypes.bed` calls libc.
+Addresses are integers, since Numba has no pointers.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
+import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import numba
+from llvmlite import ir
+from numba.core.caching import FunctionCache
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic, register_jitable
 
-from primo_scale.kernels.object_code import NUMBA_SETTINGS, DiskCache, processor_features
-
-_compiling = threading.Lock()
-_SIZE = ctypes.c_ssize_t
-_MOST = 1 << 63
-
-# Functions that kernels may call and Numba does not know yet.
-_INLINED: list[Callable[..., Any]] = []
+I8, I32, I64 = (ir.IntType(bits) for bits in (8, 32, 64))
+Builder = Any  # llvmlite has no types
+Value = Any
 
 
-def compiled(function: Any, *, reorders: bool = False) -> Any:
+class _Cache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache of a function, which a full disk or a damaged file does not stop."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the compiled function for a signature, or None.
+
+        Two processes that compile different signatures at once may write them to one file.
+        """
+        with suppress(Exception):  # a damaged pickle raises any
+            # Numba refreshes the context first, which only compilation needs: 0.25 s and 50 MB.
+            found = self._load_overload(sig, target_context)
+            return found if found is not None and found.signature.args == tuple(sig) else None
+        with suppress(OSError):
+            self.flush()
+        return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep a compiled function."""
+        with suppress(OSError):
+            super().save_overload(sig, data)
+
+
+def compiled(function: Callable[..., Any], *, reorders: bool = False) -> Any:
     """Return the kernel of a function.
 
     If it `reorders`, sums of floats are in the order in which the processor adds fastest, and their
     last bits depend on the processor.
     """
-    return functools.wraps(function)(_Kernel(function, reorders))
+    fast = {"reassoc", "contract"} if reorders else False
+    kernel = numba.njit(nogil=True, boundscheck=False, fastmath=fast, _nrt=False)(function)
+    folder = _cache_folder(function.__code__.co_filename)
+    if folder is not None and not numba.config.DISABLE_JIT:
+        others, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(folder)
+        try:
+            kernel._cache = _Cache(function)
+        finally:
+            numba.config.CACHE_DIR = others
+    return kernel
 
 
-def inlined(function: Any) -> Any:
-    """Return the function, which becomes part of the object code of the kernels that call it."""
-    _INLINED.append(function)
-    return function
+def inlined(function: Callable[..., Any]) -> Any:
+    """Return the function, which becomes part of the machine code of the kernels that call it."""
+    return register_jitable(boundscheck=False, _nrt=False)(function)
 
 
-class _Kernel:
-    def __init__(self, function: Callable[..., Any], reorders: bool) -> None:
-        self._function, self._reorders = function, reorders
-        self._versions: dict[str, Callable[[list[Any]], Any]] = {}
-        self._cache = DiskCache(Path(function.__code__.co_filename))
-
-    def __call__(self, *arguments: Any) -> Any:
-        words: list[Any] = []
-        types = ",".join([_flatten(argument, words) for argument in arguments])
-        version = self._versions.get(types)
-        if version is None:
-            if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0":
-                return self._function(*arguments)
-            with _compiling:  # threads load one version, one after the other
-                version = self._versions.get(types) or self._load(types, arguments)
-                self._versions[types] = version
-        return version(words)
-
-    def _load(self, types: str, arguments: tuple[Any, ...]) -> Callable[[list[Any]], Any]:
-        """Return the version for these types of arguments, compiled unless the disk has it."""
-        name = f"{self._function.__module__}.{self._function.__qualname__}({types})"
-        found = self._cache.read(name)
-        if found is None:
-            # Importing Numba takes long, and most processes need not compile.
-            from primo_scale.kernels.numba_compiler import compile_for
-
-            found = compile_for(
-                self._function, arguments, inlined=_INLINED, reorders=self._reorders
-            )
-            self._cache.write(name, found)
-        return found.function(list(_slots(arguments)))
+@functools.cache
+def _cache_folder(source: str) -> Path | None:
+    """Return a folder for the kernels of a source file, or None if there is no private one."""
+    digest = hashlib.sha256(repr(_processor()).encode())
+    users = os.path.expanduser(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    parent = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(users, "primo_scale"))
+    with suppress(OSError):
+        for path in (*sorted(Path(__file__).parent.glob("*.py")), Path(source)):
+            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        folder = parent / digest.hexdigest()[:16]
+        folder.mkdir(0o700, parents=True, exist_ok=True)
+        found = folder.stat()  # Numba unpickles what it finds
+        if found.st_uid == os.getuid() and not found.st_mode & 0o077 and os.access(folder, os.W_OK):
+            return folder
+    return None
 
 
-def _flatten(argument: Any, words: list[Any]) -> str:
-    """Append the words of an argument, and return a name of its type.
-
-    Numba passes the items of a tuple one by one, and an array as owner, parent, size, bytes of an
-    item, address, shape and strides (`numba.core.datamodel.models.ArrayModel`). Without an owner,
-    Numba counts no references.
-    """
-    if isinstance(argument, np.ndarray):
-        flags = argument.flags
-        layout = "C" if flags.c_contiguous else "F" if flags.f_contiguous else "A"
-        address = argument.__array_interface__["data"][0]
-        words += (0, 0, argument.size, argument.itemsize, address)
-        words += argument.shape + argument.strides
-        kind = f"{argument.dtype.str}[{argument.ndim}]{layout}"
-        return kind + " read-only" * (not flags.writeable) + " unaligned" * (not flags.aligned)
-    if isinstance(argument, tuple):
-        return (
-            f"{type(argument).__name__}({','.join([_flatten(item, words) for item in argument])})"
-        )
-    if type(argument) is int and not -_MOST <= argument < _MOST:
-        raise OverflowError(f"{argument} does not fit in 64 bits")
-    words.append(argument.item() if isinstance(argument, np.generic) else argument)
-    return type(argument).__name__
-
-
-def _slots(arguments: Iterable[Any]) -> Iterator[Any]:
-    """Yield the C type of every word of the arguments."""
-    for argument in arguments:
-        if isinstance(argument, np.ndarray):
-            yield from [_SIZE] * (5 + 2 * argument.ndim)
-        elif isinstance(argument, tuple):
-            yield from _slots(argument)
-        else:
-            yield np.ctypeslib.as_ctypes_type(np.result_type(argument))
+def _processor() -> tuple[str, str, str]:
+    """Return the platform, the processor and its features for which Numba compiles."""
+    platform, name, features = cpu_target.target_context.codegen().magic_tuple()
+    return platform, name, features
 
 
 def host_features() -> frozenset[str]:
     """Return the processor features that Numba may use, by LLVM's names."""
-    settings = os.environ.get
-    if settings("NUMBA_CPU_NAME") or settings("NUMBA_CPU_FEATURES") or NUMBA_SETTINGS.exists():
-        return frozenset()  # the user selects another processor, or may do so in the file
-    if settings("NUMBA_DISABLE_JIT", "0") != "0" or settings("NUMBA_ENABLE_AVX", "1") == "0":
+    if numba.config.DISABLE_JIT:
         return frozenset()
-    return frozenset(name for name, present in processor_features().items() if present)
+    return frozenset(name[1:] for name in _processor()[2].split(",") if name.startswith("+"))
+
+
+def emitted(result: str = "void") -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a function of a builder callable from kernels.
+
+    The function gets the builder, and integers for addresses and counts. It emits instructions, and
+    returns a value of the type `result`, by Numba's name.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        @functools.wraps(emit)
+        def typed(_context: Any, *arguments: Any) -> Any:
+            def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
+                value = emit(builder, *values)
+                return context.get_dummy_value() if value is None else value
+
+            return getattr(numba.types, result)(*[numba.types.intp] * len(arguments)), generate
+
+        return intrinsic(typed) if not numba.config.DISABLE_JIT else lambda *_: None
+
+    return decorate
+
+
+def pointer(builder: Builder, address: Value, kind: Any) -> Value:
+    """Return an address as an LLVM pointer."""
+    return builder.inttoptr(address, kind.as_pointer())
+
+
+def function(builder: Builder, name: str, arguments: list[Any], result: Any) -> Value:
+    """Return LLVM's function for an instruction."""
+    existing = builder.module.globals.get(name)
+    return existing or ir.Function(builder.module, ir.FunctionType(result, arguments), name)
+
+
+def word(value: int) -> Value:
+    """Return a 64-bit constant."""
+    return ir.Constant(I64, value)

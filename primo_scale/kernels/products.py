@@ -25,6 +25,10 @@ LARGEST_BYTE = 128
 """Largest magnitude of an int8."""
 _SQUARE = 128  # side of a square whose transpose stays in the cache
 _LINE = 64  # bytes of a cache line, and of the widest vector
+_LARGEST_EXACT_FLOAT = 2**24  # largest integer below which float32 holds all
+_CONVERTED_ENTRIES = 1 << 23
+# Buffer of OpenBLAS for every thread that multiplies (measured: 15 MiB).
+_BLAS_BUFFER = 16 << 20
 
 
 class ProductKernel(Protocol):
@@ -32,7 +36,6 @@ class ProductKernel(Protocol):
 
     name: str  # a value of ``--kernel``
     needs: str  # hardware and software that the kernel requires, for an error message
-    library_bytes: int  # memory that the kernel's libraries keep after their first use
 
     def __init__(self, largest_code: int) -> None: ...
 
@@ -62,8 +65,6 @@ class ProductKernel(Protocol):
 class ArraySums:
     """Base class of kernels whose sums are numpy arrays."""
 
-    library_bytes = 0
-
     def __init__(self, largest_code: int) -> None:
         self._largest_code = largest_code
 
@@ -74,6 +75,42 @@ class ArraySums:
     def read(self, total: Int32) -> Int32:
         """Return the sum as an array."""
         return total
+
+
+class Float32(ArraySums):
+    """Kernel that multiplies by BLAS in float32, on any processor.
+
+    A sum of integer products is exact in floating point, in any order of addition, if no partial
+    sum exceeds 2^24. The larger the codes can be, the fewer people a partial sum can hold exactly.
+    """
+
+    name = "float32"
+    needs = "nothing"
+
+    def is_available(self) -> bool:
+        """Return True: every machine can run this kernel."""
+        return True
+
+    def add(self, total: Int32, left: Int8, right: Int8) -> None:
+        """Add ``left @ right.T`` modulo 2^32."""
+        run = self._run(len(left), len(right))
+        for start in range(0, left.shape[1], run):
+            first = left[:, start : start + run].astype(np.float32)
+            # numpy uses SYRK for an array times its own transpose, which halves the work.
+            second = first if right is left else right[:, start : start + run].astype(np.float32)
+            total += (first @ second.T).astype(np.int32)
+
+    def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
+        """Return the memory of converted operands, and of a product and its conversion to int32."""
+        piece, product = 4 * min(people, self._run(left, right)), 4 * left * right
+        # The first operand of a run is converted while those of the previous run still exist.
+        converted = (right if same else left + right) * piece
+        return _BLAS_BUFFER + converted + max(left * piece, 2 * product)
+
+    def _run(self, left: int, right: int) -> int:
+        """Return the number of people whose products are summed in floating point."""
+        exact = _LARGEST_EXACT_FLOAT // max(1, self._largest_code**2)
+        return max(1, min(exact, _CONVERTED_ENTRIES // max(left, right)))
 
 
 class ProductSum:

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from primo_scale.genotypes.ld_components import LARGEST_STANDARD_DEVIATION, component_map
 from primo_scale.genotypes.own_directions import OwnDirections, OwnWindow
 from primo_scale.kernels.gibbs_sweep import EffectMaps
-from primo_scale.kernels.linear_map import LinearMap
+from primo_scale.kernels.rows import LinearMap
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.component_weights import (

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import usable_cpus
 from primo_scale.storage.tiles import in_threads

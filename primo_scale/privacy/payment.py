@@ -56,11 +56,11 @@ from primo_scale.privacy.private_statistics import (
     reopen_private,
 )
 from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.documents import read_fields
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
     canonical_json,
     make_private_directory,
+    read_fields,
     sync_directory,
     write_atomically,
 )

@@ -33,7 +33,7 @@ from primo_scale.publication.pgs import (
     pgs_row_prefix,
 )
 from primo_scale.publication.weights import WEIGHTS_HEADER, VariantRow, weight_in_text
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 
 if TYPE_CHECKING:
     from primo_scale.publication.weight_rows import RowBeginnings

@@ -35,7 +35,7 @@ from primo_scale.publication.weights import (
     weights_in_text,
 )
 from primo_scale.publication.wording import stamp_column
-from primo_scale.storage.read_ahead import read_ahead
+from primo_scale.storage.tiles import read_ahead
 
 UNREADABLE = (*GZIP_ERRORS, ValueError, TypeError, IndexError, ArithmeticError)
 """Errors that the content of a malformed file can raise."""

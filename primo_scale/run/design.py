@@ -42,7 +42,7 @@ from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
 from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.kernels.linear_map import LARGEST_OUTPUT
+from primo_scale.kernels.rows import LARGEST_OUTPUT
 from primo_scale.methods.blended_gram import blended
 from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.outcomes.bounds import PhenotypeBounds
@@ -88,9 +88,9 @@ from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import (
     canonical_json,
+    read_fields,
     sha256_of_file,
     sha256_of_json,
     write_atomically,

@@ -38,7 +38,7 @@ from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import bytes_in_words
-from primo_scale.kernels.choice import warmed_up
+from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, resident_memory, usable_cpus

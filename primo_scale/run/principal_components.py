@@ -32,7 +32,9 @@ from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import write_array
+from primo_scale.storage.chunks import (
+    write_array,
+)
 from primo_scale.storage.files import (
     refuse_missing_file,
     sha256_of_file,

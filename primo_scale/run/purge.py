@@ -33,9 +33,9 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.documents import read_fields
 from primo_scale.storage.files import (
     canonical_json,
+    read_fields,
     sha256_of_file,
     sha256_of_json,
     write_atomically,

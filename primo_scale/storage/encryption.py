@@ -17,11 +17,10 @@ never part of a store or a task.
 from __future__ import annotations
 
 import base64
-import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
@@ -34,8 +33,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from primo_scale.errors import InputError
-from primo_scale.storage.documents import read_document
-from primo_scale.storage.files import canonical_json, disk_errors_explained, one_thread_at_a_time
+from primo_scale.storage.files import (
+    canonical_json,
+    disk_errors_explained,
+    one_thread_at_a_time,
+    read_document,
+)
 
 KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
@@ -133,17 +136,15 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
     """
     with one_thread_at_a_time():
         before = os.environ.get(KEY_VARIABLE)
-        chosen = str(path) if path is not None else before
         try:
-            if chosen:
+            if chosen := path or before:
                 os.environ[KEY_VARIABLE] = str(Path(chosen).resolve())
                 key_in_effect()
             yield
         finally:
+            os.environ.pop(KEY_VARIABLE, None)
             if before is not None:
                 os.environ[KEY_VARIABLE] = before
-            else:
-                os.environ.pop(KEY_VARIABLE, None)
 
 
 def key_in_effect() -> EncryptionKey | None:
@@ -163,52 +164,31 @@ def new_store_encryption() -> StoreEncryption | None:
 def check_key(encryption: StoreEncryption | None, where: str | Path) -> None:
     """Refuse an encrypted store without its key, and an unencrypted store with a key."""
     key = key_in_effect()
-    if encryption is None and key is not None:
-        raise InputError(
-            "is not encrypted, but a key is given",
-            where=where,
-            remedy="Use another --work-dir, or leave the key out",
-        )
-    if encryption is not None and key is None:
-        raise InputError(
-            "is encrypted",
-            where=where,
-            value=f"key {encryption.key}",
-            remedy=f"Give --encryption-key FILE, or set {KEY_VARIABLE} where workers start",
-        )
-    if encryption is not None and key is not None and encryption.key != key.identifier:
-        raise InputError(
-            "is encrypted with another key",
-            where=where,
-            value=f"key {key.identifier}",
-            expected=f"key {encryption.key}",
-            remedy="Give the key that it was written with",
-        )
+    given, needed = key and key.identifier, encryption and encryption.key
+    if given == needed:
+        return
+    value: str | None = f"key {given or needed}"
+    expected = None
+    if needed is None:
+        what, value = "is not encrypted, but a key is given", None
+        remedy = "Use another --work-dir, or leave the key out"
+    elif given is None:
+        what = "is encrypted"
+        remedy = f"Give --encryption-key FILE, or set {KEY_VARIABLE} where workers start"
+    else:
+        what, expected = "is encrypted with another key", f"key {needed}"
+        remedy = "Give the key that it was written with"
+    raise InputError(what, where=where, value=value, expected=expected, remedy=remedy)
 
 
-def encrypt_attributes(
-    encryption: StoreEncryption, attributes: Mapping[str, Any], about: str
-) -> str:
-    """Encrypt the attributes of a group to one string.
-
-    Attributes hold digests of private integers, with which guesses of them can be confirmed.
-    """
-    return base64.b64encode(encryption.encrypt(json.dumps(attributes).encode(), about)).decode()
+def sealed(encryption: StoreEncryption, content: bytes, about: str) -> str:
+    """Return the encrypted content as text; `opened` must be given `about` again."""
+    return base64.b64encode(encryption.encrypt(content, about)).decode()
 
 
-def decrypt_attributes(
-    encryption: StoreEncryption, encrypted: str, about: str, where: str | Path
-) -> dict[str, Any]:
-    """Return the attributes that `encrypt_attributes` was given; refuse a changed text."""
-    try:
-        content = encryption.decrypt(base64.b64decode(encrypted), about)
-    except ValueError as error:
-        raise InputError(
-            "the attributes of a store are damaged",
-            where=where,
-            remedy="Remove the store and run the same command again",
-        ) from error
-    return dict(json.loads(content))
+def opened(encryption: StoreEncryption, text: str, about: str) -> bytes:
+    """Return the content that `sealed` was given, or raise a ValueError if the text differs."""
+    return encryption.decrypt(base64.b64decode(text), about)
 
 
 def encrypt_file_content(content: bytes, about: str) -> bytes:
@@ -220,7 +200,7 @@ def encrypt_file_content(content: bytes, about: str) -> bytes:
     encryption = new_store_encryption()
     if encryption is None:
         return content
-    text = base64.b64encode(encryption.encrypt(content, about)).decode()
+    text = sealed(encryption, content, about)
     return canonical_json({"encryption": asdict(encryption), "sealed": text})
 
 
@@ -230,19 +210,17 @@ def decrypt_file(path: Path, about: str) -> bytes:
     A file that was changed, has another description or is encrypted with another key is refused,
     and so is an unencrypted file if a key is in effect: its content could be of anybody's choice.
     """
+
+    def content_of(document: dict[str, Any]) -> bytes:
+        encryption = StoreEncryption(**document["encryption"])
+        check_key(encryption, path)
+        return opened(encryption, document["sealed"], about)
+
     content = path.read_bytes()
     if not content.startswith(b'{"encryption":'):
         check_key(None, path)
         return content
-    return read_document(
-        path, lambda document: _opened(document, about, path), remedy="Restore it from a backup"
-    )
-
-
-def _opened(document: dict[str, Any], about: str, path: Path) -> bytes:
-    encryption = StoreEncryption(**document["encryption"])
-    check_key(encryption, path)
-    return encryption.decrypt(base64.b64decode(document["sealed"]), about)
+    return read_document(path, content_of, remedy="Restore it from a backup")
 
 
 @lru_cache(maxsize=8)

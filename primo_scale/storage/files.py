@@ -1,4 +1,4 @@
-"""Atomic and durable writing of files and directories, private permissions, locks and digests."""
+"""Files: atomic and durable writing, private permissions, locks, digests and JSON documents."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, TextIO, TypeVar, overload
 
 from primo_scale.errors import InputError, ResourceError, file_too_large
 from primo_scale.interruption import check
@@ -37,6 +37,11 @@ _HASH_BUFFER_BYTES = 1 << 22
 _WRITE_BYTES = 1 << 19
 _FLUSHES_AT_ONCE = 8  # a file system writes its log once for all that wait
 _STAGING_SUFFIX = r"\.[0-9a-f]{8}"
+_converting = threading.RLock()
+
+T = TypeVar("T")
+DecHook = Callable[[Any, Any], object]
+
 STAGING_NAME_BYTES = len("..01234567.lock")
 """Bytes that the lock of a temporary directory adds to the name of the directory to publish."""
 
@@ -359,3 +364,43 @@ def canonical_json(value: Any) -> bytes:
 def sha256_of_json(value: Any) -> str:
     """Return the hexadecimal SHA-256 of `canonical_json(value)`."""
     return hashlib.sha256(canonical_json(value)).hexdigest()
+
+
+@overload
+def converted(value: object, kind: type[T], *, dec_hook: DecHook | None = None) -> T: ...
+@overload
+def converted(value: object, kind: Any, *, dec_hook: DecHook | None = None) -> Any: ...
+def converted(value: object, kind: Any, *, dec_hook: DecHook | None = None) -> Any:
+    """Return the members of a document as a value of a type, as `msgspec.convert` does.
+
+    One thread converts at a time, because the process crashes if two threads convert values of one
+    dataclass for the first time (msgspec 0.22).
+    """
+    import msgspec  # not needed to verify a release
+
+    with _converting:
+        return msgspec.convert(value, kind, dec_hook=dec_hook)  # noqa: TID251
+
+
+def read_document(path: Path, parse: Callable[[dict[str, Any]], T], *, remedy: str) -> T:
+    """Read a JSON object from an existing file and parse it, or refuse a file that is damaged.
+
+    `parse` raises ValueError (as msgspec does), LookupError, TypeError or AttributeError where a
+    member is missing or of another type. `remedy` is what the user can do about a damaged file.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        if not isinstance(document, dict):
+            raise TypeError("not a JSON object")
+        return parse(document)
+    except (
+        ArithmeticError, ValueError, LookupError, TypeError, AttributeError, RecursionError,
+    ) as error:  # fmt: skip
+        raise InputError("is damaged", where=path, remedy=remedy) from error
+
+
+def read_fields(path: Path, kind: type[T], *, remedy: str, dec_hook: DecHook | None = None) -> T:
+    """Read a document whose members are the fields of a type, as `read_document` does."""
+    return read_document(
+        path, lambda stored: converted(stored, kind, dec_hook=dec_hook), remedy=remedy
+    )

@@ -13,33 +13,35 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import zarr
 from zarr.codecs import Crc32cCodec, ZstdCodec
 from zarr.core.array_spec import ArrayConfigParams
-from zarr.core.metadata import ArrayV3Metadata
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.storage.base_store import HEADER, BaseStore, damaged_store
-from primo_scale.storage.encoding_stores import (
-    EncryptedStore,
-    KeyedChecksumStore,
-    RecordedChecksumStore,
-)
 from primo_scale.storage.encryption import (
     StoreEncryption,
     check_key,
-    decrypt_attributes,
-    encrypt_attributes,
     new_store_encryption,
+    opened,
+    sealed,
 )
 from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import DiskStore, store_at
+from primo_scale.storage.stores import (
+    HEADER,
+    BaseStore,
+    Encryption,
+    KeyedChecksums,
+    RecordedChecksums,
+    damaged,
+    store_at,
+)
+from primo_scale.storage.tiles import in_threads
 
 if not __debug__:  # Zarr reads metadata in an assert statement
     raise UsageError(
@@ -83,46 +85,63 @@ _BOUND_KINDS = {"partial statistics", "principal components"}
 # "never written" could not be told apart on disk.
 _EVERY_CHUNK: ArrayConfigParams = {"write_empty_chunks": True}
 
+_CREATED_AT_ONCE = 16  # arrays, each of which waits for a disk or a bucket
+
 Array = zarr.Array[Any]
-Group: TypeAlias = zarr.Group
 
 
-def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> zarr.Group:
+@dataclass
+class Group:
+    """Open group: its store, and the attributes in its metadata document."""
+
+    store: BaseStore
+    stored: dict[str, Any]
+
+    @property
+    def location(self) -> Location:
+        """Location of the group."""
+        location: Location = self.store.location
+        return location
+
+    @property
+    def kind(self) -> str:
+        """Kind of the group, one of `FORMAT_VERSIONS`."""
+        return str(self.stored[KIND_ATTRIBUTE])
+
+
+def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> Group:
     """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
     encryption = new_store_encryption() if kind in _ENCRYPTED_KINDS else None
-    store = _view(store_at(location), kind, encryption)
+    group = Group(_view(location, kind, encryption, {}), {})
     with disk_errors_explained(location):
+        group.store.remove_below("")
         # One write, so that a group never exists without its kind.
-        group = zarr.open_group(
-            store,
-            mode="w",
-            zarr_format=3,
-            attributes=_stored_attributes(encryption, kind, attributes, complete=False),
-        )
+        _write_header(group, _stored_attributes(encryption, kind, attributes, complete=False))
         if isinstance(location, Path):
             location.chmod(PRIVATE_DIRECTORY_MODE)
     return group
 
 
-def open_group(location: Location, kind: str, *others: str, complete: bool = True) -> zarr.Group:
+def open_group(location: Location, kind: str, *others: str, complete: bool = True) -> Group:
     """Open a group of a kind, one of `FORMAT_VERSIONS`, or of one of several kinds.
 
-    A group that has to be `complete` is opened read-only. A group that is missing, unfinished,
-    damaged, of another kind or of an unknown format version is refused, and so is one that the key
-    in effect does not decrypt.
+    A group that is missing, unfinished although it has to be `complete`, damaged, of another kind
+    or of an unknown format version is refused, and so is one that the key in effect does not
+    decrypt.
     """
-    store = store_at(location)
-    if not store.holds(HEADER):
-        raise InputError(f"holds no {kind} store", where=str(location), remedy="Check the path")
     with _damage_explained(location):
-        group = zarr.open_group(store, mode="r+" if not complete else "r", zarr_format=3)
-    found = group.attrs.get(KIND_ATTRIBUTE)
+        try:
+            stored = json.loads(bytes(store_at(location).read(HEADER))).get("attributes", {})
+        except FileNotFoundError:
+            raise InputError(
+                f"holds no {kind} store", where=str(location), remedy="Check the path"
+            ) from None
+        found = stored.get(KIND_ATTRIBUTE)
     if found not in (kind, *others):
         raise InputError(
             "is a store of another kind", where=str(location), value=found, expected=kind
         )
-    kind = str(found)
-    version = group.attrs.get(VERSION_ATTRIBUTE)
+    kind, version = str(found), stored.get(VERSION_ATTRIBUTE)
     if version != FORMAT_VERSIONS[kind]:
         raise InputError(
             f"the {kind} store has an unknown format version",
@@ -132,34 +151,26 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
             remedy="Write it again with this version of primo_scale",
         )
     with _damage_explained(location):
-        stored: Any = group.attrs.get(_ENCRYPTION_ATTRIBUTE)
-        encryption = (
-            None if stored is None else StoreEncryption(str(stored["key"]), str(stored["store"]))
-        )
-        checksums: Any = group.attrs.get(_CHECKSUMS_ATTRIBUTE) or {}
-        recorded = {str(key): int(checksum) for key, checksum in checksums.items()}
+        key = stored.get(_ENCRYPTION_ATTRIBUTE)
+        encryption = None if key is None else StoreEncryption(str(key["key"]), str(key["store"]))
+        checksums = stored.get(_CHECKSUMS_ATTRIBUTE) or {}
+        recorded = {str(name): int(checksum) for name, checksum in checksums.items()}
     if kind in _ENCRYPTED_KINDS:
         check_key(encryption, str(location))
-    if complete and not group.attrs.get(COMPLETE_ATTRIBUTE):
+    if complete and not stored.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
             where=str(location),
             remedy="Run the command that writes it again; it continues where it stopped",
         )
-    view = _view(store_of(group), kind, encryption, recorded)
-    return zarr.Group(zarr.AsyncGroup(group.metadata, StorePath(view, group.store_path.path)))
-
-
-def kind_of(group: zarr.Group) -> str:
-    """Return the kind of an open group."""
-    return str(group.attrs[KIND_ATTRIBUTE])
+    return Group(_view(location, kind, encryption, recorded), stored)
 
 
 def is_complete(location: Location, kind: str) -> bool:
     """Return whether `location` holds a finished group of `kind`."""
     if not store_at(location).holds(HEADER):
         return False
-    return bool(open_group(location, kind, complete=False).attrs.get(COMPLETE_ATTRIBUTE))
+    return bool(open_group(location, kind, complete=False).stored.get(COMPLETE_ATTRIBUTE))
 
 
 class Attributes(dict[str, Any]):
@@ -178,36 +189,35 @@ class Attributes(dict[str, Any]):
         )
 
 
-def attributes_of(group: zarr.Group) -> Attributes:
+def attributes_of(group: Group) -> Attributes:
     """Return the attributes that `create_group` and `mark_complete` were given."""
-    encryption, stored = _encryption_of(group), group.attrs.asdict()
+    encryption, stored = _encryption_of(group), dict(group.stored)
     if encryption is not None:
-        kind, complete = str(stored[KIND_ATTRIBUTE]), bool(stored[COMPLETE_ATTRIBUTE])
-        encrypted, about = str(stored.get(_ENCRYPTED_ATTRIBUTE)), _about(kind, complete)
-        where = location_of(group)
-        return Attributes(decrypt_attributes(encryption, encrypted, about, str(where)), where)
+        # Attributes hold digests of private integers, with which guesses of them can be confirmed.
+        about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
+        with _damage_explained(group.location):
+            text = opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
+        return Attributes(json.loads(text), group.location)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
-    return Attributes(stored, location_of(group))
+    return Attributes(stored, group.location)
 
 
-def flush(group: zarr.Group) -> None:
+def flush(group: Group) -> None:
     """Make everything in a group survive a power failure."""
-    store = store_of(group)
-    with disk_errors_explained(store.location):
-        store.flush(group.store_path.path)
+    with disk_errors_explained(group.location):
+        group.store.flush("")
 
 
-def mark_complete(group: zarr.Group, attributes: Mapping[str, Any]) -> None:
+def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
-    store, kind = store_of(group), str(group.attrs[KIND_ATTRIBUTE])
-    with disk_errors_explained(store.location):
+    with disk_errors_explained(group.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(_encryption_of(group), kind, every, complete=True)
-        if isinstance(store, RecordedChecksumStore):
-            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(store.recorded.items()))
-        group.attrs.put(stored)
-        store.flush(_key(group, HEADER))
+        stored = _stored_attributes(_encryption_of(group), group.kind, every, complete=True)
+        if isinstance(group.store.guard, RecordedChecksums):
+            stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.guard.recorded.items()))
+        _write_header(group, stored)
+        group.store.flush(HEADER)
 
 
 @dataclass(frozen=True)
@@ -219,84 +229,80 @@ class ArrayLayout:
     dtype: npt.DTypeLike
 
 
-def create_array(group: zarr.Group, name: str, layout: ArrayLayout, fill_value: int = 0) -> Array:
+def create_array(group: Group, name: str, layout: ArrayLayout, fill_value: int = 0) -> Array:
     """Create an uncompressed array whose chunks are checksummed or encrypted and all written."""
-    return group.create_array(
-        name,
-        shape=layout.shape,
-        chunks=tuple(max(1, size) for size in layout.chunks),
-        dtype=np.dtype(layout.dtype),
-        fill_value=fill_value,
-        filters=None,
-        # The other stores add their own checksums or tags.
-        compressors=[Crc32cCodec()] if isinstance(store_of(group), RecordedChecksumStore) else None,
-        config=_EVERY_CHUNK,
-        overwrite=True,
-    )
+    group.store.remove_below(name)
+    return create_arrays(group, {name: layout}, fill_value)[name]
 
 
-def create_arrays(group: zarr.Group, layouts: Mapping[str, ArrayLayout]) -> dict[str, Array]:
-    """Create arrays in a new group concurrently, with the same metadata as by `create_array`.
+def create_arrays(
+    group: Group, layouts: Mapping[str, ArrayLayout], fill_value: int = 0
+) -> dict[str, Array]:
+    """Create arrays, as `create_array` does, that do not exist yet, several at a time.
 
-    One after the other, the arrays of a thousand LD blocks take seconds on a disk and minutes in a
-    bucket.
+    Through Zarr, the arrays of a thousand LD blocks take seconds on a disk and minutes in a bucket.
     """
-    created: dict[str, Array] = {}
-    headers: dict[np.dtype[Any], ArrayV3Metadata] = {}
-    nodes: dict[str, Any] = {}
-    for name, layout in layouts.items():
+    codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
+    if isinstance(group.store.guard, RecordedChecksums):
+        codecs.append({"name": "crc32c"})  # the other guards add their own checksums or tags
+
+    def create(item: tuple[str, ArrayLayout]) -> Array:
+        name, layout = item
         dtype = np.dtype(layout.dtype)
-        if dtype not in headers:  # Zarr makes the metadata of the first array of each data type
-            created[name] = create_array(group, name, layout)
-            headers[dtype] = cast(ArrayV3Metadata, created[name].metadata)
-            continue
-        grid = {"chunk_shape": [max(1, size) for size in layout.chunks]}
-        changes: dict[str, Any] = {
+        metadata = {
+            "node_type": "array",
             "shape": layout.shape,
-            "chunk_grid": {"name": "regular", "configuration": grid},
+            "data_type": dtype.name,
+            "chunk_grid": _named("regular", chunk_shape=[max(1, size) for size in layout.chunks]),
+            "chunk_key_encoding": _named("default", separator="/"),
+            "fill_value": dtype.type(fill_value).item(),
+            "codecs": codecs,
         }
-        nodes[name] = ArrayV3Metadata.from_dict({**headers[dtype].to_dict(), **changes})
-    for name, node in group.create_hierarchy(nodes):
-        if isinstance(node, zarr.Array):
-            created[name] = node.with_config(_EVERY_CHUNK)
-    return created
+        return _array(group, name, _write_node(group, name, metadata))
+
+    for parent in sorted({name.rpartition("/")[0] for name in layouts} - {""}):
+        _write_node(group, parent, {"node_type": "group"})
+    return dict(zip(layouts, in_threads(create, layouts.items(), _CREATED_AT_ONCE), strict=True))
 
 
-def write_strings(group: zarr.Group, name: str, values: Sequence[str]) -> None:
+def write_strings(group: Group, name: str, values: Sequence[str]) -> None:
     """Store a column of strings as a Zarr array of variable-length UTF-8."""
-    array = group.create_array(
-        name, shape=(len(values),), chunks=(max(1, min(len(values), 65536)),), dtype=str,
-        compressors=[ZstdCodec(), Crc32cCodec()], overwrite=True,
+    array = zarr.create_array(
+        group.store, name=name, shape=(len(values),), chunks=(max(1, min(len(values), 65536)),),
+        dtype=str, compressors=[ZstdCodec(), Crc32cCodec()], overwrite=True,
     )  # fmt: skip
     if len(values):
         array[:] = np.asarray(values, dtype=object)
 
 
-def read_strings(group: zarr.Group, name: str) -> npt.NDArray[np.object_]:
+def read_strings(group: Group, name: str) -> npt.NDArray[np.object_]:
     """Return a column written by `write_strings`, as Python strings."""
     array = array_of(group, name)
-    with _damage_explained(location_of(array)):
+    with _damage_explained(group.location / name):
         return np.asarray(array[:], dtype=object)
 
 
-def array_of(group: zarr.Group, name: str) -> Array:
+def array_of(group: Group, name: str) -> Array:
     """Return an array of a group, or raise an InputError if it is missing or damaged.
 
     Its metadata is read in this thread. Zarr's own threads wait for a CPU when all are busy.
     """
-    store, key = store_of(group), _key(group, name)
-    with _damage_explained(location_of(group) / name):
+    with _damage_explained(group.location / name):
         try:
-            metadata = json.loads(bytes(store.read(f"{key}/{HEADER}")))
+            metadata = json.loads(bytes(group.store.read(f"{name}/{HEADER}")))
         except FileNotFoundError as error:
             raise KeyError(name) from error
-        place = StorePath(group.store_path.store, key)
-        return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
+        return _array(group, name, metadata)
 
 
-def has_array(group: zarr.Group, name: str) -> bool:
+def _array(group: Group, name: str, metadata: Any) -> Array:
+    place = StorePath(group.store, name)
+    return zarr.Array(zarr.AsyncArray(metadata, place, config=_EVERY_CHUNK))
+
+
+def has_array(group: Group, name: str) -> bool:
     """Return whether a group has an array `name`, complete or not."""
-    return store_of(group).holds(f"{_key(group, name)}/{HEADER}")
+    return group.store.holds(f"{name}/{HEADER}")
 
 
 @contextmanager
@@ -305,38 +311,51 @@ def _damage_explained(where: Location) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged_store(where) from error
+        raise damaged(where, "") from error
 
 
-def expect_checksums(group: zarr.Group, name: str, table: npt.NDArray[np.uint32]) -> None:
+def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> None:
     """Compare the chunks of an array with a table of their checksums, by grid position.
 
     This is for arrays whose chunks are not written through the store, which does not record them.
     """
-    store = store_of(group)
-    if isinstance(store, RecordedChecksumStore):
-        store.expect(_key(group, name), table)
+    if isinstance(group.store.guard, RecordedChecksums):
+        group.store.guard.tables[name] = table
 
 
 def _view(
-    store: BaseStore,
+    location: Location,
     kind: str,
     encryption: StoreEncryption | None,
-    recorded: Mapping[str, int] | None = None,
+    recorded: Mapping[str, int],
 ) -> BaseStore:
-    """Return the view of a store that encrypts or checks the chunks of a kind of group."""
+    """Return the store at a location with the guard of a kind of group."""
     if encryption is not None:
-        return EncryptedStore(store, encryption)
-    return (
-        KeyedChecksumStore(store)
-        if kind in _BOUND_KINDS
-        else RecordedChecksumStore(store, recorded or {})
-    )
+        return store_at(location).guarded(Encryption(encryption))
+    bound = kind in _BOUND_KINDS
+    return store_at(location).guarded(KeyedChecksums() if bound else RecordedChecksums(recorded))
 
 
-def _encryption_of(group: zarr.Group) -> StoreEncryption | None:
-    store = group.store_path.store
-    return store.encryption if isinstance(store, EncryptedStore) else None
+def _encryption_of(group: Group) -> StoreEncryption | None:
+    guard = group.store.guard
+    return guard.encryption if isinstance(guard, Encryption) else None
+
+
+def _write_header(group: Group, attributes: dict[str, Any]) -> None:
+    _write_node(group, "", {"node_type": "group", "attributes": attributes})
+    group.stored = attributes
+
+
+def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Write a metadata document, and return it."""
+    document = {"zarr_format": 3, "attributes": {}, **metadata}
+    key = f"{name}/{HEADER}" if name else HEADER
+    group.store.write(key, [memoryview(json.dumps(document).encode())])
+    return document
+
+
+def _named(name: str, **configuration: Any) -> dict[str, Any]:
+    return {"name": name, "configuration": configuration}
 
 
 def _stored_attributes(
@@ -352,11 +371,13 @@ def _stored_attributes(
     return {
         **header,
         _ENCRYPTION_ATTRIBUTE: asdict(encryption),
-        _ENCRYPTED_ATTRIBUTE: encrypt_attributes(encryption, attributes, _about(kind, complete)),
+        _ENCRYPTED_ATTRIBUTE: sealed(
+            encryption, json.dumps(attributes).encode(), _about(kind, complete=complete)
+        ),
     }
 
 
-def _about(kind: str, complete: bool) -> str:
+def _about(kind: str, *, complete: bool) -> str:
     """Return what encrypted attributes authenticate, so that nobody can mark a store complete."""
     return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
@@ -378,21 +399,3 @@ def foreign_errors_explained(path: Path) -> Iterator[Any]:
         raise InputError(
             f"cannot be read as a Zarr group: {' '.join(str(error).split())}", where=path
         ) from error
-
-
-def store_of(node: zarr.Group | Array) -> BaseStore:
-    """Return the store of a group or an array."""
-    store = node.store_path.store
-    # A group that was opened with Zarr's own functions is on a disk.
-    return store if isinstance(store, BaseStore) else DiskStore(store.root)  # type: ignore[attr-defined]
-
-
-def location_of(node: zarr.Group | Array) -> Location:
-    """Return the location of a group or an array."""
-    location = store_of(node).location
-    return location / node.store_path.path if node.store_path.path else location
-
-
-def _key(node: zarr.Group | Array, name: str) -> str:
-    path = node.store_path.path
-    return f"{path}/{name}" if path else name

@@ -1,12 +1,14 @@
-"""Tiles and panels: the pieces in which large matrices are stored, summed and given noise.
+"""Tiles and panels, the pieces of large matrices, and the threads that read and handle pieces.
 
-A process holds only a few pieces of a matrix in memory, one for each thread.
+Matrices are stored, summed and given noise in pieces. A process holds only a few of them in memory,
+one for each thread.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -131,6 +133,24 @@ def in_threads(
             check()
             results.append(result)
         return results
+
+
+def read_ahead(
+    read: Callable[[_Item], _Result], parts: Iterable[_Item], threads: int = 1
+) -> Iterator[_Result]:
+    """Yield ``read(part)`` for every part, in order, and read the next parts in threads.
+
+    The part in use and one for each thread are in memory at a time. Waiting for a disk or a
+    network, checksums, copies of bytes and compiled code all release the interpreter lock.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="read-ahead") as pool:
+        ahead = deque[Future[_Result]]()
+        for part in parts:
+            ahead.append(pool.submit(read, part))
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 def _common(start: int, length: int, part: slice) -> slice:

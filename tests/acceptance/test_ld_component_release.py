@@ -20,8 +20,8 @@ from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli.commands import accumulate, finalize, release, verify
 from primo_scale.genotypes.ld_components import open_components, write_components
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.kernels.linear_map import LinearMap
 from primo_scale.kernels.packed import decode
+from primo_scale.kernels.rows import LinearMap
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 

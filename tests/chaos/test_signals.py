@@ -130,7 +130,7 @@ def completed(trial: Trial, prepared: Prepared) -> None:
 AIMS: dict[str, Callable[[Trial], object]] = {
     "anywhere": lambda trial: True,
     "imports": lambda trial: True,
-    "compilation": lambda trial: any((trial.directory / "numba").rglob("*.kernel")),
+    "compilation": lambda trial: any((trial.directory / "numba").rglob("*.nbc")),
     "charge": lambda trial: trial.ledger.exists(),
     "draw": lambda trial: (trial.work / "private_statistics").exists(),
     "publication": lambda trial: trial.staging() or trial.release.exists(),

@@ -12,24 +12,15 @@ from support.processes import run
 from support.tiers import thinned
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels import (
-    AUTOMATIC,
-    choice,
-    object_code,
-    product_amx,
-    product_avx2,
-    product_avx512,
-)
-from primo_scale.kernels.choice import choose_kernel, warmed_up
-from primo_scale.kernels.compiling import host_features
-from primo_scale.kernels.product_torch import Torch
+from primo_scale.kernels import AUTOMATIC, product_kernels
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import LARGEST_BYTE
 
 # Prints what is chosen for small and for large codes, and a digest of products by both.
 PROGRAM = """
 import hashlib
 import numpy as np
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, mirrored
 digest, names = hashlib.sha256(), []
 warmed_up("auto", 1)
@@ -57,14 +48,13 @@ def features(monkeypatch: pytest.MonkeyPatch):
     """Provide a function that sets the apparent processor."""
 
     def pretend(names: frozenset[str]) -> None:
-        for module in (product_avx512, product_avx2):
-            monkeypatch.setattr(module, "host_features", lambda: names)
-        monkeypatch.setattr(product_amx, "_request_tiles", lambda: names >= product_amx.FEATURES)
-        monkeypatch.setattr(Torch, "is_available", lambda _: False)
-        choice._fastest.cache_clear()
+        monkeypatch.setattr(product_kernels, "host_features", lambda: names)
+        granted = names >= product_kernels.AMX_FEATURES
+        monkeypatch.setattr(product_kernels, "_request_tiles", lambda: granted)
+        product_kernels._fastest.cache_clear()
 
     yield pretend
-    choice._fastest.cache_clear()
+    product_kernels._fastest.cache_clear()
 
 
 def test_the_command_line_lists_the_names_without_importing_numba() -> None:
@@ -80,9 +70,9 @@ def test_the_command_line_lists_the_names_without_importing_numba() -> None:
 @pytest.mark.parametrize(
     ("processor", "name"),
     [
-        (product_avx512.FEATURES | product_amx.FEATURES, "amx"),
-        (product_avx512.FEATURES, "vnni"),
-        (product_avx512.FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
+        (product_kernels.VNNI_FEATURES | product_kernels.AMX_FEATURES, "amx"),
+        (product_kernels.VNNI_FEATURES, "vnni"),
+        (product_kernels.VNNI_FEATURES | {"avx512vbmi", "avx512vpopcntdq"}, "vnni"),
         (frozenset({"avx2", "fma"}), "avx2"),
         (frozenset(), "float32"),
     ],
@@ -96,23 +86,12 @@ def test_codes_do_not_change_the_kernel_chosen_for_a_processor(
     assert choose_kernel(AUTOMATIC, largest_code).name == name
 
 
-def test_a_gpu_is_used_only_on_request(features, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CI has no GPU, so that this kernel is never chosen automatically."""
-    features(frozenset())
-    monkeypatch.setattr(Torch, "is_available", lambda _: True)
-    for largest_code in (1, 127, LARGEST_BYTE):
-        assert choose_kernel(AUTOMATIC, largest_code).name == "float32"
-        assert choose_kernel("cuda", largest_code).name == "cuda"
-
-
 @pytest.mark.parametrize(
     ("name", "needs"),
     [
         ("amx", "a processor with AMX, and an operating system that permits it"),
         ("vnni", "a processor with AVX-512 VNNI"),
         ("avx2", "a processor with AVX2"),
-        ("torch", "PyTorch"),
-        ("cuda", "an NVIDIA GPU"),
     ],
 )
 def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, needs: str) -> None:
@@ -121,16 +100,6 @@ def test_a_refusal_states_what_is_missing_and_the_remedy(features, name: str, ne
         choose_kernel(name, 1)
     with pytest.raises(UsageError):
         warmed_up(name, 1)
-
-
-def test_processors_that_cannot_be_queried_have_no_features_and_a_cache(monkeypatch) -> None:
-    def unknown() -> dict[str, bool]:
-        raise RuntimeError("LLVM has not implemented this")
-
-    monkeypatch.setattr(object_code.binding, "get_host_cpu_features", unknown)
-    assert host_features() == frozenset()
-    assert not product_amx._request_tiles()
-    assert object_code.binding.get_host_cpu_name() in object_code._processor.__wrapped__()
 
 
 @pytest.mark.parametrize("answer", [0, -1])
@@ -145,24 +114,23 @@ def test_amx_tiles_are_used_if_the_system_permits_them(monkeypatch, answer: int)
         def syscall(self, *words: int) -> int:
             return answer if words == (158, 0x1023, 18) else -1
 
-    monkeypatch.setattr(product_amx.sys, "platform", "linux")
-    monkeypatch.setattr(product_amx, "host_features", lambda: product_amx.FEATURES)
-    monkeypatch.setattr(product_amx.ctypes, "CDLL", lambda _: System())
-    assert product_amx._request_tiles() == (answer == 0)
-    monkeypatch.setattr(product_amx.sys, "platform", "darwin")
-    assert not product_amx._request_tiles()
+    monkeypatch.setattr(product_kernels.sys, "platform", "linux")
+    monkeypatch.setattr(product_kernels, "host_features", lambda: product_kernels.AMX_FEATURES)
+    monkeypatch.setattr(product_kernels.ctypes, "CDLL", lambda _: System())
+    assert product_kernels._request_tiles() == (answer == 0)
+    monkeypatch.setattr(product_kernels.sys, "platform", "darwin")
+    assert not product_kernels._request_tiles()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "setting",
-    thinned([{"NUMBA_CPU_NAME": "x86-64-v3" if os.uname().machine == "x86_64" else "generic"},
-             {"NUMBA_DISABLE_JIT": "1"}], every=3),
+    thinned([{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_DISABLE_JIT": "1"}], every=3),
     ids=lambda setting: next(iter(setting)),
 )  # fmt: skip
 def test_a_process_without_the_instructions_gives_the_same_products(setting) -> None:
     """The expected digest comes from int64 products."""
-    small, large, digest = printed(PROGRAM, **setting, CUDA_VISIBLE_DEVICES="").split()
+    small, large, digest = printed(PROGRAM, **setting).split()
     assert {small, large} == {"float32"}
     expected = hashlib.sha256()
     for largest in (1, 127):
@@ -175,14 +143,14 @@ def test_a_process_without_the_instructions_gives_the_same_products(setting) -> 
 AFTER_THE_WARM_UP = """
 import sys
 import numpy as np
-from primo_scale.kernels import clipping, numba_compiler, packed
-from primo_scale.kernels.choice import choose_kernel, warmed_up
+from primo_scale.kernels import compiling, packed, rows
+from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, spread_rows
-compile_for, compiled = numba_compiler.compile_for, []
-def counted(function, *arguments, **options):
-    compiled.append(function)
-    return compile_for(function, *arguments, **options)
-numba_compiler.compile_for = counted
+save_overload, compiled = compiling._Cache.save_overload, []
+def counted(cache, sig, data):
+    compiled.append(sig)
+    save_overload(cache, sig, data)
+compiling._Cache.save_overload = counted
 name = sys.argv[1]
 warmed_up(name, 1)
 before, memory = len(compiled), spread_rows(50, 700)
@@ -192,7 +160,7 @@ for people in (512, 700):
     table = np.zeros((50, 4), np.int8)
     packed.add_squared_norms(np.zeros(people, np.int64), stored, table)
     codes = packed.decode_into(memory, stored, table)
-    clipping.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
+    rows.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
     for largest in (1, 128):
         for left in (codes, spread_rows(40, people)):
             ProductSum(choose_kernel(name, largest), (len(left), 50), 1).add(left, codes)
@@ -209,11 +177,3 @@ def test_nothing_is_compiled_after_the_warm_up(name: str, tmp_path: Path) -> Non
     before, later = map(int, counts.split())
     assert before > 0
     assert later == 0
-
-
-@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
-def test_torch_is_refused_where_its_products_saturate(instructions: str) -> None:
-    """On such a processor, oneDNN offers only products that saturate in 16 bits."""
-    available("torch", LARGEST_BYTE)
-    program = "from primo_scale.kernels.product_torch import Torch; print(Torch(1).is_available())"
-    assert printed(program, ONEDNN_MAX_CPU_ISA=instructions) == "False\n"

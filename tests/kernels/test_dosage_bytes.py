@@ -6,7 +6,6 @@ import numpy as np
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.kernels import packed
-from primo_scale.kernels.clipping import UNCLIPPED, scale_columns
 from primo_scale.kernels.dosage_bytes import (
     MISSING_BYTE,
     STEPS,
@@ -22,6 +21,7 @@ from primo_scale.kernels.dosage_bytes import (
     steps_or_missing,
 )
 from primo_scale.kernels.products import spread_rows
+from primo_scale.kernels.rows import UNCLIPPED, scale_columns
 
 EVERY_BYTE = np.arange(256, dtype=np.uint8)
 

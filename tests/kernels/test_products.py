@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from support.integer_products import PATTERNS, Int8, available, codes_of, modulo_int32, product
 
 from primo_scale.kernels import NAMES
-from primo_scale.kernels.product_blas import Float32
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
+    Float32,
     GatheredSum,
     ProductKernel,
     ProductSum,

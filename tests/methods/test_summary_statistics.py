@@ -16,7 +16,7 @@ from support.tiers import thinned
 
 from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
 from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
-from primo_scale.kernels.clipping import clip_rows
+from primo_scale.kernels.rows import clip_rows
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.dosage_scale import effects_per_allele
 from primo_scale.methods.summary_statistics import marginal_effects

@@ -197,7 +197,7 @@ def test_a_service_that_ignores_conditions_is_refused(prefix, proxy, tmp_path):
 
 
 def test_without_obstore_the_error_names_the_extra(prefix, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "obstore.store", None)
+    monkeypatch.setitem(__import__("sys").modules, "primo_scale.storage.bucket_store", None)
     with pytest.raises(InputError, match=r"need the extra s3\. pip install obstore"):
         store_at(prefix)
 

@@ -22,7 +22,7 @@ from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.errors import BudgetRefused, InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.kernels.clipping import scale_entries
+from primo_scale.kernels.rows import scale_entries
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes

@@ -150,7 +150,7 @@ def test_nobody_without_the_key_calls_a_store_complete(tmp_path, key) -> None:
     header = tmp_path / "s.zarr" / "zarr.json"
     assert attributes_of(open_group(tmp_path / "s.zarr", "statistics", complete=False))
     header.write_text(header.read_text().replace('"complete": false', '"complete": true'))
-    with pytest.raises(InputError, match="attributes of a store are damaged"):
+    with pytest.raises(InputError, match="the store is damaged"):
         attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
 
 
@@ -162,7 +162,7 @@ def test_changed_attributes_are_found(tmp_path, key) -> None:
     another = "B" if sealed[-8] == "A" else "A"
     document["attributes"]["sealed"] = sealed[:-8] + another + sealed[-7:]
     path.write_text(json.dumps(document))
-    with pytest.raises(InputError, match="attributes of a store are damaged"):
+    with pytest.raises(InputError, match="the store is damaged"):
         attributes_of(open_group(tmp_path / "s.zarr", "statistics"))
 
 

@@ -3,8 +3,11 @@
 from itertools import combinations, product
 from pathlib import Path
 
+import google_crc32c
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from support.durable import flushes_seen
 from support.tiers import thinned
 
@@ -12,10 +15,13 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage.chunks import (
     chunk_path,
     commit_chunk,
+    open_chunk_appender,
     read_block,
     write_array,
+    write_block,
 )
 from primo_scale.storage.groups import (
+    Array,
     ArrayLayout,
     array_of,
     attributes_of,
@@ -131,7 +137,7 @@ def test_a_flush_includes_the_directory_entry(tmp_path):
     """A rename changes the directory, which must be flushed too."""
     group = create_group(tmp_path / "g.zarr", "statistics", {})
     write_array(group, "a", np.ones((2, 2)), (2, 2))
-    root = group.store_path.store.location
+    root = group.location
     for act, flushed in [
         (lambda: mark_complete(group, {}), {root / "zarr.json", root}),
         (lambda: flush(group), {tmp_path, root, *root.rglob("*")}),
@@ -169,3 +175,42 @@ def test_damaged_metadata_of_a_store_is_one_error_line(length, tmp_path):
             look(where, "statistics")
     finished(where)  # removed and written again
     assert is_complete(where, "statistics")
+
+
+def empty_array(path: Path, shape: tuple[int, int], chunks: tuple[int, int]) -> Array:
+    group = create_group(path, "genotypes", {})
+    return create_array(group, "a", ArrayLayout(shape, chunks, np.uint8), fill_value=0x55)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    chunks=st.tuples(st.integers(1, 16), st.integers(1, 16)),
+    rows=st.integers(1, 20),
+    side_by_side=st.integers(1, 4),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_the_files_equal_those_that_zarr_writes(
+    tmp_path_factory, shape, chunks, rows, side_by_side, seed
+):
+    folder = tmp_path_factory.mktemp("chunks")
+    values = np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+    theirs = empty_array(folder / "theirs", shape, chunks)
+    write_block(theirs, (slice(None), slice(None)), values)
+    ours = empty_array(folder / "ours", shape, chunks)
+    height, width = -(-shape[0] // chunks[0]), -(-shape[1] // chunks[1])
+    for row in range(height):
+        part = values[row * chunks[0] : (row + 1) * chunks[0]]
+        for first in range(0, width, side_by_side):
+            grid = range(first, min(first + side_by_side, width))
+            columns = slice(first * chunks[1], grid.stop * chunks[1])
+            with open_chunk_appender(ours, row, grid, most_rows=rows) as growing:
+                for top in range(0, len(part), rows):
+                    growing.append(part[top : top + rows, columns])
+                checksums = growing.finish()
+            for column, checksum in zip(grid, checksums.tolist(), strict=True):
+                expected = chunk_path(theirs, (row, column)).read_bytes()
+                assert chunk_path(ours, (row, column)).read_bytes() == expected
+                assert checksum == google_crc32c.value(expected[:-4])
+    np.testing.assert_array_equal(read_block(ours), values)

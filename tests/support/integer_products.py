@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 
 from primo_scale.errors import UsageError
-from primo_scale.kernels.choice import choose_kernel
+from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import ProductKernel
 
 Int8 = npt.NDArray[np.int8]

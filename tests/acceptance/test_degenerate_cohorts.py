@@ -330,7 +330,7 @@ def exact_statistics(cohort: EdgeCohort, design: dict[str, Any]) -> dict[str, In
 
 def left_out(design: dict[str, Any]) -> bool:
     """Return whether the constant and the covariates are in no sum (docs/maths/adjustment.md)."""
-    return bool(design["clipped"]) and design["privacy"] != "label"
+    return design["guarantee"] is not None and design["guarantee"]["unit"] != "label"
 
 
 def noise_scales(

@@ -100,7 +100,7 @@ def test_statistics_equal_the_sums_of_clipped_rows(cohort: Cohort) -> None:
     clipped_x, clipped_z = clipped_rows(cohort, x, z)
     # Genotypes and phenotypes must both be clipped, otherwise clipping is not tested.
     changed = np.mean(np.any(clipped_x != x, axis=1))
-    if cohort.design["privacy"] == "label":
+    if cohort.design["guarantee"]["unit"] == "label":
         assert changed == 0
     elif cohort.design["block_norms"]:
         assert changed > EXCEEDING - 0.01  # more where single blocks are too long
@@ -125,7 +125,7 @@ def test_clipped_rows_satisfy_the_bounds_of_the_guarantee(cohort: Cohort) -> Non
     x, z = clipped_rows(cohort, cohort.genotypes, lattice_outcomes(cohort))
     n_fixed = in_sums(design)
     assert norms(z[:, n_fixed:]).max() <= design["phenotype_norm"]
-    if design["privacy"] == "label":
+    if design["guarantee"]["unit"] == "label":
         products = norms(x).astype(object) * norms(z[:, n_fixed:])
         assert max(products) <= design["row_norm"] * design["phenotype_norm"]
         return
@@ -209,7 +209,7 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
     design = cohort.design
     n_fixed, row_norm = 1 + len(design["outcomes"]["covariates"]), design["row_norm"]
     fixed, phenotypes, limits = z[:, :n_fixed], z[:, n_fixed:], design["phenotype_norm"]
-    if design["privacy"] == "label":
+    if design["guarantee"]["unit"] == "label":
         lengths = norms(x).astype(object)
         limits = np.where(lengths > row_norm, row_norm * limits // np.maximum(lengths, 1), limits)
     else:
@@ -224,7 +224,9 @@ def clipped_rows(cohort: Cohort, x: Int64, z: Int64) -> tuple[Int64, Int64]:
 
 def in_sums(design: dict[str, Any]) -> int:
     """Return the number of fixed columns in the sums: none where covariates are private."""
-    return 1 + len(design["outcomes"]["covariates"]) if design["privacy"] == "label" else 0
+    return (
+        1 + len(design["outcomes"]["covariates"]) if design["guarantee"]["unit"] == "label" else 0
+    )
 
 
 def rounded(rows: Int64, limits: npt.ArrayLike) -> Int64:

@@ -115,8 +115,8 @@ def run_here(words, directory):
 
 
 def main_of(module):
-    name = f"{module}.__main__" if module == "benchmarks" else module
-    return importlib.import_module(name).main
+    homes = {"benchmarks": "benchmarks.__main__", "primo_scale": "primo_scale.cli.main"}
+    return importlib.import_module(homes.get(module, module)).main
 
 
 @pytest.mark.slow

@@ -158,8 +158,9 @@ def test_a_party_releases_the_genotypes_of_a_bucket(cohort, prefix, tmp_path):
 
 
 def test_options_for_local_paths_refuse_urls(cohort, tmp_path, prefix):
-    for command, option in (("ingest", "--out"), ("accumulate", "--work-dir")):
-        output = run(command, option, prefix, exit_code=2)
+    inputs = ("--genotypes", "g", "--pheno", "p")
+    for command, *words in (("ingest", "--out"), ("accumulate", *inputs, "--work-dir")):
+        output = run(command, *words, prefix, exit_code=2)
         assert "is a URL" in output and not Path("s3:").exists()
     other = options(cohort, tmp_path / "work")
     output = run("accumulate", "--genotypes", f"{cohort}.zarr", *other, "--object-store",

@@ -93,7 +93,7 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
     half, summed = contents(there / STATISTICS), contents(there / "partials.zarr")
     assert "gram/0/c/0/0" in half and b'"complete": false' in half["zarr.json"]
     assert ": accumulate, failed" in run("status", work, exit_code=3)
-    assert "holds no statistics" in run("finalize", "--work-dir", work, *finish,
+    assert "statistics store is unfinished" in run("finalize", "--work-dir", work, *finish,
                                         tmp_path / "early", exit_code=3)  # fmt: skip
     again = proxy(seeded(5, 0.1))
     assert digest_in(run("accumulate", *arguments)) == digest

@@ -19,7 +19,6 @@ from primo_scale.privacy.paid_second_round import draw_second_round
 from primo_scale.privacy.paid_statistics import draw_once, stored_charge
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
@@ -48,6 +47,7 @@ from primo_scale.run.work_directory import (
     store_root,
 )
 from primo_scale.storage.locations import Location
+from primo_scale.verify.files import Signer
 
 
 @stage("finalize")

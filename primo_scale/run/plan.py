@@ -56,8 +56,7 @@ from primo_scale.privacy.planning import (
     Forecast,
 )
 from primo_scale.privacy.scales import release_cost
-from primo_scale.publication.pgs import pgs_file_stems
-from primo_scale.publication.releasable import check_names
+from primo_scale.publication.weights import check_names
 from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PublicPanels, find_design, load_design, make_design
@@ -90,6 +89,7 @@ from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 from primo_scale.storage.tiles import TILE, n_threads
+from primo_scale.verify.formats import pgs_file_stems
 
 _LARGEST_EPSILON = 10.0  # that is not warned of
 # Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:

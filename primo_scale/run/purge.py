@@ -17,7 +17,6 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
-from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.run.fields import options_of
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import (
@@ -44,6 +43,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location
+from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
 _EXAMPLES = 3
@@ -78,7 +78,7 @@ def purge(request: FinalizeRequest) -> None:
 def _note_of(request: FinalizeRequest) -> _Published:
     return _Published(
         release=str(request.out.resolve()),
-        document_sha256=sha256_of_file(request.out / RELEASE_FILE),
+        document_sha256=sha256_of_file(request.out / RELEASE.name),
         request_sha256=_digest(request),
         genotypes=isinstance(request, ReleaseRequest)
         and not isinstance(request.genotypes, Location),
@@ -107,7 +107,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     note = read_fields(path, _Published, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
-    published = Path(note.release, RELEASE_FILE)
+    published = Path(note.release, RELEASE.name)
     same = _digest(request) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
         raise InputError(
@@ -128,7 +128,7 @@ def _is_to_purge(request: RunRequest) -> TypeGuard[FinalizeRequest]:
     path = request.work_dir / PUBLISHED
     if not isinstance(request, FinalizeRequest) or not request.purge_intermediates:
         return False
-    if not path.is_file() or not (request.out / RELEASE_FILE).is_file():
+    if not path.is_file() or not (request.out / RELEASE.name).is_file():
         return False
     return read_fields(path, _Published, remedy="Remove it") == _note_of(request)
 

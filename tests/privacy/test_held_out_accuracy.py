@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.privacy.held_out_accuracy import (
+from primo_scale.verify.held_out_accuracy import (
     HoldOutScale,
     accuracy_of,
+    area_under_curve,
     corrects_weights,
     held_out_accuracy,
 )
-from primo_scale.privacy.liability_scale import area_under_curve
 
 KAPPA = 0.25
 DRAWS, BINARY_DRAWS = 2000, 500

@@ -185,8 +185,9 @@ def publish(
         LOGGER.info("%s: this release is published already", request.out)
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)
-    _warn_of_zeros(solved.weights)
     document = json.loads((request.out / RELEASE.name).read_bytes())
+    LOGGER.info("%s", document["stamp"])
+    _warn_of_zeros(solved.weights)
     _warn_of_reversed_scores(document["estimation"]["public_scores"])
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]

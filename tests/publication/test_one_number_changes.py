@@ -23,7 +23,7 @@ from support.party_examples import SEED, make_parties, request_of
 from support.release_edits import forge, restate
 from support.small_cohort import command, succeeded
 
-from primo_scale.cli import release
+from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.run.party_operations import party_release
 from primo_scale.verify.files import Signer
@@ -123,7 +123,7 @@ def releases(root: Path, patch: pytest.MonkeyPatch) -> Iterator[tuple[str, Made]
         words, is_private = release_words(case), "--non-private" not in case.options
         if not is_private:
             words = [word for word in words if word not in (*BUDGET, "--ledger", "ledger")]
-        succeeded(command(release.main, *words))
+        succeeded(command(release, *words))
         signer = signer_of(folder / "ledger") if is_private else None
         yield name, Made(folder / "release", "release.json", signer)
     parties = make_parties(root)

@@ -109,9 +109,9 @@ lint: setup-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The JSON schema of release.json, from the dataclasses of primo_scale/publication/statement.py.
+# The JSON schemas of release.json and party.json, from the types of primo_scale/verify/document.py.
 schema: setup
-	$(BIN)/python -m primo_scale.publication.release_schema
+	$(BIN)/python -m primo_scale.verify.document
 
 # A figure of a paper, such as FIGURE=wu-2; docs/papers has the results. Rows of primo-6 and
 # side-by-side by Opacus and diffprivlib need `make baselines` first.

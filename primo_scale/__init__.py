@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release as Release
     from primo_scale.publication.open_release import open_party_release as open_party_release
     from primo_scale.publication.open_release import open_release as open_release
-    from primo_scale.publication.verify import Verification as Verification
-    from primo_scale.publication.verify import verify as verify
     from primo_scale.run.evaluation import evaluate as evaluate
     from primo_scale.run.forecast import ForecastRow as ForecastRow
     from primo_scale.run.forecast import forecast as forecast
@@ -57,6 +55,8 @@ if TYPE_CHECKING:
     from primo_scale.run.request import FinalizeRequest as FinalizeRequest
     from primo_scale.run.request import IngestRequest as IngestRequest
     from primo_scale.run.request import ReleaseRequest as ReleaseRequest
+    from primo_scale.verify.release import Verification as Verification
+    from primo_scale.verify.release import verify as verify
 
 _NAMES = {
     "errors": "BudgetRefused InputError InterruptedRun PrimoError ResourceError UsageError",
@@ -64,7 +64,7 @@ _NAMES = {
     "genotypes.store": "open_genotypes",
     "genotypes.pandas_plink": "from_pandas_plink",
     "publication.open_release": "PartyRelease Release open_party_release open_release",
-    "publication.verify": "Verification verify",
+    "verify": "Verification",
     "run.evaluation": "evaluate",
     "run.forecast": "ForecastRow forecast",
     "run.operations": "accumulate finalize ingest plan release",
@@ -74,13 +74,13 @@ _NAMES = {
     "run.request": "AccumulateRequest FinalizeRequest IngestRequest ReleaseRequest",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-__all__ = ["__version__", "ledger", *_HOMES]
+__all__ = ["__version__", "ledger", "verify", *_HOMES]
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used: a recipient of a release has no Dask."""
-    if name == "ledger":
-        return import_module(f"{__name__}.ledger")
+    if name in ("ledger", "verify"):  # `verify` is a package that can be called
+        return import_module(f"{__name__}.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

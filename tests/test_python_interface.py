@@ -28,14 +28,7 @@ from support.documented_code import blocks
 import primo_scale as ps
 from primo_scale.publication import open_release as open_release_module
 from primo_scale.run.fields import options_of
-from primo_scale.run.request import (
-    Execution,
-    Fit,
-    GenotypeFiles,
-    Model,
-    OutcomeTables,
-    Privacy,
-)
+from primo_scale.run.request import Execution, Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private
 

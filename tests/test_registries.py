@@ -1,17 +1,14 @@
 """Registries: every registered name keeps its protocol, and toy extensions work end to end."""
 
-import hashlib
 import math
 import pkgutil
 import zipfile
 from dataclasses import asdict, replace
-from functools import cache
 from pathlib import Path
 
 import pytest
-from support.small_cohort import command, write_cohort
+from support.small_cohort import command
 
-import primo_scale as ps
 from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
@@ -33,10 +30,14 @@ from primo_scale.privacy.mechanism import (
     stacked,
 )
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
-from primo_scale.publication import document as json_schema
-from primo_scale.publication import recompute_mechanisms
-from primo_scale.publication.document import Document
-from primo_scale.publication.recompute_mechanisms import (
+from primo_scale.run.describe_release import state_mechanism
+from primo_scale.run.design import PaidAdjustment
+from primo_scale.run.fields import declared
+from primo_scale.run.forecast import ChosenMethod
+from primo_scale.run.request import FinalizeRequest, GenotypeFiles
+from primo_scale.verify import theorems as recompute_mechanisms
+from primo_scale.verify.methods import PARAMETERS as VERIFIED_ESTIMATORS
+from primo_scale.verify.theorems import (
     THEOREMS,
     Claims,
     Theorem,
@@ -45,15 +46,6 @@ from primo_scale.publication.recompute_mechanisms import (
     joint_shift,
     squared_ratio,
 )
-from primo_scale.publication.recompute_method import PARAMETERS as VERIFIED_ESTIMATORS
-from primo_scale.publication.verify import contents_problems
-from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.weights_files import WEIGHTS_FILES, WeightsFile
-from primo_scale.run.describe_mechanism import state_mechanism
-from primo_scale.run.design import PaidAdjustment
-from primo_scale.run.fields import declared
-from primo_scale.run.forecast import ChosenMethod
-from primo_scale.run.request import FinalizeRequest, GenotypeFiles
 
 ROOT = Path(__file__).parents[1]
 
@@ -100,58 +92,6 @@ def test_the_stated_floor_is_that_of_the_rule() -> None:
 def test_a_job_queue_has_an_example(kind: str) -> None:
     assert (ROOT / "cluster" / kind / "submit.sh").is_file()
     assert JOB_QUEUES[kind].listing
-
-
-# ---- Files with the weights ----------------------------------------------------------------------
-
-
-def write_alleles(path: Path, weights: ScoringWeights, document: Document) -> None:
-    """Write the toy file: the effect alleles."""
-    path.write_text("\n".join(weights.variants.allele1))
-
-
-def alleles_problems(directory: Path, document: Document) -> list[str]:
-    count = len((directory / "alleles.txt").read_text().split())
-    return [] if count == document["cohort"]["n_variants"] else [f"has {count} alleles"]
-
-
-@pytest.fixture(scope="module")
-def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_cohort(tmp_path_factory.mktemp("registries") / "cohort")
-
-
-def allow_file(pattern: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Extend the schema of release.json as `make schema` does for a new file."""
-    path.write_text(
-        json_schema.RELEASE.schema_path.read_text().replace("^(README", f"^({pattern}|README")
-    )
-    monkeypatch.setattr(json_schema.DocumentKind, "schema_path", path)
-    monkeypatch.setattr(json_schema, "_validator", cache(json_schema._validator.__wrapped__))
-
-
-@pytest.mark.slow
-def test_a_toy_weights_file_is_written_listed_and_verified(
-    cohort: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    toy = WeightsFile(write_alleles, alleles_problems, "effect alleles")
-    monkeypatch.setitem(WEIGHTS_FILES, "alleles.txt", toy)
-    allow_file(r"alleles\\.txt", tmp_path / "schema.json", monkeypatch)
-    release = ps.release(
-        bfile=cohort / "cohort",
-        pheno=cohort / "pheno.tsv",
-        pheno_bounds=cohort / "bounds.tsv",
-        non_private=True,
-        out=tmp_path / "out",
-    )
-    file = release.directory / "alleles.txt"
-    digests = {entry["name"]: entry["sha256"] for entry in release.document["files"]}
-    assert digests["alleles.txt"] == hashlib.sha256(b"A\nA\nA\nA\nA\nA").hexdigest()
-    assert "  alleles.txt     effect alleles\n" in (release.directory / "README.txt").read_text()
-    assert ps.verify(release.directory).ok
-    file.write_text("A")
-    assert contents_problems(release.directory, dict(release.document)) == [
-        "alleles.txt has 1 alleles"
-    ]
 
 
 # ---- Genotype sources ----------------------------------------------------------------------------
@@ -219,11 +159,12 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
         {
             "cohort": {
                 "block_sizes": [3, 4], "n_variants": 7, "n_phenotypes": 2, "n_covariates": 0,
-                "n_samples": 1000,
+                "n_samples": 1000, "component_sizes": None,
             },
+            "hold_out": None,
             "mechanism": stated,
             "guarantee": {"privacy": "full", "adjacency": "replace-one"},
-            "public_inputs": {},
+            "public_inputs": {"panel_populations": None},
         }
     )  # fmt: skip
     assert (stated["calibration"], stated["split"]) == ("half", None)

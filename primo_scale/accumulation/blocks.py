@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.ranges import runs_of
+from primo_scale.verify.chromosomes import canonical_chromosome
 
 LEAST_INSIDE = 0.1
 """Share of the variants that must lie inside a listed block. With the right blocks nearly all

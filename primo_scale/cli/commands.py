@@ -186,22 +186,28 @@ def verify(directory: Path, public_key: str | None, ledger: Path | None) -> None
 
     Exit code 0: everything holds; 1: something does not; 3: DIR holds no release.
     """
-    from primo_scale.publication.verify import verify
-    from primo_scale.publication.wording import NOT_PRIVATE
+    from primo_scale.verify.release import verify
+    from primo_scale.verify.words import NOT_PRIVATE
 
     verdict = verify(directory, public_key=public_key, ledger=ledger)
     width = max(len(finding.check) for finding in verdict.findings)
     for finding in verdict.findings:
-        mark = "PROBLEM" if not finding.ok else "note   " if finding.note else "ok     "
+        mark = "ok     " if finding.ok else "PROBLEM"
         click.echo(f"{mark}  {finding.check:<{width}}  {_printable(finding.detail)}")
     if not verdict.ok:
         problems, checks = len(verdict.problems), len(verdict.findings)
         click.echo(f"NOT VERIFIED: {problems} of {checks} checks failed")
         sys.exit(1)
-    if verdict.private:
-        click.echo("verified: the files are intact and the guarantee follows from the numbers")
-    else:
+    if not verdict.private:
         click.echo(f"intact, but {NOT_PRIVATE}: this release promises nothing to anybody")
+        return
+    click.echo(f"guarantee, recomputed: {_printable(verdict.promise)}")
+    click.echo("README.txt, report.html and names are the signer's word; nobody can check them")
+    if public_key is None:
+        click.echo(
+            "WARNING: NO --public-key WAS GIVEN: anybody could have made and signed this release"
+        )
+    click.echo("verified: the files are intact and the guarantee follows from the numbers")
 
 
 def _printable(detail: str) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE, liability_r2
+from primo_scale.verify.held_out_accuracy import NORMAL_QUANTILE, liability_r2
 
 Floats = npt.NDArray[np.float64]
 
@@ -73,7 +73,7 @@ class Discrimination:
 
     n_cases: int
     auc: Estimate
-    # R^2 of the liability (`primo_scale.privacy.held_out_accuracy`); None without a prevalence.
+    # R^2 of the liability (`primo_scale.verify.held_out_accuracy`); None without a prevalence.
     liability_r2: Estimate | None
 
 

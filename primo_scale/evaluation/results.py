@@ -13,8 +13,7 @@ import pandas as pd
 
 from primo_scale.evaluation.accuracy import Estimate, Measures
 from primo_scale.genotypes.frequencies import MatchCounts
-from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
-from primo_scale.privacy.held_out_accuracy import NARROW, NORMAL_QUANTILE
+from primo_scale.verify.held_out_accuracy import EVERYBODY, NARROW, NORMAL_QUANTILE, WITHIN_GROUPS
 from primo_scale.version import __version__
 
 EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"

@@ -14,7 +14,6 @@ import pandas as pd
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
 from primo_scale.evaluation.scoring_files import ScoringFile
-from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.frequencies import (
     LEAST_MATCHED,
     MatchCounts,
@@ -29,6 +28,7 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check
 from primo_scale.ranges import runs_of
 from primo_scale.storage.locations import Location
+from primo_scale.verify.chromosomes import positioned_chromosome
 
 _VARIANTS_PER_READ = 1024  # of hard calls, and a quarter of it of dosages
 _PEOPLE_PER_BATCH = 1 << 8  # whose dosages of one read are 2 MiB; a multiple of 4

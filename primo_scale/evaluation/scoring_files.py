@@ -14,19 +14,14 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
-from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.genome_build import build_name
-from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
 from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
-from primo_scale.publication.verify import verify
-from primo_scale.publication.weights import NAMED_COLUMNS, WEIGHTS_HEADER
-from primo_scale.publication.wording import (
-    NOT_PRIVATE,
-    NOT_PRIVATE_COLUMN,
-    STAMP_BEGINNING,
-    stamp_column,
-)
 from primo_scale.storage.files import refuse_missing_file
+from primo_scale.verify.chromosomes import positioned_chromosome
+from primo_scale.verify.files import CENTRE_FILE, WEIGHTS_FILE
+from primo_scale.verify.formats import NAMED_COLUMNS, WEIGHTS_HEADER
+from primo_scale.verify.release import verify
+from primo_scale.verify.words import NOT_PRIVATE, NOT_PRIVATE_COLUMN, STAMP_BEGINNING, stamp_column
 
 _ALLELES = ["effect_allele", "other_allele"]
 _PLACE = ("chr_name", "chr_position")

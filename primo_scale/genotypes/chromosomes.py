@@ -8,7 +8,6 @@ scores.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator
 
@@ -16,16 +15,15 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import UsageError
-from primo_scale.genotypes.tables import (
+from primo_scale.genotypes.tables import StringColumn, VariantTable
+from primo_scale.verify.chromosomes import (
+    CHROMOSOME_X,
     HUMAN_CHROMOSOMES,
+    PSEUDO_AUTOSOMAL,
     UNPLACED,
-    StringColumn,
-    VariantTable,
     canonical_chromosome,
 )
 
-CHROMOSOME_X = "X"
-PSEUDO_AUTOSOMAL = frozenset({"XY", "PAR1", "PAR2"})
 SCORED_CHROMOSOMES = frozenset(
     [*(str(number) for number in range(1, 23)), CHROMOSOME_X, *PSEUDO_AUTOSOMAL]
 )
@@ -70,13 +68,6 @@ def canonical_chromosomes(variants: VariantTable) -> StringColumn:
     """Return the canonical code of every variant."""
     codes, names = factorize_chromosomes(variants)
     return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
-
-
-@functools.cache
-def positioned_chromosome(code: str) -> str:
-    """Return the chromosome on which a position counts: pseudo-autosomal regions belong to X."""
-    canonical = canonical_chromosome(code)
-    return CHROMOSOME_X if canonical in PSEUDO_AUTOSOMAL else canonical
 
 
 def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:

@@ -16,8 +16,9 @@ import numpy.typing as npt
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.ingest_plan import IngestPlan
 from primo_scale.genotypes.partitions import PartitionRecord
-from primo_scale.genotypes.tables import UNPLACED, StringColumn, VariantTable, is_one_of
+from primo_scale.genotypes.tables import StringColumn, VariantTable, is_one_of
 from primo_scale.kernels.packed import HETEROZYGOUS, HOMOZYGOUS_A1, HOMOZYGOUS_A2
+from primo_scale.verify.chromosomes import UNPLACED
 
 _NO_ALLELE = frozenset({"0", "."})
 _NO_IDENTIFIER = "."

@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import positioned_chromosome
 from primo_scale.genotypes.frequencies import LEAST_MATCHED, compare_alleles
 from primo_scale.genotypes.packings import MISSING_DOSAGE, copies_of_hard_calls
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.tables import Index, StringColumn, VariantTable
 from primo_scale.kernels.packed import packed_width
 from primo_scale.storage.files import sha256_of_file, sha256_of_json
+from primo_scale.verify.chromosomes import positioned_chromosome
 
 FEWEST_PEOPLE = 50
 """Smallest panel. Of fewer people, the leading components of LD are mostly chance."""

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.chromosomes import CHROMOSOME_X
 from primo_scale.genotypes.ingest_plan import IngestPlan
 from primo_scale.genotypes.packings import PackedBytes, Packing
 from primo_scale.genotypes.tables import MALE, StringColumn
 from primo_scale.storage.chunks import chunk_path, open_chunk_appender
 from primo_scale.storage.files import sync_directory, write_atomically
 from primo_scale.storage.groups import Array
+from primo_scale.verify.chromosomes import CHROMOSOME_X
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ import numpy as np
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.packings import HARD_CALLS, PackedBytes, Packing
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, canonical_chromosome
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.ranges import runs_of
+from primo_scale.verify.chromosomes import canonical_chromosome
 
 REF_FIRST = "ref-first"
 ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")

@@ -22,14 +22,6 @@ Index = npt.NDArray[np.intp]
 
 MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
 
-_CHROMOSOME_NUMBERS = {
-    "23": "X", "24": "Y", "25": "XY", "26": "MT", "27": "PAR1", "28": "PAR2", "M": "MT",
-}  # fmt: skip
-UNPLACED = "0"
-HUMAN_CHROMOSOMES = frozenset(
-    [UNPLACED, *(str(number) for number in range(1, 23)), *_CHROMOSOME_NUMBERS.values()]
-)
-
 BIM_COLUMNS = ("chromosome", "ID", "cM", "position", "A1", "A2")
 FAM_COLUMNS = ("FID", "IID", "father", "mother", "sex", "phenotype")
 NO_FAMILY = "0"
@@ -217,19 +209,6 @@ def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> Non
             limit="2 alleles",
             remedy=remedy,
         )
-
-
-def canonical_chromosome(code: str) -> str:
-    """Return the canonical code of a human chromosome: ``X`` for ``chr23``, ``x`` and ``X``.
-
-    Other codes are returned unchanged.
-    """
-    bare = code[3:] if code[:3].lower() == "chr" else code
-    bare = bare.upper()
-    if bare.isdecimal() and bare.isascii():
-        bare = str(int(bare))
-    bare = _CHROMOSOME_NUMBERS.get(bare, bare)
-    return bare if bare in HUMAN_CHROMOSOMES else code
 
 
 def string_column(values: Strings) -> StringColumn:

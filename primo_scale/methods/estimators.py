@@ -76,7 +76,7 @@ class Estimator:
     rule: str | None
     description: str  # of the rule
     # Function that returns the parameters that a release states, by name. The verifier expects
-    # these names (`primo_scale.publication.recompute_method`).
+    # these names (`primo_scale.verify.methods`).
     numbers: Callable[[EstimatorInputs], dict[str, float]] = lambda inputs: {}
     floor: str = _FLOOR  # description of the treatment of small and negative eigenvalues
     is_choice: bool = False  # of ``--shrinkage``; others are set by ``--ridge`` or by a method

@@ -10,11 +10,6 @@ _COMPONENT = re.compile(
     r"((?<![A-Za-z])(?i:pca?)|(?<![A-Z])PCA?)[ ._-]?\d+(?![A-Za-z0-9])|(?<!\d)22009(?!\d)"
 )
 
-EVERYBODY = "all"
-"""Name of the group of all people."""
-WITHIN_GROUPS = "within groups"
-"""Name of the people of all groups, less the means of each person's group."""
-
 NO_COMPONENTS = (
     "No covariate is named as a principal component (such as PC1, PC_1 or PC01). Differences "
     "between the populations or families in the cohort can then enter the weights of every LD "

@@ -27,9 +27,9 @@ from primo_scale.gaussian.lattice_noise import (
     off_diagonal_sigma,
 )
 from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.privacy.held_out_accuracy import N_COUNTS, score_edges, score_ranges
 from primo_scale.privacy.mechanism import SHARES, HoldOut, rounded_up
 from primo_scale.privacy.planning import Floats
+from primo_scale.verify.held_out_accuracy import N_COUNTS, score_edges, score_ranges
 
 UNIT = 1 << 16
 """Code of a score or residual at its bound."""

@@ -538,6 +538,6 @@ CALIBRATIONS = {
 }
 """Calibrations by name; the first that applies is used.
 
-`primo_scale.publication.recompute_mechanisms.THEOREMS` is the verifier's table of the same names.
+`primo_scale.verify.theorems.THEOREMS` is the verifier's table of the same names.
 The verifier shares no code with this module.
 """

@@ -13,20 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, errors_explained
-from primo_scale.publication.document import PARTY
-from primo_scale.publication.file_names import (
-    COVARIATES_FILE,
-    PARTY_FILE,
-    RELEASE_FILE,
-    VALUES_FILE,
-    WEIGHTS_FILE,
-)
-from primo_scale.publication.finding import refuse_problems
-from primo_scale.publication.party_readme import half_range
-from primo_scale.publication.signed_document import read_document
-from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights import TERM_COLUMN, WEIGHTS_HEADER
 from primo_scale.storage.locations import usable_path
+from primo_scale.verify.document import PARTY, RELEASE, read_document
+from primo_scale.verify.files import COVARIATES_FILE, VALUES_FILE, WEIGHTS_FILE
+from primo_scale.verify.finding import refuse_problems
+from primo_scale.verify.formats import TERM_COLUMN, WEIGHTS_HEADER
+from primo_scale.verify.party import half_range
+from primo_scale.verify.release import release_findings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -132,7 +125,7 @@ def open_release(directory: str | Path) -> Release:
         The directory holds no release, or its release.json is malformed.
     """
     directory = usable_path(directory, "directory")
-    if not (directory / RELEASE_FILE).is_file():
+    if not (directory / RELEASE.name).is_file():
         raise InputError(
             "holds no release", where=directory, remedy="Give the directory of a release.json"
         )
@@ -193,13 +186,13 @@ def open_party_release(directory: str | Path, *, public_key: str | None = None) 
         The directory holds no release of a party, or one that does not pass its verification.
     """
     directory = usable_path(directory, "directory")
-    if not (directory / PARTY_FILE).is_file():
+    if not (directory / PARTY.name).is_file():
         raise InputError(
             "holds no release of a party",
             where=directory,
             remedy="Give the directory of a party.json",
         )
-    findings = verify_party(directory, public_key=public_key)
+    findings = release_findings(directory, PARTY, public_key=public_key)
     remedy = "Ask the party for an intact copy"
     refuse_problems(findings, "the release is not valid", where=directory, remedy=remedy)
     document, _ = read_document(directory, PARTY)

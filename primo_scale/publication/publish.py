@@ -2,47 +2,39 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 
 from primo_scale.ledger.ledger import PaymentStep, announce_step
-from primo_scale.publication.check_weights import UNREADABLE
-from primo_scale.publication.document import (
+from primo_scale.publication.texts import render_party_readme, render_readme, render_report
+from primo_scale.publication.weights import ScoringWeights, check_releasable, write_files
+from primo_scale.storage.files import directory_published_at_end
+from primo_scale.verify.document import (
     PARTY,
     RELEASE,
     Document,
     DocumentKind,
-    check_schema,
+    PartyStatement,
+    Statement,
+    read_document,
     serialise,
+    statement_members,
 )
-from primo_scale.publication.file_names import (
+from primo_scale.verify.files import (
     COLUMNS_FILE,
-    LOG_FILE,
     README_FILE,
-    RELEASE_FILE,
     REPORT_FILE,
     VALUES_FILE,
+    Signer,
+    file_entries,
+    signature_of,
 )
-from primo_scale.publication.finding import refuse_problems
-from primo_scale.publication.party_readme import columns_table, party_unit, render_party_readme
-from primo_scale.publication.party_statement import PartyStatement
-from primo_scale.publication.pictures import draw_pictures
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.recompute_profile import is_about
-from primo_scale.publication.releasable import check_releasable
-from primo_scale.publication.release_log import render_log
-from primo_scale.publication.report import render_report
-from primo_scale.publication.signed_document import Signer, read_document, signature_of
-from primo_scale.publication.statement import Statement, statement_document
-from primo_scale.publication.verify import verify_release
-from primo_scale.publication.verify_party import verify_party
-from primo_scale.publication.weights import ScoringWeights, scoring_of
-from primo_scale.publication.weights_files import weights_files_of
-from primo_scale.publication.wording import stamp_of
-from primo_scale.storage.files import directory_published_at_end, sha256_of_file
+from primo_scale.verify.finding import refuse_problems
+from primo_scale.verify.formats import scoring_of
+from primo_scale.verify.party import columns_table
+from primo_scale.verify.profile import is_about
+from primo_scale.verify.release import release_findings
+from primo_scale.verify.words import party_unit, stamp_of
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
@@ -65,18 +57,10 @@ def publish_release(
     document = statement_document(statement)
     document["scoring"] = scoring_of(weights.variants.chromosome)
     with directory_published_at_end(directory) as staging:
-        files = weights_files_of(document)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(lambda name: files[name].write(staging / name, weights, document), files))
-        key = None if signer is None else signer.public_key
-        try:
-            pictures = draw_pictures(staging, document)
-        except UNREADABLE:  # the verification below names the weights that the statement lacks
-            pictures = {}
-        report = render_report(document, public_key=key, pictures=pictures)
-        (staging / REPORT_FILE).write_bytes(report.encode())
-        (staging / LOG_FILE).write_bytes(render_log(document).encode())
-        (staging / README_FILE).write_bytes(render_readme(document).encode())
+        write_files(staging, weights, document)
+        report = render_report(document, None if signer is None else signer.public_key)
+        (staging / REPORT_FILE).write_text(report, encoding="utf-8")
+        (staging / README_FILE).write_text(render_readme(document), encoding="utf-8")
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
 
@@ -100,10 +84,9 @@ def _sign_and_verify(
     """Write the signed document of a directory, and refuse one that fails its verification."""
     document["files"] = file_entries(staging)
     document["signature"] = None if signer is None else signature_of(document, signer)
-    check_schema(document, kind)
     (staging / kind.name).write_bytes(serialise(document))
     refuse_problems(
-        verify_party(staging) if kind is PARTY else verify_release(staging),
+        release_findings(staging, kind),
         "the release does not pass its own verification",
         where="release",
         remedy="Nothing was published. Please report this error",
@@ -113,17 +96,23 @@ def _sign_and_verify(
     announce_step(PaymentStep.RELEASE_STAGED)
 
 
+def statement_document(statement: Statement) -> Document:
+    """Return the contents of release.json without `scoring`, `files` and `signature`."""
+    members = statement_members(statement)
+    return {"schema_version": RELEASE.version, "stamp": stamp_of(members), **members}
+
+
 def _party_document(statement: PartyStatement) -> Document:
     """Return the contents of party.json without `files` and `signature`."""
-    fields = json.loads(json.dumps(asdict(statement), allow_nan=False))
-    document = {"schema_version": PARTY.version, "stamp": "", "private": True, **fields}
-    document["guarantee"]["unit"] = party_unit(document)
-    return {**document, "stamp": stamp_of(document)}
+    members = statement_members(statement)
+    members["guarantee"]["unit"] = party_unit(members)
+    version = {"schema_version": PARTY.version, "stamp": stamp_of(members), "private": True}
+    return {**version, **members}
 
 
 def is_same_release(directory: Path, statement: Statement) -> bool:
     """Return whether a release has this statement, except for rounding, date and balance."""
-    if not (directory / RELEASE_FILE).is_file():
+    if not (directory / RELEASE.name).is_file():
         return False
     found, wanted = read_document(directory)[0], statement_document(statement)
     if found is None:
@@ -138,19 +127,6 @@ def is_same_release(directory: Path, statement: Statement) -> bool:
         for name in wanted
         if name not in _PASSING
     )
-
-
-def file_entries(directory: Path) -> list[Document]:
-    """Return name, SHA-256 and size of every file below a directory."""
-    paths = sorted(path for path in directory.rglob("*") if path.is_file())
-    return [
-        {
-            "name": path.relative_to(directory).as_posix(),
-            "sha256": sha256_of_file(path),
-            "bytes": path.stat().st_size,
-        }
-        for path in paths
-    ]
 
 
 def open_to_readers(directory: Path) -> None:

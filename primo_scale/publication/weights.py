@@ -1,56 +1,48 @@
-"""Scoring weights of a release, in files for ``plink2 --score``."""
+"""Scoring weights of a release, and the files that are made from them.
+
+weights.tsv.gz, covariates.tsv and centre.afreq are for ``plink2 --score``, pgs/ for the tools of
+the PGS Catalog and sumstats/ for those of the GWAS Catalog (`primo_scale.verify.formats`).
+"""
 
 from __future__ import annotations
 
-import math
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path, PurePath
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.chromosomes import CHROMOSOME_X
-from primo_scale.genotypes.tables import VariantTable, canonical_chromosome
-from primo_scale.publication.document import Document
-from primo_scale.publication.file_names import CENTRE_FILE, WEIGHTS_FILE
-from primo_scale.publication.gzip_files import write_gzip
-from primo_scale.publication.wording import stamp_column, stamp_of
+from primo_scale.errors import InputError
+from primo_scale.genotypes.tables import VariantTable
+from primo_scale.humanize import examples
+from primo_scale.kernels.decimal_text import decimal_rows
+from primo_scale.verify import files, formats
+from primo_scale.verify.document import Document
+from primo_scale.verify.files import PGS_DIRECTORY, SUMSTATS_DIRECTORY, write_gzip
+from primo_scale.verify.formats import VariantRow
+from primo_scale.verify.tables import phenotype_files
 
-WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
-NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
-"""Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
+Floats = npt.NDArray[np.float64]
 
-plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
-therefore the name of a column, whose cells are `NO_ALLELE`.
-"""
-INTERCEPT = "(intercept)"
-TERM_COLUMN = "term"
-
-# Nine significant digits have a relative error of at most 5e-9, far below that of noise and scoring
-# programs, and take two thirds of the size of 17 digits. Those of a private release were rounded to
-# fewer before (`primo_scale.methods.dosage_scale.PRIVATE_DIGITS`).
-_WEIGHT_FORMAT = "%.9g"
-NO_ALLELE = "."
-_MISSING_ALLELES = ("0", ".")  # PLINK 1's and PLINK 2's
-# plink2 requires a count of observed alleles. The centres are not counted in the cohort, and the
-# count of a reference panel is unknown here; 2 is the count of one diploid genotype.
-CENTRE_ROW_END = "\t2\n"
-# plink2 --xchr-model 2, its default, counts a man's single copy on X as two copies.
-_MALES_ON_X, _XCHR_MODEL = "0/2", 2
+_CELLS_AT_ONCE = 1 << 12
+_WRITERS = 2  # threads: one makes text while the other compresses
+_EXAMPLES = 3
+_BEGINS_A_FORMULA = ("=", "+", "-", "@")
+_NAME_VARIANTS = "Name variants with `plink2 --set-all-var-ids @:#:$r:$a`"
 
 
 @dataclass(frozen=True)
 class SummaryStatistics:
     """Marginal effects of d variants on l phenotypes."""
 
-    beta: npt.NDArray[np.float64]  # phenotype units per copy of allele1, shape (d, l)
-    standard_error: npt.NDArray[np.float64]  # of sampling and noise together, shape (d, l)
-    # Public reference frequency of allele1, in (0, 1), shape (d,).
-    frequency: npt.NDArray[np.float64]
+    beta: Floats  # phenotype units per copy of allele1, shape (d, l)
+    standard_error: Floats  # of sampling and noise together, shape (d, l)
+    frequency: Floats  # public reference frequency of allele1, in (0, 1), shape (d,)
 
 
 @dataclass(frozen=True)
@@ -64,26 +56,14 @@ class ScoringWeights:
 
     variants: VariantTable  # d variants; allele1 is the effect allele
     phenotypes: tuple[str, ...]  # l names
-    per_allele: npt.NDArray[np.float64]  # phenotype units per copy of allele1, shape (d, l)
+    per_allele: Floats  # phenotype units per copy of allele1, shape (d, l)
     # Phenotype units, for no copies of allele1 and covariates of zero, shape (l,).
-    intercept: npt.NDArray[np.float64]
+    intercept: Floats
     covariates: tuple[str, ...]  # c names
-    # Phenotype units per raw covariate unit, shape (c, l).
-    covariate_weights: npt.NDArray[np.float64]
+    covariate_weights: Floats  # phenotype units per raw covariate unit, shape (c, l)
     # Public dosage of allele1 in [0, 2] that replaces a missing genotype, shape (d,).
-    centre_dosage: npt.NDArray[np.float64]
-    # Marginal effects, if the release publishes them.
-    summary: SummaryStatistics | None = None
-
-
-class VariantRow(NamedTuple):
-    """Variant in the columns of `WEIGHTS_HEADER`."""
-
-    identifier: str
-    effect: str
-    other: str
-    chromosome: str
-    position: int | str
+    centre_dosage: Floats
+    summary: SummaryStatistics | None = None  # marginal effects, if the release publishes them
 
 
 def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
@@ -92,44 +72,51 @@ def variant_rows(variants: VariantTable) -> Iterator[VariantRow]:
     return map(VariantRow, *columns, variants.position.tolist())
 
 
-def weight_in_text(value: float) -> str:
-    """Return a weight in the notation of weights.tsv.gz, or an empty text if it is not finite."""
-    return _WEIGHT_FORMAT % value if math.isfinite(value) else ""
+# ---- Files ---------------------------------------------------------------------------------------
 
 
-def weights_in_text(values: Sequence[float]) -> str:
-    """Return finite weights in the notation of weights.tsv.gz, with tabs between them."""
-    return "\t".join([_WEIGHT_FORMAT] * len(values)) % tuple(values)
+def write_files(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write all files that are made from the weights."""
+    writers = [_write_weights, _write_covariates, _write_centres, _write_pgs_files]
+    writers += [_write_sumstats] * document["summary_statistics"]
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(lambda write: write(directory, weights, document), writers))
 
 
-def write_weights(path: Path, weights: ScoringWeights, document: Document) -> None:
-    """Write weights.tsv.gz: a header and one row per variant, tab-separated."""
-    from primo_scale.publication.weight_rows import RowBeginnings  # a verifier has no Numba
+def _text_rows(beginnings: Iterable[str], weights: Floats) -> Iterator[bytes]:
+    """Yield rows of a beginning and finite weights, shape (rows, columns), in parts."""
+    encoded = [beginning.encode() for beginning in beginnings]
+    text = np.frombuffer(b"".join(encoded), np.uint8)
+    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
+    height = max(1, _CELLS_AT_ONCE // weights.shape[1])
+    for start in range(0, len(weights), height):
+        rows = slice(start, start + height)
+        first = ends[start - 1] if start else 0
+        yield decimal_rows(text[first : ends[rows][-1]], ends[rows] - first, weights[rows])
 
-    names = (*WEIGHTS_HEADER, stamp_column(document), *weights.phenotypes)
+
+def _write_weights(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write a header and one row per variant, tab-separated."""
     rows = variant_rows(weights.variants)
-    beginnings = RowBeginnings.of("\t".join((*row[:-1], f"{row.position}\t.\t")) for row in rows)
-    header = "\t".join(names) + "\n"
-    write_gzip(path, chain([header.encode()], beginnings.with_weights(weights.per_allele)))
+    beginnings = ("\t".join((*row[:-1], f"{row.position}\t.\t")) for row in rows)
+    header = formats.weights_header(document).encode()
+    write_gzip(
+        directory / files.WEIGHTS_FILE, chain([header], _text_rows(beginnings, weights.per_allele))
+    )
 
 
-def write_covariates(path: Path, weights: ScoringWeights, document: Document) -> None:
-    """Write covariates.tsv: the stamp, a header, the intercept, and one row per covariate."""
+def _write_covariates(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write the stamp, a header, the intercept, and one row per covariate."""
     rows = np.vstack([weights.intercept, weights.covariate_weights]).tolist()
     lines = [
-        "\t".join((name, *map(weight_in_text, values))) + "\n"
-        for name, values in zip((INTERCEPT, *weights.covariates), rows, strict=True)
+        "\t".join((name, *map(formats.weight_in_text, values))) + "\n"
+        for name, values in zip((formats.INTERCEPT, *weights.covariates), rows, strict=True)
     ]
-    path.write_text("".join([covariates_header(document), *lines]), encoding="utf-8")
+    content = "".join([formats.covariates_header(document), *lines])
+    (directory / files.COVARIATES_FILE).write_text(content, encoding="utf-8")
 
 
-def covariates_header(document: Document) -> str:
-    """Return the lines of covariates.tsv before the intercept."""
-    names = (phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"])
-    return f"##{stamp_of(document)}\n" + "\t".join((TERM_COLUMN, *names)) + "\n"
-
-
-def write_centre_afreq(path: Path, weights: ScoringWeights, document: Document) -> None:
+def _write_centres(directory: Path, weights: ScoringWeights, document: Document) -> None:
     """Write the public centres as a ``plink2 --freq`` file, for ``plink2 --read-freq``.
 
     With this file, plink2 replaces a missing genotype by the dosage with which the weights were
@@ -137,48 +124,91 @@ def write_centre_afreq(path: Path, weights: ScoringWeights, document: Document) 
     ``.``, because plink2 2.00a3.5 crashes on ``0``.
     """
     rows = variant_rows(weights.variants)
-    with path.open("w", encoding="utf-8") as file:
-        file.write(centre_header(document))
+    with (directory / files.CENTRE_FILE).open("w", encoding="utf-8") as file:
+        file.write(formats.centre_header(document))
         for row, dosage in zip(rows, weights.centre_dosage.tolist(), strict=True):
-            file.write(f"{centre_row_prefix(row)}{centre_frequency(dosage)}{CENTRE_ROW_END}")
+            file.write(
+                f"{formats.centre_row_prefix(row)}{formats.centre_frequency(dosage)}{formats.CENTRE_ROW_END}"
+            )
 
 
-def centre_header(document: Document) -> str:
-    """Return the lines of centre.afreq before the first variant."""
-    return f"##{stamp_of(document)}\n#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
+def _write_pgs_files(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write a scoring file for every phenotype.
+
+    The format has no intercept and no covariates. Weights of a binary phenotype are log odds ratios
+    (docs/methods.md, "Binary traits").
+    """
+    (directory / PGS_DIRECTORY).mkdir()
+    beginnings = list(map(formats.pgs_row_prefix, variant_rows(weights.variants)))
+    stems, shares = formats.pgs_file_stems(weights.phenotypes), formats.case_shares(document)
+
+    def write(number: int) -> None:
+        """Write the file of one phenotype."""
+        header = formats.pgs_header(
+            weights.phenotypes[number], stems[number], shares[number], document
+        )
+        column, share = weights.per_allele[:, [number]], shares[number]
+        if share is not None:
+            released = [float(formats.weight_in_text(weight)) for weight in column[:, 0].tolist()]
+            column = np.array(released)[:, None] / formats.effect_of_odds(share)
+        path = directory / phenotype_files(document)[PGS_DIRECTORY][number]
+        write_gzip(path, chain([header.encode()], _text_rows(beginnings, column)))
+
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        list(pool.map(write, range(len(stems))))
 
 
-def centre_row_prefix(row: VariantRow) -> str:
-    """Return the row of a variant in centre.afreq without its frequency."""
-    return f"{row.chromosome}\t{row.identifier}\t{_allele(row.other)}\t{_allele(row.effect)}\t"
+def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
+    """Write summary statistics of every phenotype with a variance.
+
+    Without noise, the effects of a phenotype without variance would have standard errors of 0.
+    """
+    summary = weights.summary
+    if summary is None:
+        raise ValueError("the release states summary statistics that were not computed")
+    texts = list(map(formats.fixed_text, variant_rows(weights.variants)))
+    kept = [j for j, text in enumerate(texts) if text is not None]
+    fixed = [text for text in texts if text is not None]
+    phenotypes = document["public_inputs"]["phenotypes"]
+    for k, name in enumerate(phenotype_files(document)[SUMSTATS_DIRECTORY]):
+        if not summary.standard_error[:, k].any():
+            continue
+        (directory / SUMSTATS_DIRECTORY).mkdir(exist_ok=True)
+        numbers = _number_columns(summary, kept, k, phenotypes[k]["sd"])
+        rows = (
+            f"{text.before}{first}{text.after}{people}\t.\n".encode()
+            for text, (first, people) in zip(fixed, numbers, strict=True)
+        )
+        write_gzip(directory / name, chain([formats.sumstats_header(document).encode()], rows))
 
 
-def centre_frequency(dosage: float) -> str:
-    """Return the centre of a variant as an allele frequency in the notation of centre.afreq."""
-    return f"{dosage / 2:.9g}"
+def _number_columns(
+    summary: SummaryStatistics, kept: list[int], k: int, sd: float
+) -> Iterator[tuple[str, str]]:
+    """Yield beta to p_value, and n_eff, which follow from the rounded effect and error."""
+    beta = [f"{value:.6g}" for value in summary.beta[kept, k].tolist()]
+    error = [f"{value:.6g}" for value in summary.standard_error[kept, k].tolist()]
+    frequency = [f"{value:.5g}" for value in summary.frequency[kept].tolist()]
+    rounded = np.array(error, dtype=np.float64)
+    log10_p = formats.log10_p_values(np.array(beta, dtype=np.float64), rounded).tolist()
+    people = formats.effective_people(rounded, np.array(frequency, dtype=np.float64), sd).tolist()
+    for row in zip(beta, error, frequency, map(formats.power_of_ten, log10_p), people, strict=True):
+        yield "\t".join(row[:4]), f"{row[4]:.6g}"
 
 
-def _allele(text: str) -> str:
-    return NO_ALLELE if text in _MISSING_ALLELES else text
-
-
-def scoring_of(chromosomes: Iterable[str]) -> Document:
-    """Return the member `scoring` of release.json for chromosomes in any spelling."""
-    found = list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(chromosomes))))
-    on_x = CHROMOSOME_X in found
-    return {
-        "chromosomes": found,
-        "males_on_x": _MALES_ON_X if on_x else None,
-        "xchr_model": _XCHR_MODEL if on_x else None,
-    }
+def count_left_out(variants: VariantTable) -> int:
+    """Return the number of variants that the files of summary statistics leave out."""
+    return sum(formats.fixed_text(row) is None for row in variant_rows(variants))
 
 
 def scoring_command(document: Document, directory: PurePath) -> list[str]:
     """Return the plink2 command that computes the scores of a release, one option per entry."""
-    first = NAMED_COLUMNS + 1
-    last = NAMED_COLUMNS + document["cohort"]["n_phenotypes"]
+    first = formats.NAMED_COLUMNS + 1
+    last = formats.NAMED_COLUMNS + document["cohort"]["n_phenotypes"]
     columns = f"{first}-{last}" if last > first else f"{first}"  # plink2 refuses 7-7
-    weights, centre = (shlex.quote(str(directory / name)) for name in (WEIGHTS_FILE, CENTRE_FILE))
+    weights, centre = (
+        shlex.quote(str(directory / name)) for name in (files.WEIGHTS_FILE, files.CENTRE_FILE)
+    )
     model = document["scoring"]["xchr_model"]
     return [
         "plink2 --bfile GENOTYPES",
@@ -191,6 +221,92 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
     ]
 
 
-def scoring_command_in_lines(document: Document) -> str:
-    """Return `scoring_command` for the directory of the release, one option per line."""
-    return " \\\n  ".join(scoring_command(document, PurePath()))
+# ---- Names and weights that no release can carry -------------------------------------------------
+
+
+def check_releasable(weights: ScoringWeights) -> None:
+    """Refuse weights that cannot be scored unambiguously, or that are not finite."""
+    check_names(weights.variants, weights.phenotypes, weights.covariates)
+    for what, values in (
+        ("variant", weights.per_allele),
+        ("intercept", weights.intercept),
+        ("covariate", weights.covariate_weights),
+        ("centre dosage", weights.centre_dosage),
+    ):
+        bad = int(np.count_nonzero(~np.isfinite(values)))
+        if bad:
+            what = f"{bad} {what} weights are not finite numbers"
+            raise _refusal(what, None, "Raise --ridge, or use smaller LD blocks")
+
+
+def check_names(
+    variants: VariantTable, phenotypes: Sequence[str], covariates: Sequence[str]
+) -> None:
+    """Refuse IDs, alleles, chromosomes and names that no release can carry."""
+    check_variant_identifiers(variants.identifier)
+    check_column_names(
+        "phenotype", phenotypes, reserved=(*formats.WEIGHTS_HEADER, formats.TERM_COLUMN)
+    )
+    check_column_names("covariate", covariates)
+    exclude = "eave the variant out with --exclude"
+    _refuse_formulas("variant ID", variants.identifier, f"{_NAME_VARIANTS}, or l{exclude}")
+    for alleles in (variants.allele1, variants.allele2):
+        _refuse_formulas("allele", alleles, f"L{exclude}")
+    _refuse_formulas("chromosome", variants.chromosome, "Leave its variants out with --exclude")
+    for name in set(variants.chromosome):
+        if not name.isprintable():
+            what = "a chromosome has control characters in its name"
+            raise _refusal(what, repr(name), "Leave its variants out with --exclude")
+
+
+def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
+    """Refuse variant IDs that are repeated, missing or reserved."""
+    counts = Counter(identifiers.tolist())
+    repeated = [name for name, count in counts.items() if count > 1]
+    if repeated:
+        raise _refusal(
+            "variant IDs are repeated, so that a score file would be ambiguous: "
+            f"{len(repeated)} of {len(counts)}",
+            examples(list(map(repr, repeated)), _EXAMPLES),
+            f"{_NAME_VARIANTS}, or drop the copies with `plink2 --rm-dup` or --exclude, and "
+            "ingest again",
+        )
+    reserved = [name for name in counts if name == "." or name.startswith("#")]
+    if reserved:
+        raise _refusal(
+            "variant IDs are missing, or reserved in a release",
+            examples(list(map(repr, reserved)), _EXAMPLES),
+            f"{_NAME_VARIANTS} and ingest again",
+        )
+
+
+def check_column_names(kind: str, names: Sequence[str], reserved: Sequence[str] = ()) -> None:
+    """Refuse names that cannot name columns of a table, are `reserved`, or are formulas."""
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise _refusal(f"two columns have the same {kind} name", repeated[0], None)
+    for name in names:
+        if (
+            not name.isprintable()
+            or name.split() != [name]
+            or name in (formats.INTERCEPT, *reserved)
+        ):
+            what = f"a {kind} name is empty or reserved, or contains blanks or control characters"
+            raise _refusal(what, repr(name), "Rename the column")
+    _refuse_formulas(f"{kind} name", names, "Rename the column")
+
+
+def _refuse_formulas(what: str, texts: Iterable[str], remedy: str) -> None:
+    """Refuse the first of the texts, which are a `what`, that begins like a formula.
+
+    Quoted texts would not match the genotypes to be scored. A single character, such as ``-`` for
+    an absent allele, is not a formula.
+    """
+    for text in texts:
+        if text.startswith(_BEGINS_A_FORMULA) and len(text) > 1:
+            what = f"a {what} begins with =, +, - or @, which spreadsheets execute as a formula"
+            raise _refusal(what, repr(text), remedy)
+
+
+def _refusal(what: str, value: str | None, remedy: str | None) -> InputError:
+    return InputError(what, where="release", value=value, remedy=remedy)

@@ -1,69 +1,18 @@
-"""Sentences and names of release.json that follow from its numbers, without dependencies.
-
-The writers and the checkers of a release share these texts, so that a check compares a stated
-sentence with the sentence that its numbers imply.
-"""
+"""Sentences about a release for its readers: README.txt, report.html and the terminal."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from primo_scale.humanize import examples
-from primo_scale.privacy.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
-
-NOT_PRIVATE = "NOT PRIVATE"
-NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
-STAMP_BEGINNING = "epsilon="
-"""Beginning of the name of the column that states the guarantee of a private release."""
+from primo_scale.verify.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
 
 ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
-DEFAULT_BLOCKS = (ONE_BLOCK, PANEL_RULE)
 """Rules, or their beginnings, that give LD blocks where no option does."""
 
-UNNAMED = "unnamed"
-"""Cohort in the ledger that the custodian gave no name."""
-
-STATISTICS = {
-    "gram": "X'X by LD block",
-    "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype, and all people if their number is private",
-    "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
-    "second_round": "y'z of each phenotype y and directions z of its own, chosen by X'X and X'Y",
-    "held_out_counts": "people held out, by their score, for each phenotype",
-    "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
-}
-"""Names of all statistics that can be measured, and their descriptions."""
-
-_UNITS = {
-    ("full", "replace-one"): "one person's whole row",
-    ("full", "add-remove"): "one person's whole row",
-    ("label", "replace-one"): "one person's phenotypes (genotypes and covariates are known)",
-    ("label", "add-remove"): (
-        "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
-    ),
-    ("feature", "replace-one"): "one person's genotypes and covariates (phenotypes are known)",
-    ("feature", "add-remove"): (
-        "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
-    ),
-}
-_VARIANTS_AND_NAMES = (
-    "the variants: IDs, positions, alleles and which allele is counted",
-    "names, public bounds and codings of phenotypes and covariates",
-)
-_ACCOUNTANT = (
-    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
-    "sensitivities proved in docs/maths"
-)
-_SUBSAMPLED = (
-    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
-    "as an (epsilon, delta) of its own"
-)
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
     "planner of docs/maths/planner.md, for a trait that is known of everybody in the cohort, with "
@@ -90,42 +39,6 @@ NO_COMPLETE_CASES = (
 """What weights without noise are for phenotypes with missing values."""
 CHOICE_BY_SCORE = "--extract-by-prior"
 """Option by which a public score chooses the variants, and their source in a release."""
-_PEOPLE = ("the number of people", "the list of people: who is in the cohort")
-_KNOWN = {
-    "full": (),
-    "label": ("every person's genotypes and covariates",),
-    "feature": ("every person's phenotypes, and which of them are missing",),
-}
-KEYSTREAM_DISTANCE = 4e-119
-"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
-
-KEYSTREAM = MappingProxyType(
-    {
-        "sampler": "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
-        "sampler_exactness": "Gaussian rounded to a lattice with at least 2^32 steps to a standard "
-        f"deviation, each draw within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in "
-        "docs/maths/sampler.md",
-        "rng": "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee "
-        "is computational (docs/maths/sampler.md)",
-    }
-)
-"""Members of a mechanism: the sampler, its distance to the ideal distribution, its randomness."""
-
-
-def unit_in_words(privacy: str, adjacency: str) -> str:
-    """Return what neighbouring cohorts may differ in, under a privacy unit and an adjacency."""
-    return _UNITS[privacy, adjacency]
-
-
-def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
-    """Return what the guarantee assumes to be public and does not protect."""
-    hides_people = (privacy, adjacency) == ("full", "add-remove")
-    return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
-
-
-def accountant_in_words(*, subsampled: bool) -> str:
-    """Return how (epsilon, delta) is computed from the noise."""
-    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 
 def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> str:
@@ -154,7 +67,7 @@ def accuracies_in_words(document: Mapping[str, Any]) -> list[str]:
 
     The first lines say what the others take for granted.
     """
-    if document.get("hold_out") is None:
+    if document["hold_out"] is None:
         return []
     sigma = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
     noise, measured = sigma["held_out_counts"], document["hold_out"]["phenotypes"]
@@ -201,7 +114,7 @@ def cautions_in_words(slopes: Iterable[ScoreSlope]) -> list[str]:
 
 def held_out_cautions(document: Mapping[str, Any]) -> list[str]:
     """Return `cautions_in_words` of the scores that a release measured in people held out."""
-    measured = (document.get("hold_out") or {"phenotypes": ()})["phenotypes"]
+    measured = (document["hold_out"] or {"phenotypes": ()})["phenotypes"]
     return cautions_in_words(
         ScoreSlope(
             phenotype["name"],
@@ -218,7 +131,7 @@ def held_out_cautions(document: Mapping[str, Any]) -> list[str]:
 def ancestry_notes(document: Mapping[str, Any]) -> list[str]:
     """Return which scores are mostly ancestry, as their variance in the panel tells."""
     names = [phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]]
-    shares = zip(names, document["estimation"].get("between_populations") or (), strict=False)
+    shares = zip(names, document["estimation"]["between_populations"], strict=False)
     most = [f"{name} ({share:.0%})" for name, share in shares if share > MOST_BETWEEN]
     return most and [
         f"{len(most)} of {len(names)} scores are mostly ancestry: so much of their variance in the "
@@ -230,7 +143,7 @@ def ancestry_notes(document: Mapping[str, Any]) -> list[str]:
 def rests_on_scores(document: Mapping[str, Any]) -> bool:
     """Return whether weights build on public scores, or are of variants that one chose."""
     sources = [each["source"] for each in document["public_inputs"]["sources"]]
-    return CHOICE_BY_SCORE in sources or bool(document["estimation"].get("public_scores"))
+    return CHOICE_BY_SCORE in sources or bool(document["estimation"]["public_scores"])
 
 
 def _accuracy_in_words(phenotype: Mapping[str, Any], noise: float, beyond: str) -> Iterator[str]:
@@ -273,25 +186,3 @@ def _why_hidden(counts: Sequence[int], noise: float) -> str:
 def _with_interval(numbers: Mapping[str, Any], name: str) -> str:
     lower, upper = numbers[f"{name}_lower"], numbers[f"{name}_upper"]
     return f"{numbers[name]:.3f} ({lower:.3f} to {upper:.3f})"
-
-
-def stamp_of(document: Mapping[str, Any]) -> str:
-    """Return the line with the guarantee that every file of the release carries."""
-    guarantee = document["guarantee"]
-    if not document["private"] or guarantee is None:
-        return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
-    return (
-        f"({guarantee['epsilon']:.12g}, {guarantee['delta']:.12g})-differentially private, "
-        f"{guarantee['adjacency']}, {guarantee['unit']}"
-    )
-
-
-def stamp_column(document: Mapping[str, Any]) -> str:
-    """Return the guarantee as a column name without blanks."""
-    guarantee = document["guarantee"]
-    if not document["private"] or guarantee is None:
-        return NOT_PRIVATE_COLUMN
-    return (
-        f"{STAMP_BEGINNING}{guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
-        f"unit={guarantee['privacy']},adjacency={guarantee['adjacency']}"
-    )

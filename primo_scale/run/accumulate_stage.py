@@ -48,12 +48,7 @@ from primo_scale.methods.adjustment import adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.methods.shrinkage import Float64
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
-from primo_scale.outcomes.store import (
-    OutcomeFiles,
-    OutcomeStore,
-    align_outcomes,
-    write_residuals,
-)
+from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import draw_statistics
 from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
@@ -70,11 +65,7 @@ from primo_scale.run.estimation import ancestry_of, effect_prior, panel_componen
 from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
-from primo_scale.run.principal_components import (
-    genotypes_by_components,
-    project,
-    write_ancestry,
-)
+from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
 from primo_scale.run.progress import count_bar, progress_bar
 from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import Execution, RunRequest

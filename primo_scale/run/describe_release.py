@@ -1,56 +1,80 @@
-"""Statement of a release, made from its design, its noise and its payment."""
+"""Statement of a release in release.json, made from its design, its noise and its payment.
+
+The stated sensitivity is that of a statistic alone. Noise is calibrated jointly, which
+`primo_scale.verify.guarantee` checks without this code.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass, replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
+from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
+from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_accuracy import accuracy_of, corrects_weights, decisive
-from primo_scale.privacy.held_out_sums import UNIT, NoisyHoldOut, code_of_people, residual_bounds
-from primo_scale.privacy.mechanism import HoldOut, Mechanism
-from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
-from primo_scale.publication import statement
-from primo_scale.publication.statement import (
-    HeldOut,
-    HeldOutGroup,
-    HeldOutPhenotype,
-    StatedLdPanel,
-    StatedScore,
-    StatedSlope,
+from primo_scale.privacy.held_out_sums import (
+    UNIT,
+    NoisyHoldOut,
+    code_of_people,
+    residual_bounds,
+    row_norm,
 )
+from primo_scale.privacy.mechanism import (
+    HoldOut,
+    Mechanism,
+    Promise,
+    SecondRound,
+    calibration_of,
+    counts_share,
+    eigenvalue_sensitivity,
+)
+from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import (
     CHOICE_BY_SCORE,
     ONE_BLOCK,
     PANEL_RULE,
-    UNNAMED,
     effective_size_in_words,
-    public_by_assumption,
 )
-from primo_scale.run.describe_mechanism import state_cost, state_guarantee, state_mechanism
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
+from primo_scale.run.forecast import ChosenMethod
+from primo_scale.verify import document as stated
+from primo_scale.verify.document import HeldOut, HeldOutGroup, HeldOutPhenotype, Source, StatedQuery
+from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
+from primo_scale.verify.theorems import PARTS, SYMMETRIC
+from primo_scale.verify.words import (
+    KEYSTREAM,
+    STATISTICS,
+    UNNAMED,
+    accountant_in_words,
+    public_by_assumption,
+    unit_in_words,
+)
 from primo_scale.version import __version__
 
+_LIBRARIES = ("scipy", "cryptography")
 _UNPROTECTED = (
     "X'X by LD block",
     "X'Y and X'C, genotypes by phenotypes, constant and covariates",
     "C'C, C'Y and Y'Y of constant, covariates and phenotypes",
     "people with each phenotype",
 )
-_CHOSEN_VARIANTS = statement.Source(
+_CHOSEN_VARIANTS = Source(
     "Choice of variants", "those that explain most in a public score", CHOICE_BY_SCORE
 )
 _LOADINGS_SOURCE = "--pc-loadings, a public panel, or --covar-bounds where it has a component"
@@ -72,37 +96,47 @@ class Payment:
 
 def make_statement(
     design: Design, solved: Solved, payment: Payment | None, genome_build: GenomeBuild
-) -> statement.Statement:
+) -> stated.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
-    guarantee, mechanism = None, None
     inputs = _public_inputs(design, genome_build)
-    if payment is not None:
-        if payment.chosen_by_score:
-            inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
-        guarantee = state_guarantee(payment.mechanism.promise, payment.charge.cost)
-        mechanism = state_mechanism(
-            payment.mechanism,
-            solved.chosen,
-            payment.adjustment,
-            n_fixed=1 + len(design.outcomes.covariates),
+    on_scores = solved.chosen.priors is not None
+    common: dict[str, Any] = {
+        "software": stated.Software("primo_scale", __version__),
+        "created": datetime.now(UTC).date().isoformat(),
+        "cohort": _cohort(design, payment),
+        "estimation": _estimation(design, solved),
+        "summary_statistics": solved.weights.summary is not None,
+        "hold_out": solved.hold_out,
+    }
+    if payment is None:
+        definition = effective_size_in_words(None, on_scores=on_scores)
+        return stated.Statement(
+            **common,
+            private=False,
+            guarantee=None,
+            mechanism=None,
+            public_inputs=inputs,
+            accuracy=stated.Accuracy(float(design.n_samples), definition),
+            ledger=None,
+            public_by_assumption=(),
+            unprotected=_UNPROTECTED,
         )
-    return statement.Statement(
-        software=statement.Software("primo_scale", __version__),
-        created=datetime.now(UTC).date().isoformat(),
-        private=payment is not None,
-        guarantee=guarantee,
-        mechanism=mechanism,
-        cohort=_cohort(design, payment),
-        public_inputs=inputs,
-        estimation=_estimation(design, solved),
-        accuracy=_accuracy(design, solved, payment),
-        ledger=None if payment is None else state_ledger_entry(payment.balance, payment.charge),
-        public_by_assumption=(
-            () if payment is None else public_by_assumption(str(design.unit), str(design.adjacency))
+    if payment.chosen_by_score:
+        inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
+    definition = effective_size_in_words(payment.heritability, on_scores=on_scores)
+    n_fixed = 1 + len(design.outcomes.covariates)
+    return stated.Statement(
+        **common,
+        private=True,
+        guarantee=state_guarantee(payment.mechanism.promise, payment.charge.cost),
+        mechanism=state_mechanism(
+            payment.mechanism, solved.chosen, payment.adjustment, n_fixed=n_fixed
         ),
-        unprotected=() if payment is not None else _UNPROTECTED,
-        summary_statistics=solved.weights.summary is not None,
-        hold_out=solved.hold_out,
+        public_inputs=inputs,
+        accuracy=stated.Accuracy(payment.effective_sample_size, definition),
+        ledger=state_ledger_entry(payment.balance, payment.charge),
+        public_by_assumption=public_by_assumption(str(design.unit), str(design.adjacency)),
+        unprotected=(),
     )
 
 
@@ -112,10 +146,159 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
     return bool(document.get("public_inputs") == inputs)
 
 
-def _cohort(design: Design, payment: Payment | None) -> statement.Cohort:
+# ---- The promise and its noise -------------------------------------------------------------------
+
+
+def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
+    """Return the statement of a promise, given the cost of all charges of the release together."""
+    versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
+    accountant = accountant_in_words(subsampled=cost.delta > 0)
+    return stated.Guarantee(
+        epsilon=promise.epsilon,
+        delta=promise.delta,
+        cost=stated.StatedCost(*astuple(cost)),
+        mu=math.sqrt(cost.mu_squared),
+        adjacency=str(promise.adjacency),
+        privacy=str(promise.unit),
+        unit=unit_in_words(promise.unit, promise.adjacency),
+        accountant=stated.Accountant(accountant, versions),
+    )
+
+
+def state_mechanism(
+    mechanism: Mechanism, chosen: ChosenMethod, adjustment: PaidAdjustment, *, n_fixed: int
+) -> stated.StatedMechanism:
+    """Return the statement of every noisy statistic and of the bounds that its noise rests on.
+
+    `n_fixed` is the number of columns of C, the constant and the covariates.
+    """
+    promise, bounds, recipe = mechanism.promise, mechanism.bounds, mechanism.recipe
+    block_norms = None if mechanism.split is None else bounds.block_norms
+    queries = _queries(mechanism, block_norms, n_fixed, adjustment)
+    own = mechanism.second_round
+    return stated.StatedMechanism(
+        method=chosen.method.name,
+        summary=chosen.method.summary,
+        reason=chosen.reason,
+        calibration=calibration_of(bounds, promise, recipe),
+        split=mechanism.split,
+        row_norm_squared=bounds.row_norm,
+        block_norms_squared=block_norms,
+        phenotypes_norm_squared=bounds.phenotype_norm,
+        counts_share=counts_share(promise),
+        eigenvalue_share=recipe.eigenvalue_share,
+        share=promise.share,
+        adjustment_norm=adjustment.norm,
+        gram_copies=recipe.gram_copies,
+        subsample=recipe.subsample,
+        exact_parts=tuple(name for name in PARTS if name not in {each.name for each in queries}),
+        queries=queries,
+        second_round=(
+            None
+            if own is None
+            else stated.StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
+        ),
+        **KEYSTREAM,
+    )
+
+
+def _queries(
+    mechanism: Mechanism,
+    block_norms: tuple[int, ...] | None,
+    n_fixed: int,
+    adjustment: PaidAdjustment,
+) -> tuple[StatedQuery, ...]:
+    """Return every statistic with noise; X'X has a part for each of the `block_norms`."""
+    bounds, promise, scales = mechanism.bounds, mechanism.promise, mechanism.scales
+    apart = mechanism.hold_out or HoldOut(0, 0.0, 0.0, "")
+    own = mechanism.second_round or SecondRound(1, 1, 1, 0.0)
+    d, l, adjacency = sum(bounds.block_sizes), bounds.n_phenotypes, promise.adjacency  # noqa: E741
+    row, phenotype = bounds.row_norm, bounds.phenotype_norm
+    product = sensitivity.cross(row, phenotype, adjacency)
+    if promise.unit is PrivacyUnit.LABEL:
+        product = sensitivity.cross_of_clipped_products(row * phenotype, adjacency)
+    columns, counts, scored = l * (n_fixed + 1), l + promise.n_is_private, 3 * l * apart.groups
+    of_blocks = tuple(sensitivity.gram(min(n, row), adjacency) for n in block_norms or (row,))
+    wholes: dict[str, tuple[float, tuple[int, ...], float]] = {
+        "phenotype_cross": (scales.phenotype_cross, (d, l), product),
+        "phenotype_gram": (
+            scales.phenotype_gram, (l, l), sensitivity.gram(phenotype, adjacency)
+        ),
+        "observed": (scales.observed, (counts,), sensitivity.observed_counts(counts)),
+        "smallest_eigenvalue": (
+            scales.smallest_eigenvalue, (1,), eigenvalue_sensitivity(bounds, promise)
+        ),
+        "adjustment": (
+            adjustment.sigma, (columns, columns), sensitivity.adjustment(adjustment.norm, adjacency)
+        ),
+        "second_round": (
+            own.sigma, (own.directions,),
+            sensitivity.cross(own.row_norm, own.phenotype_norm, adjacency),
+        ),
+        "held_out_counts": (apart.scale_sigma, (l, N_COUNTS), sensitivity.held_out_counts(l)),
+        "held_out_gram": (
+            apart.gram_sigma, (scored, scored),
+            sensitivity.held_out_gram(l, row_norm(apart.groups)),
+        ),
+    }  # fmt: skip
+    gram_sigmas = scales.gram[:1] if block_norms is None else scales.gram
+    every = [
+        _query("gram", gram_sigmas, (d, d), of_blocks),
+        *(
+            _query(name, (sigma,), shape, (change,))
+            for name, (sigma, shape, change) in wholes.items()
+        ),
+    ]
+    return tuple(query for query in every if any(query.sigma))
+
+
+def _query(
+    name: str, sigmas: tuple[float, ...], shape: tuple[int, ...], changes: tuple[float, ...]
+) -> StatedQuery:
+    """Return a statistic by its sigmas, one for each part, and the changes by one person."""
+    beside = tuple(map(off_diagonal_sigma, sigmas)) if name in SYMMETRIC else None
+    return StatedQuery(
+        name=name,
+        statistic=STATISTICS[name],
+        shape=shape,
+        layout="svec" if beside else "full",
+        sensitivity=changes,
+        sigma=sigmas,
+        off_diagonal_sigma=beside,
+        fine_bits=tuple(map(fine_bits, beside or sigmas)),
+    )
+
+
+def state_ledger_entry(balance: Balance, charge: Charge) -> stated.LedgerEntry:
+    """State what a charge costs, and its account, whose `balance` includes it."""
+    account, budget = balance.account, balance.budget
+    others = [each.cost for each in balance.charges if each.id != charge.id]
+
+    def spent(*costs: Cost) -> stated.LedgerBalance:
+        total = total_cost(costs)
+        epsilon = composed_epsilon(total, budget.delta)
+        return stated.LedgerBalance(stated.StatedCost(*astuple(total)), epsilon)
+
+    return stated.LedgerEntry(
+        # Not the ledger's identifier: equal ones would show that nobody joined or left.
+        cohort=account.given_name or UNNAMED,
+        unit=str(account.unit),
+        adjacency=str(account.adjacency),
+        delta=budget.delta,
+        charges=(stated.LedgerCharge(charge.id, stated.StatedCost(*astuple(charge.cost))),),
+        before=spent(*others),
+        after=spent(*others, charge.cost),
+        budget=stated.LedgerBudget(budget.epsilon, budget.mu_squared),
+    )
+
+
+# ---- Public inputs -------------------------------------------------------------------------------
+
+
+def _cohort(design: Design, payment: Payment | None) -> stated.Cohort:
     layout = design.layout
     hidden = payment is not None and payment.mechanism.promise.n_is_private
-    return statement.Cohort(
+    return stated.Cohort(
         n_samples=None if hidden else design.n_samples,
         nominal_n=design.public_n if hidden else None,
         n_variants=design.n_variants,
@@ -126,95 +309,86 @@ def _cohort(design: Design, payment: Payment | None) -> statement.Cohort:
     )
 
 
-def _public_inputs(design: Design, genome_build: GenomeBuild) -> statement.PublicInputs:
-    outcomes = design.outcomes
-    return statement.PublicInputs(
+def _public_inputs(design: Design, genome_build: GenomeBuild) -> stated.PublicInputs:
+    outcomes, panel = design.outcomes, design.panel
+    return stated.PublicInputs(
         reference_frequencies=design.reference or "uninformative",
         genotype_unit=design.genotypes.unit,
         phenotype_unit=outcomes.unit,
         constant=outcomes.constant,
-        phenotypes=tuple(statement.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
-        covariates=tuple(statement.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
+        phenotypes=tuple(stated.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
+        covariates=tuple(stated.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
         genome_build=genome_build.name,
-        sources=(*_data_sources(design, genome_build), *_bound_sources(design)),
+        sources=tuple(_sources(design, genome_build)),
         ld_panel=(
             None
-            if design.panel is None
-            else StatedLdPanel(design.panel.file, design.panel.sha256, design.panel.n_people)
+            if panel is None
+            else stated.StatedLdPanel(panel.file, panel.sha256, panel.n_people)
         ),
         pc_loadings=design.loadings,
         panel_populations=None if design.populations is None else design.populations.source,
     )
 
 
-def _data_sources(design: Design, genome_build: GenomeBuild) -> Iterator[statement.Source]:
-    """Yield the sources of the genotypes, their coding, the LD blocks and the planned size."""
+def _sources(design: Design, build: GenomeBuild) -> Iterator[Source]:
+    """Yield the origin of each public input, and of each bound that the noise rests on."""
+    panel, loadings, reference = design.panel, design.loadings, design.reference
+    frequencies, listed = "Reference allele frequencies", "listed in full"
     if design.dosages:
-        yield statement.Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
-    panel = "Reference allele frequencies"
-    if design.reference is None:
-        yield statement.Source(panel, "none: every genotype is coded about one copy", "default")
+        yield Source("Genotypes", f"dosages in steps of 1/{DOSAGES.steps}", "--dosages")
+    if reference is None:
+        yield Source(frequencies, "none: every genotype is coded about one copy", "default")
     else:
-        yield statement.Source(panel, design.reference.file, "--ref-freq, a public panel")
-    yield statement.Source("LD blocks", design.ld_blocks, _blocks_source(design))
-    if design.panel is not None:
-        value = f"{design.panel.file} (SHA-256 {design.panel.sha256})"
-        yield statement.Source("LD panel", value, "--ld-panel, public people")
+        yield Source(frequencies, reference.file, "--ref-freq, a public panel")
+    cuts = "least LD across the cuts, --ld-panel"
+    by_rule = cuts if design.ld_blocks.startswith(PANEL_RULE) else "--ld-blocks"
+    is_one = design.ld_blocks == ONE_BLOCK
+    yield Source("LD blocks", design.ld_blocks, "default" if is_one else by_rule)
+    if panel is not None:
+        value = f"{panel.file} (SHA-256 {panel.sha256})"
+        yield Source("LD panel", value, "--ld-panel, public people")
     if design.genetic_factors is not None:
-        factors = str(design.genetic_factors)
-        yield statement.Source("Genetic factors of the phenotypes", factors, "--genetic-factors")
-    yield statement.Source("Genome build", genome_build.name, genome_build.source)
+        value = str(design.genetic_factors)
+        yield Source("Genetic factors of the phenotypes", value, "--genetic-factors")
+    yield Source("Genome build", build.name, build.source)
     if design.nominal_n is not None:
-        yield statement.Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
+        yield Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
     if design.subsample is not None:
-        yield statement.Source("Subsample", f"{design.subsample} people", "--subsample")
-
-
-def _blocks_source(design: Design) -> str:
-    if design.ld_blocks == ONE_BLOCK:
-        return "default"
-    of_panel = design.ld_blocks.startswith(PANEL_RULE)
-    return "least LD across the cuts, --ld-panel" if of_panel else "--ld-blocks"
-
-
-def _bound_sources(design: Design) -> Iterator[statement.Source]:
-    """Yield the sources of the bounds that noise rests on."""
-    listed, by_default = "listed in full", "default rule, from the reference frequencies"
-    if design.components is not None:
-        by_default = "default rule, from the LD panel"
-    yield statement.Source("Bounds of phenotypes", listed, "--pheno-bounds")
+        yield Source("Subsample", f"{design.subsample} people", "--subsample")
+    yield Source("Bounds of phenotypes", listed, "--pheno-bounds")
     if design.adjustment is not None:
         measured = "noisy regression on the covariates, before anything else"
-        yield statement.Source("Sds of adjusted phenotypes", listed, measured)
+        yield Source("Sds of adjusted phenotypes", listed, measured)
     if design.phenotype_step > 1:
         value = f"multiples of {design.phenotype_step / design.outcomes.unit:.4f} sds"
-        yield statement.Source(
-            "Rounding of phenotypes", value, "default for 100 phenotypes or more"
-        )
-    n_projected = 0 if design.loadings is None else design.loadings.n_components
-    if len(design.outcomes.covariates) > n_projected:
-        yield statement.Source("Bounds of covariates", listed, "--covar-bounds")
-    if design.loadings is not None:
-        value = f"{design.loadings.file} (SHA-256 {design.loadings.sha256})"
-        yield statement.Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
+        yield Source("Rounding of phenotypes", value, "default for 100 phenotypes or more")
+    if len(design.outcomes.covariates) > (0 if loadings is None else loadings.n_components):
+        yield Source("Bounds of covariates", listed, "--covar-bounds")
+    if loadings is not None:
+        value = f"{loadings.file} (SHA-256 {loadings.sha256})"
+        yield Source("Principal components and their bounds", value, _LOADINGS_SOURCE)
     if not design.clipped:
         return
-    is_default = design.components is not None or design.row_norm == default_row_norm(
-        design.genotypes
-    )
-    source = by_default if is_default else "--row-norm"
-    yield statement.Source("Bound N_x on genotype rows", str(design.row_norm), source)
-    source = "planner, from public sizes and the noise"
-    yield statement.Source("Bound N_y on phenotype rows", str(design.phenotype_norm), source)
+    by_default = "default rule, from the reference frequencies"
+    is_default = design.row_norm == default_row_norm(design.genotypes)
+    if design.components is not None:
+        by_default, is_default = "default rule, from the LD panel", True
+    bound = str(design.row_norm)
+    yield Source("Bound N_x on genotype rows", bound, by_default if is_default else "--row-norm")
+    planned = "planner, from public sizes and the noise"
+    yield Source("Bound N_y on phenotype rows", str(design.phenotype_norm), planned)
     if design.block_norms is not None:
         value = f"{len(design.block_norms)} bounds, listed in release.json"
-        yield statement.Source("Bounds beta_b on rows in LD blocks", value, by_default)
+        yield Source("Bounds beta_b on rows in LD blocks", value, by_default)
 
 
-def _estimation(design: Design, solved: Solved) -> statement.Estimation:
+# ---- Results -------------------------------------------------------------------------------------
+
+
+def _estimation(design: Design, solved: Solved) -> stated.Estimation:
     solution = solved.solution
-    return statement.Estimation(
+    return stated.Estimation(
         estimator=str(solved.chosen.estimator),
         shrinkage=solution.rule,
         eigenvalue_floor=solution.floor,
@@ -226,7 +400,7 @@ def _estimation(design: Design, solved: Solved) -> statement.Estimation:
     )
 
 
-def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
+def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScore]:
     """Yield the public scores that the weights build on, with their slopes in phenotype units."""
     priors, fitted = solved.chosen.priors, solved.solution.scores
     if priors is None or fitted is None:
@@ -236,37 +410,8 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[StatedScore]:
     for row, source in enumerate(priors.sources):
         slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
         used = np.flatnonzero(priors.scores.used[row]).tolist()
-        stated = tuple(StatedSlope(names[j], float(slopes[j]), float(errors[j])) for j in used)
-        yield replace(source, slopes=stated)
-
-
-def _accuracy(design: Design, solved: Solved, payment: Payment | None) -> statement.Accuracy:
-    size = float(design.n_samples) if payment is None else payment.effective_sample_size
-    heritability = None if payment is None else payment.heritability
-    on_scores = solved.chosen.priors is not None
-    definition = effective_size_in_words(heritability, on_scores=on_scores)
-    return statement.Accuracy(size, definition)
-
-
-def state_ledger_entry(balance: Balance, charge: Charge) -> statement.LedgerEntry:
-    """State what a charge costs, and its account, whose `balance` includes it."""
-    account, budget = balance.account, balance.budget
-    others = [each.cost for each in balance.charges if each.id != charge.id]
-    return statement.LedgerEntry(
-        # Not the ledger's identifier: equal ones would show that nobody joined or left.
-        cohort=account.given_name or UNNAMED,
-        unit=str(account.unit),
-        adjacency=str(account.adjacency),
-        delta=budget.delta,
-        charges=(statement.LedgerCharge(charge.id, state_cost(charge.cost)),),
-        before=_balance(total_cost(others), budget.delta),
-        after=_balance(total_cost([*others, charge.cost]), budget.delta),
-        budget=statement.LedgerBudget(budget.epsilon, budget.mu_squared),
-    )
-
-
-def _balance(cost: Cost, delta: float) -> statement.LedgerBalance:
-    return statement.LedgerBalance(state_cost(cost), composed_epsilon(cost, delta))
+        numbers = ((names[j], float(slopes[j]), float(errors[j])) for j in used)
+        yield replace(source, slopes=tuple(stated.StatedSlope(*each) for each in numbers))
 
 
 def state_hold_out(

@@ -48,7 +48,6 @@ from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
-from primo_scale.privacy.held_out_accuracy import share_of_codes
 from primo_scale.privacy.mechanism import (
     SHARES,
     Guarantee,
@@ -79,11 +78,6 @@ from primo_scale.privacy.planning import (
     response_of_scaled_records,
     split_for,
 )
-from primo_scale.publication.statement import (
-    ReferenceFrequencies,
-    StatedLoadings,
-    StatedPopulations,
-)
 from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request import Model, Privacy
@@ -96,6 +90,8 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location
+from primo_scale.verify.document import ReferenceFrequencies, StatedLoadings, StatedPopulations
+from primo_scale.verify.held_out_accuracy import share_of_codes
 
 MANY_PHENOTYPES = 100
 """Number of phenotypes from which one byte of each is multiplied."""

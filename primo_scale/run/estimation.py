@@ -20,18 +20,12 @@ from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele,
 from primo_scale.methods.estimators import EffectPrior
 from primo_scale.methods.second_round import SecondStatistics
 from primo_scale.methods.shrinkage import Float64
-from primo_scale.methods.solution import (
-    LatticeWeights,
-    Solution,
-    SolveInputs,
-    solve_statistics,
-)
+from primo_scale.methods.solution import LatticeWeights, Solution, SolveInputs, solve_statistics
 from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
 from primo_scale.privacy.private_statistics import PrivateStatistics
-from primo_scale.publication.statement import HeldOut
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
@@ -41,6 +35,7 @@ from primo_scale.run.public_inputs import shares_between
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import ANCESTRY, COMPONENTS, store_root
 from primo_scale.storage.block_matrices import BlockMatrices
+from primo_scale.verify.document import HeldOut
 
 
 @dataclass(frozen=True)
@@ -299,7 +294,7 @@ def _summary(
     design: Design, marginal: MarginalEffects, response: ClipResponse, variants: VariantTable
 ) -> SummaryStatistics:
     """Return the effects of single variants, after warnings of what has none."""
-    from primo_scale.publication.sumstats import count_left_out  # loads SciPy
+    from primo_scale.publication.weights import count_left_out  # loads SciPy
 
     left_out = count_left_out(variants)
     if left_out:

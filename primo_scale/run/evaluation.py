@@ -10,13 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import (
-    LEAST_PEOPLE,
-    Floats,
-    Sample,
-    measure,
-    why_unmeasured,
-)
+from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure, why_unmeasured
 from primo_scale.evaluation.results import Evaluation, ScoreResult, draw_pictures, write_results
 from primo_scale.evaluation.scores import (
     Genotypes,
@@ -28,19 +22,19 @@ from primo_scale.evaluation.scores import (
 from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.ancestry import EVERYBODY, WITHIN_GROUPS
 from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.coding import MISSING_NUMBER
 from primo_scale.outcomes.matching import match_people
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
-from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
-from primo_scale.publication.weights import INTERCEPT
-from primo_scale.publication.wording import NOT_PRIVATE, ScoreSlope, cautions_in_words
+from primo_scale.publication.wording import ScoreSlope, cautions_in_words
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import EvaluationRequest
 from primo_scale.run.principal_components import components_of
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
+from primo_scale.verify.formats import INTERCEPT
+from primo_scale.verify.held_out_accuracy import EVERYBODY, NORMAL_QUANTILE, WITHIN_GROUPS
+from primo_scale.verify.words import NOT_PRIVATE
 
 
 @dataclass(frozen=True, eq=False)

@@ -220,7 +220,7 @@ def _text(value: Any, _: str = "") -> str:
 
 def one_line(value: Any, _: str = "") -> str:
     """Return a name that a release repeats, unless it has a character that no release prints."""
-    from primo_scale.publication.schema_types import ONE_LINE  # loads msgspec
+    from primo_scale.verify.document import ONE_LINE  # loads msgspec
 
     if not re.fullmatch(ONE_LINE, _text(value)):
         raise UsageError(

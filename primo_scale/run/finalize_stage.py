@@ -37,26 +37,17 @@ from primo_scale.privacy.payment import (
 )
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
-from primo_scale.publication.signed_document import Signer
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
-from primo_scale.run.forecast import (
-    PlannedRelease,
-    forecast_release,
-    heritability_of,
-    mechanism_of,
-)
+from primo_scale.run.forecast import PlannedRelease, forecast_release, heritability_of, mechanism_of
 from primo_scale.run.payments import payer_of
 from primo_scale.run.progress import count_bar
 from primo_scale.run.public_inputs import groups_of
-from primo_scale.run.publishing import (
-    charge_of,
-    publish,
-)
+from primo_scale.run.publishing import charge_of, publish
 from primo_scale.run.run_log import LOGGER, stage
 from primo_scale.run.work_directory import (
     COMPONENTS,
@@ -69,6 +60,7 @@ from primo_scale.run.work_directory import (
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.verify.files import Signer
 
 
 @stage("finalize")

@@ -15,12 +15,12 @@ from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
 from primo_scale.parties.mixtures import MixtureSums, RandomSigns
-from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import PartyFitRequest
 from primo_scale.storage.files import directory_published_at_end, sha256_of_file
+from primo_scale.verify.document import PARTY
 
 _PEOPLE_AT_A_TIME = 1 << 14
 

@@ -24,21 +24,10 @@ from primo_scale.parties.columns import (
 from primo_scale.parties.purchase import PartyValues, party_noise, party_sensitivity, pay_for_values
 from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.payment import NoiseStore, Payer, open_ledger
-from primo_scale.publication.document import PARTY
 from primo_scale.publication.open_release import PartyRelease, open_party_release
-from primo_scale.publication.party_statement import (
-    Mixtures,
-    PartyColumn,
-    PartyMechanism,
-    PartyStatement,
-)
 from primo_scale.publication.publish import publish_party_release
-from primo_scale.publication.releasable import check_column_names, check_variant_identifiers
-from primo_scale.publication.signed_document import Signer
-from primo_scale.publication.statement import Software
-from primo_scale.publication.wording import KEYSTREAM, public_by_assumption
-from primo_scale.run.describe_mechanism import state_guarantee
-from primo_scale.run.describe_release import state_ledger_entry
+from primo_scale.publication.weights import check_column_names, check_variant_identifiers
+from primo_scale.run.describe_release import state_guarantee, state_ledger_entry
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import PartyReleaseRequest, RosterRequest
 from primo_scale.run.payments import log_payment
@@ -53,6 +42,16 @@ from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage.files import STAGING_NAME_BYTES, files_private, sha256_of_file
 from primo_scale.storage.locations import Location
+from primo_scale.verify.document import (
+    PARTY,
+    Mixtures,
+    PartyColumn,
+    PartyMechanism,
+    PartyStatement,
+    Software,
+)
+from primo_scale.verify.files import Signer
+from primo_scale.verify.words import KEYSTREAM, public_by_assumption
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB

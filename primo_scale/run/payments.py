@@ -12,11 +12,7 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Account, Balance, PayingCohort
-from primo_scale.ledger.ledger import (
-    Ledger,
-    Receipt,
-    opening_command,
-)
+from primo_scale.ledger.ledger import Ledger, Receipt, opening_command
 from primo_scale.outcomes.adjustment import RawAdjustment
 from primo_scale.privacy.mechanism import Guarantee, release_cost
 from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_ledger

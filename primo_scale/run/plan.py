@@ -49,14 +49,8 @@ from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
 from primo_scale.privacy.mechanism import release_cost
 from primo_scale.privacy.payment import NoiseStore, Payer
-from primo_scale.privacy.planning import (
-    LEAST_USEFUL_R2,
-    PRIOR_HERITABILITY,
-    SPARSE_SHARE,
-    Forecast,
-)
-from primo_scale.publication.pgs import pgs_file_stems
-from primo_scale.publication.releasable import check_names
+from primo_scale.privacy.planning import LEAST_USEFUL_R2, PRIOR_HERITABILITY, SPARSE_SHARE, Forecast
+from primo_scale.publication.weights import check_names
 from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PublicPanels, find_design, load_design, make_design
@@ -70,12 +64,7 @@ from primo_scale.run.forecast import (
 )
 from primo_scale.run.ingest_stage import PlannedGenotypes, planned_genotypes
 from primo_scale.run.payments import announce_opening, paying_cohort_of, refuse_shared_iids
-from primo_scale.run.public_inputs import (
-    open_panel,
-    outcome_coding,
-    read_panels,
-    read_prior_scores,
-)
+from primo_scale.run.public_inputs import open_panel, outcome_coding, read_panels, read_prior_scores
 from primo_scale.run.publishing import refuse_other_release, refuse_unwritable
 from primo_scale.run.request import (
     AccumulateRequest,
@@ -90,6 +79,7 @@ from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 from primo_scale.storage.resume import is_of_this_request
 from primo_scale.storage.tiles import TILE, n_threads
+from primo_scale.verify.formats import pgs_file_stems
 
 _LARGEST_EPSILON = 10.0  # that is not warned of
 # Resident size of a process that has loaded what it releases with (measured, Linux, Python 3.11:

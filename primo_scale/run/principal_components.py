@@ -28,13 +28,10 @@ from primo_scale.interruption import check
 from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.publication.statement import StatedLoadings
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import (
-    write_array,
-)
+from primo_scale.storage.chunks import write_array
 from primo_scale.storage.files import (
     refuse_missing_file,
     sha256_of_file,
@@ -42,6 +39,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.tiles import n_threads
+from primo_scale.verify.document import StatedLoadings
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -43,13 +43,13 @@ from primo_scale.outcomes.coding import (
     code_outcomes,
 )
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
-from primo_scale.publication.statement import StatedPopulation, StatedPopulations, StatedScore
 from primo_scale.run.design import Design, PanelDesign, PanelPopulations, PublicPanels
 from primo_scale.run.fields import one_line
 from primo_scale.run.principal_components import Loadings, read_loadings
 from primo_scale.run.request import Model, OutcomeTables, PriorFile, Privacy
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.verify.document import StatedPopulation, StatedPopulations, StatedScore
 
 if TYPE_CHECKING:
     from primo_scale.evaluation.scoring_files import ScoringFile

@@ -11,12 +11,7 @@ from typing import Any
 from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.humanize import examples
-from primo_scale.privacy.held_out_accuracy import corrects_weights, decisive
 from primo_scale.privacy.payment import NoiseStore
-from primo_scale.publication.document import RELEASE, Document, DocumentKind
-from primo_scale.publication.file_names import RELEASE_FILE
-from primo_scale.publication.finding import refuse_problems
-from primo_scale.publication.signed_document import Signer, read_document
 from primo_scale.publication.weights import ScoringWeights, scoring_command
 from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
@@ -28,6 +23,10 @@ from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
 from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.verify.document import RELEASE, Document, DocumentKind, read_document
+from primo_scale.verify.files import Signer
+from primo_scale.verify.finding import refuse_problems
+from primo_scale.verify.held_out_accuracy import corrects_weights, decisive
 
 _CLEAR_SLOPE = 3  # standard errors below 0 from which the slope on a public score is reported
 
@@ -127,7 +126,7 @@ def refuse_damaged(out: Path, public_key: str | None = None) -> None:
     `public_key` is that of the ledger that paid. None trusts the key that the release names, for a
     caller who knows its release.json, and for a release that is NOT PRIVATE and has none.
     """
-    from primo_scale.publication.verify import verify  # loads SciPy
+    from primo_scale.verify.release import verify  # loads SciPy
 
     refuse_problems(
         verify(out, public_key=public_key or _named_key(out)).findings,
@@ -178,9 +177,9 @@ def publish(
         LOGGER.info("%s: this release is published already", request.out)
     else:
         publish_release(request.out, solved.weights, statement, signer=signer)
-    LOGGER.info("%s", statement.stamp)
+    document = json.loads((request.out / RELEASE.name).read_bytes())
+    LOGGER.info("%s", document["stamp"])
     _warn_of_zeros(solved.weights)
-    document = json.loads((request.out / RELEASE_FILE).read_bytes())
     _warn_of_reversed_scores(document["estimation"]["public_scores"])
     if document["hold_out"] is None:
         size = document["accuracy"]["effective_sample_size"]
@@ -194,7 +193,7 @@ def publish(
     LOGGER.info("to score people: %s", " ".join(scoring_command(document, request.out)))
     out = request.out.absolute()
     LOGGER.debug("published %s", out, extra=about("published", {"out": out}))
-    return sha256_of_file(request.out / RELEASE_FILE)
+    return sha256_of_file(request.out / RELEASE.name)
 
 
 def _warn_of_reversed_scores(scores: Sequence[Mapping[str, Any]]) -> None:

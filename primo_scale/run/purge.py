@@ -15,7 +15,6 @@ from pathlib import Path
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
-from primo_scale.publication.file_names import RELEASE_FILE
 from primo_scale.run.fields import options_of
 from primo_scale.run.publishing import refuse_damaged
 from primo_scale.run.request import (
@@ -42,6 +41,7 @@ from primo_scale.storage.files import (
 )
 from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import of_other_request
+from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
 _EXAMPLES = 3
@@ -75,7 +75,7 @@ def purge(request: FinalizeRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Published(
         release=str(request.out.resolve()),
-        document_sha256=sha256_of_file(request.out / RELEASE_FILE),
+        document_sha256=sha256_of_file(request.out / RELEASE.name),
         request_sha256=_digest(request),
         genotypes=isinstance(request, ReleaseRequest)
         and not isinstance(request.genotypes, Location),
@@ -98,7 +98,7 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     note = read_fields(path, _Published, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
-    published = Path(note.release, RELEASE_FILE)
+    published = Path(note.release, RELEASE.name)
     same = _digest(request) == note.request_sha256
     if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
         what = "purged after another release" if not same else "purged, the release changed or gone"

@@ -7,15 +7,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.command_io import PANEL, simulated
-from support.documents import read_document
+from support.documents import read_document, schema_problems
 from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.commands import finalize, ingest, release
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.document import schema_problems
-from primo_scale.publication.recompute_method import estimation_problems
+from primo_scale.verify.methods import estimation_problems
 
 BUDGET = ("--epsilon", 20, "--delta", 1e-7)
 LITTLE_NOISE = ("--epsilon", 100, "--delta", 1e-7)
@@ -111,7 +110,6 @@ def test_the_release_states_its_scores_and_verifies(folder, with_prior):
     readme = (with_prior / "README.txt").read_text()
     assert "The weights build on public scores" in readme
     assert "weights.tsv.gz, 300 of 300 variants: QT1 " in readme
-    assert "option --prior-weights weights.tsv.gz\n" in (with_prior / "release.log").read_text()
     assert "build on public scores" not in (folder / "alone" / "README.txt").read_text()
 
 

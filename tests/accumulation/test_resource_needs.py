@@ -12,11 +12,7 @@ from primo_scale import machine
 from primo_scale.accumulation.checkpoint import partial_bytes
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.plan import Plan, default_plan
-from primo_scale.accumulation.resource_needs import (
-    Machines,
-    needs_of,
-    refuse_if_too_small,
-)
+from primo_scale.accumulation.resource_needs import Machines, needs_of, refuse_if_too_small
 from primo_scale.accumulation.speed import STORE_RATE, bytes_read, core_seconds, measure_rates
 from primo_scale.accumulation.workload import _READING, _TYPICAL, Amount, Rates, Workload
 from primo_scale.errors import ResourceError

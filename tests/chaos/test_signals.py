@@ -27,7 +27,7 @@ from support.small_cohort import command, succeeded
 import primo_scale as ps
 from primo_scale.cli.commands import release as release_command
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.verify import verify_release
+from primo_scale.verify.release import release_findings
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow, pytest.mark.trials]
 
@@ -123,7 +123,7 @@ def completed(trial: Trial, prepared: Prepared) -> None:
         (balance,) = ledger.balances()
     (published,) = balance.charges
     assert len(published.release_digests) == 1
-    assert all(finding.ok for finding in verify_release(trial.release))
+    assert all(finding.ok for finding in release_findings(trial.release))
     assert trial.staging() == []
 
 

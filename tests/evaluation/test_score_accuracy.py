@@ -20,7 +20,7 @@ from primo_scale.evaluation.accuracy import (
     squared,
     why_unmeasured,
 )
-from primo_scale.privacy.held_out_accuracy import NORMAL_QUANTILE
+from primo_scale.verify.held_out_accuracy import NORMAL_QUANTILE
 
 DRAWS, PEOPLE = 1000, 400
 NONE = np.empty((PEOPLE, 0))

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from support.filesets import written
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import canonical_chromosome, read_bim, read_fam
+from primo_scale.genotypes.tables import read_bim, read_fam
+from primo_scale.verify.chromosomes import canonical_chromosome
 
 
 def test_absent_and_empty_files_are_named(tmp_path):

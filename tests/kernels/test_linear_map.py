@@ -5,12 +5,7 @@ import pytest
 
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, spread_rows
-from primo_scale.kernels.rows import (
-    FRACTION_BITS,
-    PEOPLE_MAPPED,
-    LinearMap,
-    add_squared_outputs,
-)
+from primo_scale.kernels.rows import FRACTION_BITS, PEOPLE_MAPPED, LinearMap, add_squared_outputs
 
 
 def random_map(m, k, rng, *, largest=2**20):

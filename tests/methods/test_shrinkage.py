@@ -3,13 +3,7 @@
 import numpy as np
 import pytest
 
-from primo_scale.methods.shrinkage import (
-    JamesStein,
-    KnownNoise,
-    Ridge,
-    floored_at_zero,
-    noise_norm,
-)
+from primo_scale.methods.shrinkage import JamesStein, KnownNoise, Ridge, floored_at_zero, noise_norm
 
 
 def coefficients(rule, values, target):

@@ -28,17 +28,17 @@ from primo_scale.parties import purchase
 from primo_scale.parties.mixtures import RandomSigns
 from primo_scale.parties.roster import read_roster
 from primo_scale.privacy import payment
-from primo_scale.publication.document import PARTY, serialise
 from primo_scale.publication.open_release import open_party_release
-from primo_scale.publication.recompute_profile import epsilon_of
-from primo_scale.publication.signed_document import Signer, signature_of
-from primo_scale.publication.verify import verify
 from primo_scale.run import party_operations
 from primo_scale.run.operations import ingest
 from primo_scale.run.party_fit import party_fit
 from primo_scale.run.party_operations import party_release, party_roster
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.verify.document import PARTY, serialise
+from primo_scale.verify.files import Signer, signature_of
+from primo_scale.verify.profile import epsilon_of
+from primo_scale.verify.release import verify
 
 OF_STATISTICS = (PaymentStep.ADJUSTMENT_STORED, PaymentStep.BLOCK_WRITTEN)
 PARTY_STEPS = tuple(step for step in STEPS if step not in OF_STATISTICS)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.privacy.held_out_accuracy import (
+from primo_scale.verify.held_out_accuracy import (
     HoldOutScale,
     accuracy_of,
     area_under_curve,

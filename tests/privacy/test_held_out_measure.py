@@ -14,14 +14,6 @@ from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import code_outcomes
 from primo_scale.outcomes.store import HoldOutChoice, OutcomeFiles, align_outcomes
-from primo_scale.privacy.held_out_accuracy import (
-    N_COUNTS,
-    HeldOutAccuracy,
-    accuracy_of,
-    fits_its_range,
-    score_edges,
-    score_ranges,
-)
 from primo_scale.privacy.held_out_sums import (
     UNIT,
     ScoredPeople,
@@ -33,6 +25,14 @@ from primo_scale.privacy.held_out_sums import (
     row_norm,
 )
 from primo_scale.publication.wording import accuracies_in_words
+from primo_scale.verify.held_out_accuracy import (
+    N_COUNTS,
+    HeldOutAccuracy,
+    accuracy_of,
+    fits_its_range,
+    score_edges,
+    score_ranges,
+)
 
 
 def svec_distance(one, other):
@@ -309,7 +309,11 @@ def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(
     query = {"name": "held_out_counts", "sigma": [20.0]}
     stated = {"name": "QT", "r2": None, "counts": counts}
     document = {"hold_out": {"phenotypes": [stated]}, "mechanism": {"queries": [query]}}
-    document |= {"estimation": {}, "public_inputs": {"sources": []}, "cohort": {"n_covariates": 1}}
+    document |= {
+        "estimation": {"public_scores": []},
+        "public_inputs": {"sources": []},
+        "cohort": {"n_covariates": 1},
+    }
     _, line = accuracies_in_words(document)
     assert line.startswith(f"QT: R^2 0 to 1, because {reason}")
 

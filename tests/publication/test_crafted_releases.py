@@ -16,8 +16,8 @@ from support.release_mutations import ATTACKER, mutate
 from support.small_cohort import command
 
 from primo_scale.cli.commands import verify
-from primo_scale.publication.bounded_text import LARGEST_DOCUMENT
-from primo_scale.publication.verify import verify_release
+from primo_scale.verify.files import LARGEST_DOCUMENT
+from primo_scale.verify.release import release_findings
 
 TRIALS, SEEDS = 100, 8
 MODES = ("full", "label-add-remove", "subsampled", "ada-ssp", "naive")
@@ -35,7 +35,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 def check_verdict(directory: Path, changed: bool, about: str) -> None:
     """Check that there is a verdict, and that no changed release passes under the right key."""
     for key in (None, PUBLIC_KEY):
-        findings = verify_release(directory, public_key=key)
+        findings = release_findings(directory, public_key=key)
         assert findings, about
         assert all(len(finding.detail) < 5_000 for finding in findings), about
         good = all(finding.ok for finding in findings)
@@ -75,10 +75,10 @@ def test_crafted_releases_get_a_verdict(originals, tmp_path, seed, trials) -> No
 
 
 def peak_of(directory: Path) -> int:
-    verify_release(directory)  # imports and caches
+    release_findings(directory)  # imports and caches
     tracemalloc.start()
     try:
-        assert not all(finding.ok for finding in verify_release(directory))
+        assert not all(finding.ok for finding in release_findings(directory))
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -111,20 +111,20 @@ def test_a_document_of_gigabytes_is_refused_unread(release) -> None:
     assert peak_of(release) < MOST_MEMORY
 
 
-@pytest.mark.parametrize("name", ["release.log", "report.html"])
+@pytest.mark.parametrize("name", ["report.html"])
 def test_a_text_larger_than_any_is_refused(release, name) -> None:
     with (release / name).open("r+b") as file:
         file.truncate(LARGEST_DOCUMENT + 1)
     forge(release, read_document(release), ATTACKER)
-    (finding,) = [finding for finding in verify_release(release) if finding.check == "contents"]
-    assert f"{name} cannot be read: larger than" in finding.detail
+    (finding,) = [finding for finding in release_findings(release) if finding.check == "contents"]
+    assert f"{name} cannot be read: is larger than" in finding.detail
     assert peak_of(release) < MOST_MEMORY
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * (5 << 20) + "[]]", "{" * (16 << 20)])
 def test_a_document_of_millions_of_lists_is_refused_unparsed(release, text) -> None:
     (release / "release.json").write_text(text)
-    (finding,) = verify_release(release)
+    (finding,) = release_findings(release)
     assert not finding.ok and "more than" in finding.detail
     assert peak_of(release) < MOST_MEMORY
 
@@ -135,4 +135,4 @@ def test_lists_of_another_length_are_a_problem(release, name, length) -> None:
     document = read_document(release)
     query(document, "gram")[name] *= length
     forge(release, document)
-    assert not all(finding.ok for finding in verify_release(release))
+    assert not all(finding.ok for finding in release_findings(release))

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support.release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
-from primo_scale.publication.pgs import pgs_file_stems, write_pgs_files
-from primo_scale.publication.wording import stamp_of
+from primo_scale.publication.weights import write_files
+from primo_scale.verify.formats import pgs_file_stems
+from primo_scale.verify.words import stamp_of
 
 VISIBLE = st.text(st.characters(categories=("L", "N", "P", "S")), min_size=1, max_size=40)
 
@@ -63,7 +64,7 @@ def read_scoring_file(path) -> tuple[dict[str, str], list[dict[str, str]]]:
 
 def test_header_and_rows_follow_the_format(tmp_path):
     weights = example_weights(phenotypes=("a=b", "LDL"))
-    write_pgs_files(tmp_path / "pgs", weights, example_document())
+    write_files(tmp_path, weights, example_document(weights=weights))
     first = gzip.decompress((tmp_path / "pgs/LDL.txt.gz").read_bytes()).decode()
     assert first.startswith("###PGS CATALOG SCORING FILE - see https://www.pgscatalog.org/")
     assert f"\n##{stamp_of(example_document())}\n" in first
@@ -96,7 +97,7 @@ def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp
         position=np.array([0, 5, 6, -3, 7, 8, 9, 10]),
         chromosome=np.array(["1", "chr2", "23", "26", "0", "PAR1", "chr25", "chr07"], dtype=object),
     )
-    write_pgs_files(tmp_path / "pgs", example_weights(variants), example_document())
+    write_files(tmp_path, example_weights(variants), example_document())
     _, rows = read_scoring_file(tmp_path / "pgs/LDL.txt.gz")
     places = [(row["chr_name"], row["chr_position"]) for row in rows]
     assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
@@ -104,11 +105,12 @@ def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp
 
 
 def test_weights_of_a_binary_trait_are_log_odds_by_the_public_share_of_cases(tmp_path):
-    weights, document = example_weights(phenotypes=("T", "LDL")), example_document()
+    weights = example_weights(phenotypes=("T", "LDL"))
+    document = example_document(weights=weights)
     stated = document["public_inputs"]["phenotypes"]
     stated[:] = [{**stated[0], "name": "T", "kind": "binary", "lower": 1, "upper": 2, "mean": 1.2},
                  {**stated[0], "name": "LDL"}]  # fmt: skip
-    write_pgs_files(tmp_path / "pgs", weights, document)
+    write_files(tmp_path, weights, document)
     for column, (name, kind, factor) in enumerate((("T", "log(OR)", 6.25), ("LDL", "beta", 1))):
         header, rows = read_scoring_file(tmp_path / f"pgs/{name}.txt.gz")
         assert header["weight_type"] == kind

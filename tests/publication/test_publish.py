@@ -26,14 +26,14 @@ from support.release_examples import (
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.publication import publish as publishing
-from primo_scale.publication import statement as stated
 from primo_scale.publication.open_release import open_release
 from primo_scale.publication.publish import is_same_release, publish_release
-from primo_scale.publication.verify import verify_release
-from primo_scale.publication.weights_files import WEIGHTS_FILES
+from primo_scale.publication.texts import render_readme, render_report
+from primo_scale.verify import document as stated
+from primo_scale.verify.release import release_findings
 
-STEPS = (*WEIGHTS_FILES, "render_report", "render_readme", "file_entries", "signature_of",
-         "check_schema", "verify_release", "open_to_readers")  # fmt: skip
+STEPS = ("write_files", "render_report", "render_readme", "file_entries", "signature_of",
+         "release_findings", "open_to_readers")  # fmt: skip
 
 
 def test_the_directory_is_that_of_the_contract(pristine):
@@ -65,11 +65,7 @@ def test_a_failure_at_any_step_leaves_nothing(step, failure, reported, tmp_path,
     def fail(*args, **kwargs):
         raise failure
 
-    if step in WEIGHTS_FILES:
-        file = dataclasses.replace(WEIGHTS_FILES[step], write=fail)
-        monkeypatch.setitem(WEIGHTS_FILES, step, file)
-    else:
-        monkeypatch.setattr(publishing, step, fail)
+    monkeypatch.setattr(publishing, step, fail)
     with pytest.raises(reported, match="disk is full" if reported is ResourceError else None):
         publish_example(tmp_path / "out", summary=True)
     assert list(tmp_path.iterdir()) == []
@@ -114,6 +110,14 @@ class Page(HTMLParser):
 HOSTILE = ("<script>alert(1)</script>", "\"><img/src=x/onerror='alert(1)'>", "{{7*7}}", "&lt;b&gt;")
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_the_texts_follow_from_the_document_alone(private, pristine):
+    directory = pristine[private]
+    document, key = read_document(directory), PUBLIC_KEY if private else None
+    assert (directory / "README.txt").read_text() == render_readme(document)
+    assert (directory / "report.html").read_text() == render_report(document, key)
+
+
 def test_hostile_names_are_text_in_the_report(tmp_path):
     weights = example_weights(phenotypes=HOSTILE, covariates=('"</style><svg/onload=alert(2)>',))
     statement = example_statement(weights, ld_blocks="<iframe src=example.org> .txt")
@@ -129,7 +133,7 @@ def test_hostile_names_are_text_in_the_report(tmp_path):
         "height", "d",
     }  # fmt: skip
     assert page.links and all(link.startswith("#") for link in page.links)
-    assert all(finding.ok for finding in verify_release(directory))
+    assert all(finding.ok for finding in release_findings(directory))
     assert sorted(path.parent for path in (directory / "pgs").iterdir()) == [directory / "pgs"] * 4
     release = open_release(directory)
     np.testing.assert_allclose(release.weights[[*HOSTILE]], weights.per_allele, rtol=5e-9)
@@ -218,16 +222,6 @@ def test_a_release_without_noise_begins_with_a_warning(pristine):
     text = Page(pristine[False] / "report.html").text
     assert "NOT PRIVATE: no noise protects the people" in text
     assert "Do not publish" in text or "do not publish" in text
-    log = (pristine[False] / "release.log").read_text().splitlines()
-    assert log[1].startswith("NOT PRIVATE")
-
-
-def test_the_log_is_public(pristine):
-    log = (pristine[True] / "release.log").read_text()
-    assert "option --epsilon 5" in log
-    assert "method reuse-cov-gauss: as given" in log
-    assert "/" not in log.replace("(5, 1e-07)", "")
-    assert not any(f"{hour:02}:" in log for hour in range(24))
 
 
 def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
@@ -246,9 +240,8 @@ def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
     )
     statement = dataclasses.replace(statement, ledger=alone)
     directory = publish(tmp_path / "out", weights, statement)
-    assert "charged: epsilon 0 -> 8 of 8 at" in (directory / "release.log").read_text()
     assert "8.00001" not in text_of(directory)
-    findings = verify_release(directory)
+    findings = release_findings(directory)
     assert all(finding.ok for finding in findings)
     (line,) = [finding.detail for finding in findings if finding.check == "ledger"]
     assert line.startswith("epsilon 8 of 8 spent after this release")

@@ -24,8 +24,8 @@ from support.release_examples import (
     example_document,
 )
 
-from primo_scale.publication.recompute import guarantee_findings
-from primo_scale.publication.recompute_mechanisms import (
+from primo_scale.verify.guarantee import guarantee_findings
+from primo_scale.verify.theorems import (
     PARTS,
     THEOREMS,
     claims_of,

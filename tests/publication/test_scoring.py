@@ -10,9 +10,10 @@ from support.readme_scores import assert_equal_scores, readme_scores
 from support.release_examples import example_document, example_statement, example_weights, publish
 
 from primo_scale.genotypes.tables import read_bim
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.verify import verify_release
-from primo_scale.publication.weights import scoring_command, scoring_of
+from primo_scale.publication.texts import render_readme
+from primo_scale.publication.weights import scoring_command
+from primo_scale.verify.formats import scoring_of
+from primo_scale.verify.release import release_findings
 
 
 @pytest.mark.oracle
@@ -39,7 +40,7 @@ def test_the_command_computes_the_scores_of_the_release(
         dosage = bed.read(np.s_[:, some], dtype="float64")
     dosage = np.where(np.isnan(dosage), weights.centre_dosage, dosage)
     found = readme_scores(plink2, release, prefix, phenotypes)
-    assert all(finding.ok for finding in verify_release(release)), "scores lie in the release"
+    assert all(finding.ok for finding in release_findings(release)), "scores lie in the release"
     assert_equal_scores(found, dosage @ weights.per_allele)
 
 

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from support.documents import places, value_at
 
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.signed_document import (
-    Signer,
-    signature_of,
-    signature_problem,
-    signed_content,
-)
+from primo_scale.verify.files import Signer, signature_of, signature_problem, signed_content
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(32))

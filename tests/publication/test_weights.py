@@ -9,9 +9,8 @@ import pytest
 from support.release_examples import example_document, example_variants, example_weights
 
 from primo_scale.errors import InputError
-from primo_scale.publication.releasable import check_releasable
-from primo_scale.publication.weights import write_covariates, write_weights
-from primo_scale.publication.wording import stamp_column, stamp_of
+from primo_scale.publication.weights import check_releasable, write_files
+from primo_scale.verify.words import stamp_column, stamp_of
 
 DOCUMENT = example_document()
 STAMP, COLUMN = stamp_of(DOCUMENT), stamp_column(DOCUMENT)
@@ -21,14 +20,16 @@ def test_layout_is_that_of_the_contract(tmp_path):
     """The bytes do not depend on the name of the file, and weights keep nine digits."""
     weights = example_weights()
     per_allele = weights.per_allele * 10.0 ** -np.arange(7)[:, None]
-    for name in ("a.gz", "another_name.gz"):
+    for name in ("a", "another"):
         scaled = dataclasses.replace(weights, per_allele=per_allele)
-        write_weights(tmp_path / name, scaled, DOCUMENT)
-    assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "another_name.gz").read_bytes()
-    lines = gzip.decompress((tmp_path / "a.gz").read_bytes()).decode().splitlines()
+        (tmp_path / name).mkdir()
+        write_files(tmp_path / name, scaled, DOCUMENT)
+    path, other = (tmp_path / name / "weights.tsv.gz" for name in ("a", "another"))
+    assert path.read_bytes() == other.read_bytes()
+    lines = gzip.decompress(path.read_bytes()).decode().splitlines()
     assert lines[0] == f"ID\teffect_allele\tother_allele\tchrom\tpos\t{COLUMN}\theight\tLDL"
     assert lines[1].startswith("rs0\tA\tG\t22\t100\t.\t")
-    table = pd.read_csv(tmp_path / "a.gz", sep="\t")
+    table = pd.read_csv(path, sep="\t")
     assert set(table[COLUMN]) == {"."}
     assert pd.api.types.is_integer_dtype(table["pos"])
     np.testing.assert_allclose(table[["height", "LDL"]], per_allele, rtol=5e-9)
@@ -36,8 +37,8 @@ def test_layout_is_that_of_the_contract(tmp_path):
 
 def test_intercept_and_covariates_have_a_table_of_their_own(tmp_path):
     weights = example_weights()
-    write_covariates(tmp_path / "c.tsv", weights, DOCUMENT)
-    stamp, header, *rows = (tmp_path / "c.tsv").read_text().splitlines()
+    write_files(tmp_path, weights, DOCUMENT)
+    stamp, header, *rows = (tmp_path / "covariates.tsv").read_text().splitlines()
     assert (stamp, header) == (f"##{STAMP}", "term\theight\tLDL")
     assert [row.split("\t")[0] for row in rows] == ["(intercept)", "AGE"]
     numbers = np.array([row.split("\t")[1:] for row in rows], dtype=float)

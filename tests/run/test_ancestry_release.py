@@ -16,11 +16,10 @@ from primo_scale.evaluation.scores import open_files
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.report import render_report
-from primo_scale.publication.verify import document_findings
+from primo_scale.publication.texts import render_readme, render_report
 from primo_scale.publication.wording import accuracies_in_words, ancestry_notes
 from primo_scale.run.design import load_design
+from primo_scale.verify.release import document_findings
 
 NAMES = np.array(["AFR", "EAS", "EUR"])
 SIZES, PANEL, D, HELD = (1600, 800, 600), 150, 200, 900
@@ -218,10 +217,10 @@ def test_scores_that_are_mostly_ancestry_are_told_everywhere(released):
     assert "1 of 2 scores are mostly ancestry" in caution and "ENVIRONMENT (72%)" in caution
     for text in (
         " ".join(render_readme(document).split()),
-        render_report(document, public_key=None, pictures={}),
+        render_report(document, None),
     ):
         assert "ENVIRONMENT (72%)" in text
-    report = render_report(document, public_key=None, pictures={})
+    report = render_report(document, None)
     assert "ENVIRONMENT: 72.0 %" in report and "HERITABLE, within groups" in report
     assert "HERITABLE, within groups" in "\n".join(accuracies_in_words(document))
 

@@ -28,16 +28,15 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.privacy.held_out_accuracy import corrects_weights
 from primo_scale.privacy.held_out_sums import UNIT, code_of_people
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.report import render_report
-from primo_scale.publication.verify import document_findings
+from primo_scale.publication.texts import render_readme, render_report
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.design import load_design
 from primo_scale.run.finalize_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group
+from primo_scale.verify.held_out_accuracy import corrects_weights
+from primo_scale.verify.release import document_findings
 
 N, HELD = 4000, 1000
 BUDGET = ("--epsilon", 20, "--delta", 1e-8)
@@ -200,7 +199,7 @@ def test_scores_that_mislead_are_told_wherever_they_are_stated(demo):
     reversed_, large, small = document["hold_out"]["phenotypes"]
 
     def texts():
-        report = render_report(document, public_key=None, pictures={})
+        report = render_report(document, None)
         return render_readme(document), report, "\n".join(accuracies_in_words(document))
 
     for text in texts():
@@ -353,7 +352,7 @@ def test_a_public_score_of_other_phenotypes_is_another_measurement(tmp_path):
     score.write_text("".join("\t".join(row) + "\n" for row in table))
     first, second = (("--prior-weights", f"{name}={score}") for name in names)
     assert tiny_release(cohort, *first).exit_code == 0
-    for name in ("README.txt", "release.log", "report.html"):  # people held out may be in them
+    for name in ("README.txt", "report.html"):  # people held out may be in them
         assert "too high if people of the cohort took part" in (cohort.out / name).read_text()
     shutil.rmtree(cohort.out)
     refused(tiny_release(cohort, *second), 3, "for other statistics or another method")

@@ -11,12 +11,12 @@ import zarr
 from support.documents import read_document
 from support.small_cohort import D, N, refused, succeeded
 
-from primo_scale.publication.verify import verify_release
+from primo_scale.verify.release import release_findings
 
 
 def test_a_subsample_serves_one_release(cohort) -> None:
     assert cohort.release("--subsample", 20, "--cohort", "c").exit_code == 0
-    assert all(finding.ok for finding in verify_release(cohort.out))
+    assert all(finding.ok for finding in release_findings(cohort.out))
     work = cohort.folder / "release.work"
     assert not (work / "partials.zarr").exists()
     (charge,) = cohort.charges()
@@ -57,7 +57,7 @@ def test_the_subsample_is_in_no_release_without_noise_and_is_a_subsample(ingeste
 
 def test_gamma_is_stated_and_verified(cohort) -> None:
     assert cohort.release("--method", "ada-ssp-budget", "--gamma", 0.2).exit_code == 0
-    assert all(finding.ok for finding in verify_release(cohort.out))
+    assert all(finding.ok for finding in release_findings(cohort.out))
     statement = read_document(cohort.out)
     mechanism = statement["mechanism"]
     eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
@@ -65,12 +65,3 @@ def test_gamma_is_stated_and_verified(cohort) -> None:
     assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
     # Two hundredths of the release's mu^2 adjust the phenotypes.
     assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2 * 0.98, rel=1e-6)
-    assert "option --gamma 0.2\n" in (cohort.out / "release.log").read_text()
-
-
-def test_a_chosen_penalty_is_an_option_of_the_log(cohort) -> None:
-    assert cohort.release("--ridge", 0.7).exit_code == 0
-    log = (cohort.out / "release.log").read_text()
-    assert "option --ridge 0.7\n" in log
-    assert "option --method " in log  # as the program chose it
-    assert "option --ld-blocks" not in log and "option --shrinkage" not in log

@@ -14,9 +14,9 @@ from primo_scale.cli.commands import finalize, ledger, verify
 from primo_scale.gaussian import calibration
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.publication.document import serialise
-from primo_scale.publication.signed_document import Signer, signature_of
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.verify.document import serialise
+from primo_scale.verify.files import Signer, signature_of
 
 BLOCKS = ("--ld-blocks", "window:1")
 

@@ -10,7 +10,7 @@ from bed_reader import open_bed
 from sklearn.linear_model import Ridge
 from support.small_cohort import Cohort, D, N, succeeded, write_cohort
 
-from primo_scale.publication.verify import verify
+from primo_scale.verify.release import verify
 
 
 def test_phenotypes_without_weights_are_named(tmp_path):

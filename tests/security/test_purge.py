@@ -50,16 +50,9 @@ def test_a_purge_with_other_options_or_of_a_changed_release_plans_again(tmp_path
     cohort = Cohort(write_cohort(tmp_path / "cohort"))
     succeeded(cohort.release())
     refused(cohort.release(PURGE, "--ridge", 7), 3, "is not the result of this request")
-    (cohort.out / "release.log").write_text("changed")
+    (cohort.out / "README.txt").write_text("changed")
     refused(cohort.release(PURGE), 3, "the release there is damaged")
     assert (cohort.folder / "release.work" / "statistics.zarr").exists()
-
-
-def test_a_later_version_finds_the_release_done(released, monkeypatch) -> None:
-    assert released.release(PURGE).exit_code == 0
-    monkeypatch.setattr("primo_scale.publication.verify.__version__", "9.9.9")
-    monkeypatch.setattr("primo_scale.publication.verify.render_readme", lambda document: "")
-    assert released.release().exit_code == 0
 
 
 def test_a_deletion_that_was_interrupted_is_finished(released, work) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from primo_scale.verify.document import RELEASE, DocumentKind, parse, serialise
+
 
 def read_document(directory: Path) -> dict[str, Any]:
     """Return the release.json of a release."""
@@ -37,3 +39,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield (*path, key)
         if isinstance(inner, dict | list):
             yield from places(inner, (*path, key))
+
+
+def schema_problems(document: dict[str, Any], kind: DocumentKind = RELEASE) -> list[str]:
+    """Return what is wrong with the form of a document, in a list that is empty if it is valid."""
+    try:
+        parse(serialise(document), kind)
+    except ValueError as error:
+        return [str(error)]
+    return []

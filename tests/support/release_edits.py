@@ -2,46 +2,39 @@
 
 import gzip
 import hashlib
+import html
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from primo_scale.errors import InputError
-from primo_scale.publication.check_weights import UNREADABLE
-from primo_scale.publication.document import serialise
-from primo_scale.publication.finding import Finding
-from primo_scale.publication.pictures import draw_pictures
-from primo_scale.publication.readme import render_readme
-from primo_scale.publication.release_log import render_log
-from primo_scale.publication.report import render_report
-from primo_scale.publication.signed_document import Signer, signature_of
-from primo_scale.publication.verify import document_findings, verify_release
+from primo_scale.verify.document import kind_of, serialise, statement_digest
+from primo_scale.verify.files import Signer, signature_of
+from primo_scale.verify.finding import Finding
+from primo_scale.verify.party import columns_table
+from primo_scale.verify.release import document_findings, release_findings
 from support.documents import read_document
 from support.release_examples import SIGNER
 
 
-def forge(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """Replace release.json, with the right digests and signature, like a lying custodian."""
+def forge(directory: Path, document: dict[str, Any], signer: Signer | None = SIGNER) -> None:
+    """Replace the document, with the right digests and signature, like a lying custodian."""
     for entry in document["files"]:
         content = (directory / entry["name"]).read_bytes()
         entry["sha256"] = hashlib.sha256(content).hexdigest()
         entry["bytes"] = len(content)
     if document["private"]:
         document["signature"] = signature_of(document, signer)
-    (directory / "release.json").write_bytes(serialise(document))
+    (directory / kind_of(directory).name).write_bytes(serialise(document))
 
 
-def restate(directory: Path, document: dict[str, Any], signer: Signer = SIGNER) -> None:
-    """Do as `forge`, and render README, report and log from the new release.json."""
-    (directory / "README.txt").write_text(render_readme(document))
-    (directory / "release.log").write_text(render_log(document))
-    key = signer.public_key if document["private"] else None
-    try:
-        pictures = draw_pictures(directory, document)
-    except (*UNREADABLE, InputError):  # the document does not fit the weights
-        pictures = {}
-    report = render_report(document, public_key=key, pictures=pictures)
-    (directory / "report.html").write_text(report)
+def restate(directory: Path, document: dict[str, Any], signer: Signer | None = SIGNER) -> None:
+    """Do as `forge`, with texts that belong to the new document."""
+    if (directory / "report.html").exists():
+        stamp = html.escape(str(document["stamp"]))
+        (directory / "README.txt").write_text(f"{document['stamp']}\n")
+        (directory / "report.html").write_text(f"{stamp}\n{statement_digest(document)}\n")
+    else:
+        (directory / "columns.tsv").write_text(columns_table(document))
     forge(directory, document, signer)
 
 
@@ -87,7 +80,7 @@ def cell(row: int, column: int, text: str) -> Callable[[str], str]:
 
 def problems(directory: Path, public_key: str | None = None) -> list[str]:
     """Return the checks that a release does not pass, each with its detail."""
-    return problems_in(verify_release(directory, public_key=public_key))
+    return problems_in(release_findings(directory, public_key=public_key))
 
 
 def problems_in(findings: Iterable[Finding]) -> list[str]:

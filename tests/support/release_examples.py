@@ -22,20 +22,21 @@ from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse
-from primo_scale.publication import recompute_method
-from primo_scale.publication.publish import publish_release
-from primo_scale.publication.signed_document import Signer
-from primo_scale.publication.statement import Statement, statement_document
-from primo_scale.publication.weights import ScoringWeights, SummaryStatistics, scoring_of
+from primo_scale.publication.publish import publish_release, statement_document
+from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
 from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.forecast import ChosenMethod
+from primo_scale.verify import methods as recompute_method
+from primo_scale.verify.document import Statement
+from primo_scale.verify.files import Signer
+from primo_scale.verify.formats import scoring_of
 from support.filesets import variants_with
 
 FILES = (
     "README.txt", "weights.tsv.gz", "covariates.tsv", "centre.afreq", "pgs/height.txt.gz",
-    "pgs/LDL.txt.gz", "report.html", "release.log",
+    "pgs/LDL.txt.gz", "report.html",
 )  # fmt: skip
 """Files of a release beside release.json."""
 CONSTANT = 3
@@ -251,9 +252,11 @@ def publish(directory: Path, weights: ScoringWeights, statement: Statement) -> P
     return directory
 
 
-def example_document(mode: str = "full", **promise: float) -> dict[str, Any]:
+def example_document(
+    mode: str = "full", weights: ScoringWeights | None = None, **promise: float
+) -> dict[str, Any]:
     """Return a private release.json without its files."""
-    statement = example_statement(example_weights(), mode=mode, **promise)
+    statement = example_statement(weights or example_weights(), mode=mode, **promise)
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in FILES]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
     own = {"scoring": scoring_of(["22"]), "files": files, "signature": signature}

@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from jinja2 import TemplateError
 
-from primo_scale.publication.signed_document import Signer
+from primo_scale.verify.files import Signer
 from support.documents import places, read_document, value_at
 from support.release_edits import forge, restate
 
@@ -32,7 +32,7 @@ _TABLES = ("weights.tsv.gz", "centre.afreq", "pgs/height.txt.gz", "pgs/LDL.txt.g
 CANNOT_BE_SIGNED = (
     ArithmeticError, AttributeError, LookupError, OSError, TypeError, ValueError, TemplateError,
 )  # fmt: skip
-_TEXTS = ("report.html", "release.log")
+_TEXTS = ("report.html", "README.txt")
 
 
 def mutate(directory: Path, generator: random.Random) -> str:

@@ -13,12 +13,7 @@ from primo_scale.privacy.mechanism import (
     calibrate,
     release_cost,
 )
-from primo_scale.privacy.payment import (
-    NoiseStore,
-    Payer,
-    draw_statistics,
-    record_statistics,
-)
+from primo_scale.privacy.payment import NoiseStore, Payer, draw_statistics, record_statistics
 from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
 from primo_scale.storage.block_matrices import BlockLayout
 

@@ -1,0 +1,423 @@
+"""The guarantee of a release, recomputed from the numbers in release.json alone.
+
+The module shares no code with the calibration of the noise. It checks the theorems of docs/maths:
+every statistic has noise, the noise is that of `primo_scale.verify.theorems`, and epsilon is that
+of `primo_scale.verify.profile`; and the ledger entry adds up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from primo_scale.verify import theorems
+from primo_scale.verify.document import Document
+from primo_scale.verify.finding import Finding, finding_of
+from primo_scale.verify.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
+from primo_scale.verify.methods import method_problems
+from primo_scale.verify.profile import (
+    COARSEST_SIGMA,
+    EPSILON_TOLERANCE,
+    FINEST_SIGMA,
+    MOST_DRAWS,
+    Lattice,
+    close,
+    epsilon_of,
+    is_about,
+    log_delta_on_lattice,
+)
+from primo_scale.verify.theorems import Claims, claims_of
+from primo_scale.verify.words import STATISTICS
+
+_SHARE_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class _Shift:
+    """Parts of the release's mu^2: adjustment, statistics in three parts, and second round."""
+
+    adjustment: float
+    second: float
+    joint: float
+    counts: float
+    eigenvalue: float
+
+    @property
+    def statistics(self) -> float:
+        return self.joint + self.counts + self.eigenvalue
+
+    @property
+    def total(self) -> float:
+        return self.statistics + self.adjustment + self.second
+
+
+def guarantee_findings(document: Document) -> list[Finding]:
+    """Check every number from which the guarantee of a private release follows.
+
+    The document is valid under its schema. The checks end after the first two if these fail,
+    because no theorem applies to an unknown mechanism.
+    """
+    claims = claims_of(document)
+    structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
+    method = document["mechanism"]["method"]
+    if not all(finding.ok for finding in structure):
+        return structure
+    shift = _Shift(
+        adjustment=theorems.squared_ratio(claims, "adjustment"),
+        second=theorems.squared_ratio(claims, "second_round"),
+        joint=theorems.joint_shift(claims),
+        counts=theorems.squared_ratio(claims, "observed"),
+        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
+    )
+    lattice = Lattice(_draws(document), min(_steps(document)))
+    problems = ledger_problems(document, shift.total)
+    return [
+        *structure,
+        finding_of("method", method_problems(document), f"{method}, as documented"),
+        _check_sensitivities(document, claims),
+        _check_lattice(document, lattice),
+        _check_mu(document, shift),
+        _check_shares(document, claims, shift),
+        check_epsilon(
+            document["guarantee"],
+            math.sqrt(shift.total),
+            lattice,
+            _amplification_problems(document, claims, lattice),
+        ),
+        finding_of("ledger", problems, _ledger_line(document["ledger"])),
+        *([_check_hold_out(document, claims, shift)] if document["hold_out"] else []),
+    ]
+
+
+def _check_queries(document: Document, claims: Claims) -> Finding:
+    """Check that every statistic has noise, except those assumed to be public."""
+    mechanism = document["mechanism"]
+    public = theorems.PUBLIC_PARTS[claims.privacy]
+    problems = []
+    if sorted(mechanism["exact_parts"]) != sorted(public):
+        stated = ", ".join(mechanism["exact_parts"]) or "none"
+        problems.append(
+            f"without noise are {stated}; only {', '.join(public) or 'none'} are public"
+        )
+    names = [query["name"] for query in mechanism["queries"]]
+    needed = [name for name in (*theorems.PARTS, "adjustment") if name not in public]
+    needed += ["smallest_eigenvalue"] if mechanism["eigenvalue_share"] > 0 else []
+    needed += ["second_round"] if mechanism["second_round"] else []
+    needed += theorems.HELD_OUT if document["hold_out"] else []
+    problems += [f"{name} is missing" for name in needed if name not in names]
+    problems += [f"{name} does not belong here" for name in names if name not in needed]
+    if len(set(names)) != len(names):
+        problems.append("a query is repeated")
+    for query in mechanism["queries"]:
+        if query["name"] in needed:
+            problems += _query_problems(query, claims)
+    return finding_of("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
+
+
+def _query_problems(query: Document, claims: Claims) -> list[str]:
+    name, shape = query["name"], claims.shapes[query["name"]]
+    layout = "svec" if name in theorems.SYMMETRIC else "full"
+    problems = []
+    if query["statistic"] != STATISTICS[name]:
+        problems.append(f"{name} is not {query['statistic']}")
+    if (query["layout"], query["shape"]) != (layout, shape):
+        problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
+    if (query["off_diagonal_sigma"] is not None) != (layout == "svec"):
+        problems.append(f"{name} has no noise off its diagonal, or too much")
+    count = len(claims.block_bounds) if name == "gram" else 1
+    lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
+    if any(query[each] is not None and len(query[each]) != count for each in lists):
+        problems.append(f"{name} does not have {count} of each number")
+    return problems
+
+
+def _check_mechanism(document: Document, claims: Claims) -> Finding:
+    """Check that the values that select the theorem are consistent."""
+    mechanism, cohort = document["mechanism"], document["cohort"]
+    calibration = theorems.calibration_of(claims)
+    problems = []
+    if mechanism["calibration"] != calibration:
+        problems.append(f"calibration {mechanism['calibration']} is stated, {calibration} applies")
+    hides_people = claims.privacy == "full" and not claims.replace
+    if (claims.people is None, cohort["nominal_n"] is not None) != (hides_people, hides_people):
+        problems.append("the number of people must be private, with a nominal number, if and "
+                        "only if whole rows are added or removed")  # fmt: skip
+    if sum(cohort["block_sizes"]) != cohort["n_variants"]:
+        problems.append("the sizes of the LD blocks do not add up to the number of variants")
+    columns = theorems.column_counts(document)
+    if len(columns) != len(cohort["block_sizes"]):
+        problems.append(f"{len(columns)} LD blocks have components, not all of them")
+    elif any(m > d for m, d in zip(columns, cohort["block_sizes"], strict=True)):
+        problems.append("an LD block has more components than variants")
+    if claims.blocks is not None and len(claims.blocks) != len(cohort["block_sizes"]):
+        problems.append(f"{len(claims.blocks)} block norms, not {len(cohort['block_sizes'])}")
+    splits = theorems.THEOREMS[calibration].splits
+    if claims.blocks is not None and not splits:
+        problems.append(f"the calibration {calibration} does not use block norms")
+    if (claims.split is not None) != splits:
+        problems.append(f"split {claims.split} in the calibration {calibration}")
+    if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
+        problems.append("X'X is public and must have no subsample and one copy")
+    if calibration == "subsampled":
+        problems += _subsample_problems(document, claims)
+    return finding_of(
+        "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_y = {claims.phenotype}"
+    )
+
+
+def _subsample_problems(document: Document, claims: Claims) -> list[str]:
+    problems = []
+    if not claims.replace:
+        problems.append("amplification is proved only for replace-one")
+    if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
+        problems.append(f"a subsample of {claims.subsample} among {claims.people}")
+    if any(claims.second):
+        problems.append("no theorem covers a second round beside a subsample")
+    if document["mechanism"]["eigenvalue_share"] > 0:
+        problems.append("no theorem covers the smallest eigenvalue of a subsample")
+    return problems
+
+
+def _check_sensitivities(document: Document, claims: Claims) -> Finding:
+    problems = []
+    for query in document["mechanism"]["queries"]:
+        expected = theorems.sensitivity(claims, query["name"])
+        problems += [
+            f"{query['name']} has {found:.12g}, not {right:.12g}"
+            for found, right in zip(query["sensitivity"], expected, strict=True)
+            if not close(found, right)
+        ]
+    return finding_of("sensitivities", problems, "as the norms imply, of each statistic alone")
+
+
+def _check_lattice(document: Document, lattice: Lattice) -> Finding:
+    steps = _steps(document)
+    problems = []
+    if min(steps) < COARSEST_SIGMA:
+        problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
+    if max(steps) > FINEST_SIGMA:
+        problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
+    detail = f"{lattice.draws} draws, sigma is {min(steps):.3g} steps or more"
+    return finding_of("noise lattice", problems, detail)
+
+
+def _check_mu(document: Document, shift: _Shift) -> Finding:
+    guarantee = document["guarantee"]
+    total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
+    problems = []
+    if not close(stated, math.sqrt(total)):
+        problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
+    if not close(charged, total):
+        problems.append(f"mu^2 recomputed {total:.15g}, charged {charged:.15g}")
+    return finding_of("mu", problems, f"recomputed {math.sqrt(total):.12g}")
+
+
+def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    mechanism = document["mechanism"]
+    found = {
+        "counts_share": shift.counts / shift.statistics,
+        "eigenvalue_share": shift.eigenvalue / shift.statistics,
+        "share": shift.statistics / shift.total,
+    }
+    split = theorems.implied_split(claims)
+    if split is not None:
+        found["split"] = split
+    problems = [
+        f"{name} is {value:.9g}, stated {mechanism[name]:.9g}"
+        for name, value in found.items()
+        if not math.isclose(value, mechanism[name], rel_tol=_SHARE_TOLERANCE, abs_tol=1e-12)
+    ]
+    counts, eigenvalue = found["counts_share"], found["eigenvalue_share"]
+    return finding_of(
+        "shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2"
+    )
+
+
+def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Finding:
+    """Check that people held out have as much noise as the others, and which are the others.
+
+    The two groups are disjoint, so that no mu^2 is added (docs/maths/hold-out.md, Theorem 1).
+    """
+    found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
+    problems = []
+    if not close(found, shift.total):
+        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.total:.15g}")
+    if not claims.replace or claims.subsample is not None:
+        problems.append("no theorem covers people held out of such a release")
+    if claims.people is None or claims.people < 1:
+        problems.append("nobody is left for the statistics")
+    problems += _hold_out_problems(document)
+    people = document["hold_out"]["people"]
+    return finding_of("hold-out", problems, f"{people} people, with noise for the same mu")
+
+
+def check_epsilon(
+    guarantee: Document, mu: float, lattice: Lattice, cost_problems: Sequence[str] = ()
+) -> Finding:
+    """Check ``eps(mu, delta - delta_j) + eps_j``, with the lattice, as upper and lower bound.
+
+    The finding repeats `cost_problems`, those of the separate cost (eps_j, delta_j).
+    """
+    problems, beside = list(cost_problems), guarantee["cost"]
+    if lattice.draws > MOST_DRAWS:
+        problems.append(f"{lattice.draws} noisy values, more than the {MOST_DRAWS:g} of the proof")
+    epsilon, delta = guarantee["epsilon"], guarantee["delta"]
+    left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
+    if left <= 0 or delta_left <= 0:
+        problems.append("the subsampled part costs all of epsilon or delta")
+        return finding_of("epsilon", problems, "")
+    least = epsilon_of(mu, delta_left)
+    attained = log_delta_on_lattice(left, mu, delta_left, lattice)
+    if attained > math.log(delta_left):
+        problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
+    elif least < left * (1 - EPSILON_TOLERANCE):
+        problems.append(
+            f"the noise corresponds to epsilon {least + beside['epsilon']:.9g}, not {epsilon}"
+        )
+    recomputed = least + beside["epsilon"]
+    return finding_of("epsilon", problems, f"recomputed {recomputed:.9g} at delta {delta:.6g}")
+
+
+def _amplification_problems(document: Document, claims: Claims, lattice: Lattice) -> list[str]:
+    """Check the cost of X'X of a subsample of s among n people.
+
+    ``eps_j = log(1 + (s/n)(e^eps_1 - 1))`` and ``delta_j = (s/n) delta_1``.
+    """
+    stated = document["guarantee"]["cost"]
+    epsilon, delta = stated["epsilon"], stated["delta"]
+    if claims.subsample is None or claims.people is None:
+        nothing = epsilon == delta == 0
+        return [] if nothing else ["only a subsample has a separate cost (epsilon, delta)"]
+    fraction = claims.subsample / claims.people
+    if epsilon <= 0 or not 0 < delta < fraction:
+        return [f"X'X of the subsample costs ({epsilon:.9g}, {delta:.9g})"]
+    mu = math.sqrt(theorems.subsample_shift(claims))
+    inner_delta = delta / fraction
+    # log(1 + (e^epsilon - 1)/fraction) without overflow of e^epsilon
+    inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
+    if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
+        return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
+    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - EPSILON_TOLERANCE):
+        return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
+    return []
+
+
+def _draws(document: Document) -> int:
+    """Return the number of noisy values in the release."""
+    draws = 0
+    for query in document["mechanism"]["queries"]:
+        if query["name"] == "gram":
+            sizes = theorems.column_counts(document)
+            copies = document["mechanism"]["gram_copies"]
+            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
+        elif query["name"] == "held_out_gram":
+            draws += 2 * query["shape"][0]  # six numbers for each phenotype
+        elif query["name"] == "adjustment":
+            n_phenotypes = document["cohort"]["n_phenotypes"]
+            size = query["shape"][0] // n_phenotypes
+            draws += n_phenotypes * size * (size + 1) // 2
+        elif query["layout"] == "svec":
+            draws += query["shape"][0] * (query["shape"][0] + 1) // 2
+        else:
+            draws += math.prod(query["shape"])
+    return draws
+
+
+def _steps(document: Document) -> list[float]:
+    """Return every sigma in steps of its noise lattice."""
+    return [
+        sigma * 2.0**bits
+        for query in document["mechanism"]["queries"]
+        for sigmas in (query["sigma"], query["off_diagonal_sigma"])
+        if sigmas is not None
+        for sigma, bits in zip(sigmas, query["fine_bits"], strict=True)
+    ]
+
+
+def _ledger_line(ledger: Document) -> str:
+    limit = ledger["budget"]["epsilon"]
+    spent = min(ledger["after"]["epsilon"], limit)  # above it by rounding, or a problem is found
+    words = f"epsilon {spent:.5g} of {limit:.5g} spent after this release"
+    return f"{words}, at delta {ledger['delta']:.6g}"
+
+
+def _hold_out_problems(document: Document) -> Iterator[str]:
+    """Yield the contradictions of the measurement, whose noise is checked apart."""
+    hold_out, public = document["hold_out"], document["public_inputs"]
+    noise = {query["name"]: query["sigma"][0] for query in document["mechanism"]["queries"]}
+    sigma = noise["held_out_counts"], noise["held_out_gram"]
+    names = [phenotype["name"] for phenotype in public["phenotypes"]]
+    measured = [phenotype["name"] for phenotype in hold_out["phenotypes"]]
+    if measured != names:
+        yield f"measures {len(measured)} phenotypes, not those of public_inputs in their order"
+        return
+    groups = theorems.held_out_groups(document)
+    for stated, phenotype in zip(hold_out["phenotypes"], public["phenotypes"], strict=True):
+        name = stated["name"]
+        sizes = len(stated["counts"]), len(stated["sums"])
+        if sizes != (N_COUNTS, N_SUMS * (len(groups) or 1)):
+            yield f"{name}: {sizes[0]} counts and {sizes[1]} sums, of {len(groups) or 1} groups"
+            continue
+        found = accuracy_of(phenotype, stated, hold_out, sigma, groups)
+        for member, value in found.items():
+            if not is_about(stated[member], value):
+                yield f"{name}: {member} is {stated[member]}, recomputed {value}"
+        if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
+            yield f"{name}: the weights were multiplied by another number than the slope"
+
+
+# ---- The entry of the ledger -------------------------------------------------------------------
+
+_COST = ("mu_squared", "epsilon", "delta")
+
+
+def ledger_problems(document: Document, charged: float) -> list[str]:
+    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charge."""
+    ledger, guarantee = document["ledger"], document["guarantee"]
+    (charge,) = ledger["charges"]
+    cost = charge["cost"]
+    problems = []
+    for name, other in (("unit", "privacy"), ("adjacency", "adjacency"), ("delta", "delta")):
+        if ledger[name] != guarantee[other]:
+            problems.append(f"the account's {name} is {ledger[name]}, not {guarantee[other]}")
+    if not close(cost["mu_squared"], charged):
+        problems.append(f"the charge has mu^2 {cost['mu_squared']:.12g}, not {charged:.12g}")
+    problems += _sums(ledger, cost, guarantee["cost"])
+    problems += _epsilons(ledger)
+    return problems
+
+
+def _sums(ledger: Document, cost: Document, whole: Document) -> list[str]:
+    before, after = ledger["before"]["cost"], ledger["after"]["cost"]
+    problems = []
+    for name in _COST:
+        if not close(cost[name], whole[name]):
+            problems.append(f"the charge's {name} is {cost[name]:.12g}, not {whole[name]:.12g}")
+        if not close(before[name] + cost[name], after[name]):
+            problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
+    return problems
+
+
+def _epsilons(ledger: Document) -> list[str]:
+    problems = []
+    delta, budget = ledger["delta"], ledger["budget"]
+    epsilons = {
+        "before": (_epsilon(ledger["before"]["cost"], delta), ledger["before"]["epsilon"]),
+        "after": (_epsilon(ledger["after"]["cost"], delta), ledger["after"]["epsilon"]),
+        "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
+    }
+    for name, (found, stated) in epsilons.items():
+        if not math.isclose(found, stated, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
+            problems.append(f"epsilon {name} is {found:.9g}, stated {stated:.9g}")
+    if epsilons["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
+        problems.append(
+            f"epsilon {epsilons['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
+        )
+    return problems
+
+
+def _epsilon(cost: Document, delta: float) -> float:
+    """Return ``eps(mu, delta - sum delta_j) + sum eps_j``."""
+    gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
+    return gaussian + float(cost["epsilon"])

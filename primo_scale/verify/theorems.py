@@ -1,0 +1,326 @@
+"""Recomputation of mu^2 from the numbers in release.json, with one theorem per calibration.
+
+The module shares no code with the calibration of the noise. The theorems and the notation are those
+of docs/maths: rows x with ``||x||^2 <= N_x``, and ``<= beta_b`` in block b, and phenotypes y with
+N_y. Every result is mu^2, the squared length of the joint shift that one person can cause, in units
+of the noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from primo_scale.verify.document import Document
+
+PARTS = ("gram", "phenotype_cross", "phenotype_gram", "observed")
+"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
+_EIGENVALUE = "smallest_eigenvalue"
+HELD_OUT = ("held_out_counts", "held_out_gram")
+"""Statistics of the people held out, who count in no other one."""
+SYMMETRIC = ("gram", "phenotype_gram", "adjustment", "held_out_gram")
+PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
+    "full": (),
+    "label": ("gram",),
+    "feature": ("observed",),
+}
+"""Statistics that each guarantee assumes to be public, which alone may have no noise."""
+_PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Values in release.json from which the guarantee follows."""
+
+    privacy: str  # privacy unit: ``full``, ``label`` or ``feature``
+    replace: bool  # whether neighbours differ by a replacement, not by addition or removal
+    row: int  # N_x
+    phenotype: int  # N_y
+    blocks: tuple[int, ...] | None  # beta_b of every block
+    largest_block: int  # number of variants
+    people: int | None  # people in the statistics, n less those held out; None if n is private
+    held_out_norm: int  # bound on the squared norm of a row of ``held_out_gram``; 0 without one
+    adjustment: int  # N of the rows (c, y_j) of a person in the adjustment
+    second: tuple[int, int]  # N_x and N_y of a second round; 0 without one
+    subsample: int | None  # number of people in X'X; None for all
+    split: float | None  # parameter t
+    copies: int  # noisy copies of X'X
+    stated: Mapping[str, tuple[float, ...]]  # stated sensitivities of each query
+    # Standard deviations on the diagonal of each query, or smaller values that correspond to the
+    # off-diagonal noise.
+    sigma: Mapping[str, tuple[float, ...]]
+    shapes: Mapping[str, list[int]]  # required shape of each statistic
+
+    @property
+    def n_phenotypes(self) -> int:
+        """Number l of phenotypes."""
+        return self.shapes["phenotype_gram"][0]
+
+    @property
+    def block_bounds(self) -> tuple[int, ...]:
+        """Bound on ``||x_b||^2`` of each part of X'X: ``min(beta_b, N_x)``, or N_x alone."""
+        return tuple(min(norm, self.row) for norm in self.blocks or (self.row,))
+
+    def least(self, name: str) -> float:
+        """Return the smallest sigma of a query, or infinity if it was not measured."""
+        return min(self.sigma.get(name, ()), default=math.inf)
+
+
+def column_counts(document: Document) -> tuple[int, ...]:
+    """Return the number of columns of X in each LD block: LD components, or variants."""
+    cohort = document["cohort"]
+    return tuple(cohort["component_sizes"] or cohort["block_sizes"])
+
+
+def held_out_groups(document: Document) -> list[str]:
+    """Return the names of the groups of people held out, none if they are not told apart."""
+    public = document["public_inputs"]
+    stated = public["panel_populations"]
+    if not (document["hold_out"] and stated and public["pc_loadings"]):
+        return []
+    return [each["name"] for each in stated["populations"]]
+
+
+def claims_of(document: Document) -> Claims:
+    """Return the claims of a private release.json, valid under its schema."""
+    cohort, mechanism = document["cohort"], document["mechanism"]
+    blocks = mechanism["block_norms_squared"]
+    columns = column_counts(document)
+    d, l = sum(columns), cohort["n_phenotypes"]  # noqa: E741
+    c = 1 + cohort["n_covariates"]
+    apart = document["hold_out"] or {"people": 0, "unit": 0, "constant": 0, "phenotypes": []}
+    bins = max((len(each["counts"]) for each in apart["phenotypes"]), default=1)
+    scored = 3 * l * len(held_out_groups(document) or [""])
+    people = cohort["n_samples"]
+    second = mechanism["second_round"] or {}
+    return Claims(
+        privacy=document["guarantee"]["privacy"],
+        replace=document["guarantee"]["adjacency"] == "replace-one",
+        row=mechanism["row_norm_squared"],
+        phenotype=mechanism["phenotypes_norm_squared"],
+        blocks=None if blocks is None else tuple(blocks),
+        largest_block=max(columns),
+        people=None if people is None else people - apart["people"],
+        held_out_norm=apart["constant"] ** 2 + 2 * apart["unit"] ** 2,
+        adjustment=mechanism["adjustment_norm"],
+        second=(second.get("row_norm_squared", 0), second.get("phenotypes_norm_squared", 0)),
+        subsample=mechanism["subsample"],
+        split=mechanism["split"],
+        copies=mechanism["gram_copies"],
+        stated={query["name"]: tuple(query["sensitivity"]) for query in mechanism["queries"]},
+        sigma={query["name"]: _diagonal_sigmas(query) for query in mechanism["queries"]},
+        shapes={
+            "gram": [d, d],
+            "phenotype_cross": [d, l],
+            "phenotype_gram": [l, l],
+            "observed": [l + (people is None)],
+            "smallest_eigenvalue": [1],
+            "adjustment": [l * (c + 1), l * (c + 1)],
+            "second_round": [second.get("directions", 0)],
+            "held_out_counts": [l, bins],
+            "held_out_gram": [scored, scored],
+        },
+    )
+
+
+def _diagonal_sigmas(query: Document) -> tuple[float, ...]:
+    beside = query["off_diagonal_sigma"]
+    if beside is None:
+        return tuple(query["sigma"])
+    pairs = zip(query["sigma"], beside, strict=True)
+    return tuple(min(on, math.sqrt(2) * off) for on, off in pairs)
+
+
+def calibration_of(claims: Claims) -> str:
+    """Return the name of the theorem that applies."""
+    return next(name for name, theorem in THEOREMS.items() if theorem.applies(claims))
+
+
+def sensitivity(claims: Claims, name: str) -> tuple[float, ...]:
+    """Return the l2 sensitivities of one statistic alone, one for each of its sigmas.
+
+    The bounds are ``||uu' - vv'||_F <= sqrt2 N`` and ``||uw' - vt'||_F <= 2 sqrt(N M)`` for a
+    replaced row, and ``N`` and ``sqrt(N M)`` for an added or removed row.
+    """
+    gram, cross = (math.sqrt(2), 2.0) if claims.replace else (1.0, 1.0)
+    row, phenotype = claims.row, claims.phenotype
+    if name == "gram":
+        return tuple(gram * norm for norm in claims.block_bounds)
+    if name == _EIGENVALUE:
+        return (_eigenvalue_change(claims),)
+    return (
+        {
+            "phenotype_cross": cross * math.sqrt(row) * math.sqrt(phenotype),
+            "phenotype_gram": gram * phenotype,
+            "adjustment": gram * claims.adjustment,
+            "second_round": cross * math.sqrt(claims.second[0]) * math.sqrt(claims.second[1]),
+            "observed": math.sqrt(claims.shapes["observed"][0]),
+            "held_out_counts": math.sqrt(2 * claims.n_phenotypes),
+            "held_out_gram": math.sqrt(2 * claims.n_phenotypes) * claims.held_out_norm,
+        }[name],
+    )
+
+
+def _eigenvalue_change(claims: Claims) -> float:
+    """Return the sensitivity of the smallest eigenvalue.
+
+    It is the largest bound N of a block, plus one for rounding down, plus twice the solver's error
+    of at most ``16 d 2^-53 n N``. If n is private, the stated value is accepted if it is sufficient
+    for the population of the world.
+    """
+    people = _PEOPLE_ALIVE if claims.people is None else claims.people
+    change = max(claims.block_bounds) * (1 + 32 * claims.largest_block * people / 2.0**53) + 1
+    return change if claims.people is not None else max(change, *claims.stated[_EIGENVALUE])
+
+
+def squared_ratio(claims: Claims, name: str) -> float:
+    """Return mu^2 of a statistic whose mu^2 is added to that of the others."""
+    if name not in claims.sigma:
+        return 0.0
+    return (sensitivity(claims, name)[0] / claims.least(name)) ** 2
+
+
+def joint_shift(claims: Claims) -> float:
+    """Return the joint mu^2 of X'X, X'Y and Y'Y, without a subsampled X'X."""
+    return THEOREMS[calibration_of(claims)].joint_shift(claims)
+
+
+def subsample_shift(claims: Claims) -> float:
+    """Return mu^2 of the noisy X'X of a subsample if the members of the subsample are known."""
+    return _gram_ratio(claims, 2.0)
+
+
+def implied_split(claims: Claims) -> float | None:
+    """Return t = D/A of the noise for add-remove; None for theorems that take t as an input."""
+    if calibration_of(claims) != "add-remove":
+        return None
+    return claims.row * claims.phenotype / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
+
+
+def _cross(claims: Claims) -> float:
+    """Return sigma_2, the standard deviation of the noise on X'Y."""
+    return claims.least("phenotype_cross")
+
+
+def _outcome(claims: Claims) -> float:
+    """Return sigma_3, the standard deviation of the noise on the diagonal of Y'Y."""
+    return claims.least("phenotype_gram")
+
+
+def _gram_ratio(claims: Claims, factor: float) -> float:
+    """Return the largest ``factor k beta_b N_x / sigma_b^2`` for k copies of X'X."""
+    pairs = zip(claims.block_bounds, claims.sigma["gram"], strict=True)
+    return claims.copies * max(factor * norm * claims.row / sigma**2 for norm, sigma in pairs)
+
+
+def _stacked(claims: Claims) -> float:
+    """Return mu^2 of one Gram matrix of rows (x, k y) with ``k^2 = t N_x/(2 N_y)``.
+
+    Its sensitivity is sqrt2 (N_x + k^2 N_y) (docs/maths/gram.md, Theorem 2). If the beta_b add up
+    to at most N_x, the Gram matrix is the mean of such matrices of ``(x_b/sqrt(beta_b),
+    k y/sqrt(N_x))`` with weights beta_b/N_x, and sigma_b is smaller by sqrt(beta_b/N_x)
+    (docs/maths/blocks.md, Theorem 1).
+    """
+    if claims.split is None:
+        return math.inf
+    row, outcome = claims.row, claims.phenotype
+    squared = claims.split * row / (2 * outcome)  # k^2
+    joint = 2 * (row + squared * outcome) ** 2
+    return max(
+        _gram_ratio(claims, joint / row**2),
+        joint / (2 * squared * _cross(claims) ** 2),
+        joint / (squared * _outcome(claims)) ** 2,
+    )
+
+
+def _by_block(claims: Claims) -> float:
+    """Return mu^2 of rows clipped in every block and in total (docs/maths/blocks.md, Theorem 2).
+
+    With tau = t/2 in (0, 1] and ``K = 2 (1 + tau)^3`` the bundle has mu = 1 at ``sigma_b^2 = K
+    beta_b N_x``, ``sigma_2^2 = K N_x N_y / (tau (3 + tau^2))`` and ``sigma_3^2 = K (1 + tau^2)
+    N_y^2 / (tau^2 (3 + tau^2))``; at tau = 1 that is 4 sqrt(beta_b N_x), 2 sqrt(N_x N_y) and
+    2 sqrt2 N_y.
+    """
+    if claims.split is None or not 0 < claims.split <= 2:
+        return math.inf
+    tau = claims.split / 2
+    total = 2 * (1 + tau) ** 3
+    slope = tau * (3 + tau**2)
+    return max(
+        _gram_ratio(claims, total),
+        total / slope * claims.row * claims.phenotype / _cross(claims) ** 2,
+        total * (1 + tau**2) / (tau * slope) * claims.phenotype**2 / _outcome(claims) ** 2,
+    )
+
+
+def _add_remove(claims: Claims) -> float:
+    """Return mu^2 of a row at all its bounds.
+
+    ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``.
+    """
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    return _gram_ratio(claims, 1.0) + cross + claims.phenotype**2 / _outcome(claims) ** 2
+
+
+def _label(claims: Claims) -> float:
+    """Return mu^2 of X'Y and Y'Y with ``||x||^2 ||y||^2 <= N_x N_y``.
+
+    For replace-one it is the larger of the two.
+    """
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    square = claims.phenotype**2 / _outcome(claims) ** 2
+    return max(4 * cross, 8 * square) if claims.replace else cross + square
+
+
+def _beside_subsample(claims: Claims) -> float:
+    """Return mu^2 of X'Y and Y'Y of everybody: `_stacked` at t = 2 without X'X."""
+    cross = claims.row * claims.phenotype / _cross(claims) ** 2
+    return max(4 * cross, 8 * claims.phenotype**2 / _outcome(claims) ** 2)
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """Theorem about the noise, and the condition under which it applies."""
+
+    applies: Callable[[Claims], bool]
+    joint_shift: Callable[[Claims], float]  # as the function `joint_shift`
+    description: str  # in report.html
+    splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
+
+
+THEOREMS = {
+    "label": Theorem(
+        lambda claims: claims.privacy == "label",
+        _label,
+        "only what phenotypes enter has noise: X'Y and Y'Y, with phenotypes clipped so "
+        "that the norm of y and its product with that of x are bounded",
+        splits=False,
+    ),
+    "subsampled": Theorem(
+        lambda claims: claims.subsample is not None,
+        _beside_subsample,
+        "X'X is summed over a secret random subsample and is private by amplification; "
+        "X'Y and Y'Y of everybody are calibrated jointly and the two are added",
+        splits=False,
+    ),
+    "add-remove": Theorem(
+        lambda claims: not claims.replace,
+        _add_remove,
+        "one row at all its bounds moves X'X, X'Y and Y'Y most, so that the squared "
+        "shifts of the three add up; the split t is that of X'Y over that of X'X",
+    ),
+    "stacked": Theorem(
+        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row,
+        _stacked,
+        "X'X, X'Y and Y'Y are parts of one Gram matrix of stacked rows (x, k y), which has "
+        "one joint sensitivity; the split t, by k, says how X'X and X'Y share it",
+    ),
+    "by-block": Theorem(
+        lambda claims: True,
+        _by_block,
+        "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
+        "all blocks, X'Y and Y'Y jointly; the split t says how X'X and X'Y share",
+    ),
+}
+"""Theorems by the name of the calibration in release.json; the first that applies is used."""

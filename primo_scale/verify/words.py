@@ -1,0 +1,155 @@
+"""Names and sentences of release.json that follow from its numbers.
+
+The writers and the checks share them: a check compares a stated sentence with the one that the
+numbers imply.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from primo_scale.verify.document import Document
+from primo_scale.verify.finding import Finding, finding_of
+
+NOT_PRIVATE = "NOT PRIVATE"
+NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
+STAMP_BEGINNING = "epsilon="
+"""Beginning of the name of the column that states the guarantee of a private release."""
+UNNAMED = "unnamed"
+"""Cohort in the ledger that the custodian gave no name."""
+STATISTICS = {
+    "gram": "X'X by LD block",
+    "phenotype_cross": "X'Y, genotypes by phenotypes",
+    "phenotype_gram": "Y'Y, phenotypes",
+    "observed": "people with each phenotype, and all people if their number is private",
+    "smallest_eigenvalue": "smallest eigenvalue of X'X",
+    "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
+    "second_round": "y'z of each phenotype y and directions z of its own, chosen by X'X and X'Y",
+    "held_out_counts": "people held out, by their score, for each phenotype",
+    "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
+}
+"""Names of all statistics that can be measured, and their descriptions."""
+KEYSTREAM_DISTANCE = 4e-119
+"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
+KEYSTREAM = {
+    "sampler": "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
+    "sampler_exactness": "Gaussian rounded to a lattice with at least 2^32 steps to a standard "
+    f"deviation, each draw within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in "
+    "docs/maths/sampler.md",
+    "rng": "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee "
+    "is computational (docs/maths/sampler.md)",
+}
+"""Members of a mechanism: the sampler, its distance to the ideal distribution, its randomness."""
+
+_UNITS = {
+    ("full", "replace-one"): "one person's whole row",
+    ("full", "add-remove"): "one person's whole row",
+    ("label", "replace-one"): "one person's phenotypes (genotypes and covariates are known)",
+    ("label", "add-remove"): (
+        "one person's phenotypes replaced by nothing (genotypes and covariates are known)"
+    ),
+    ("feature", "replace-one"): "one person's genotypes and covariates (phenotypes are known)",
+    ("feature", "add-remove"): (
+        "one person's genotypes and covariates replaced by nothing (phenotypes are known)"
+    ),
+}
+_PEOPLE = ("the number of people", "the list of people: who is in the cohort")
+_KNOWN = {
+    "full": (),
+    "label": ("every person's genotypes and covariates",),
+    "feature": ("every person's phenotypes, and which of them are missing",),
+}
+_VARIANTS_AND_NAMES = (
+    "the variants: IDs, positions, alleles and which allele is counted",
+    "names, public bounds and codings of phenotypes and covariates",
+)
+_ACCOUNTANT = (
+    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
+    "sensitivities proved in docs/maths"
+)
+_SUBSAMPLED = (
+    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
+    "as an (epsilon, delta) of its own"
+)
+
+
+def unit_in_words(privacy: str, adjacency: str) -> str:
+    """Return what neighbouring cohorts may differ in, under a privacy unit and an adjacency."""
+    return _UNITS[privacy, adjacency]
+
+
+def party_unit(document: Document) -> str:
+    """Return what neighbouring cohorts may differ in under the promise of a party."""
+    alone = document["person_columns"] == len(document["columns"])
+    return f"one person's values at {'this party' if alone else 'all parties'}"
+
+
+def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
+    """Return what the guarantee assumes to be public and does not protect."""
+    hides_people = (privacy, adjacency) == ("full", "add-remove")
+    return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
+
+
+def accountant_in_words(*, subsampled: bool) -> str:
+    """Return how (epsilon, delta) is computed from the noise."""
+    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
+
+
+def people_in_words(document: Document) -> str:
+    """Return the number of people in words, or the nominal number if it is private."""
+    cohort, hold_out = document["cohort"], document["hold_out"]
+    if cohort["n_samples"] is None:
+        return f"a private number of people (planned for {cohort['nominal_n']})"
+    if hold_out is None:
+        return f"{cohort['n_samples']} people"
+    return f"{cohort['n_samples'] - hold_out['people']} people, with {hold_out['people']} held out"
+
+
+def stamp_of(document: Document) -> str:
+    """Return the line with the guarantee that every file of the release carries."""
+    guarantee = document["guarantee"]
+    if guarantee is None:
+        return f"{NOT_PRIVATE}: no noise protects the people in the cohort"
+    return (
+        f"({guarantee['epsilon']:.12g}, {guarantee['delta']:.12g})-differentially private, "
+        f"{guarantee['adjacency']}, {guarantee['unit']}"
+    )
+
+
+def stamp_column(document: Mapping[str, Any]) -> str:
+    """Return the guarantee as a column name without blanks."""
+    guarantee = document["guarantee"]
+    if guarantee is None:
+        return NOT_PRIVATE_COLUMN
+    return (
+        f"{STAMP_BEGINNING}{guarantee['epsilon']:.12g},delta={guarantee['delta']:.12g},"
+        f"unit={guarantee['privacy']},adjacency={guarantee['adjacency']}"
+    )
+
+
+def check_words(document: Document, unit: str | None, **fixed: str) -> Finding:
+    """Check that the sentences of a document agree with its numbers and names.
+
+    `unit` is the protected unit in words. `fixed` are members of the guarantee that can have only
+    one value.
+    """
+    expected, promise = stamp_of(document), document["guarantee"]
+    pairs: dict[str, tuple[Any, Any]] = {"stamp": (document["stamp"], expected)}
+    if promise is None:
+        pairs["list of public values"] = document["public_by_assumption"], []
+    else:
+        public = public_by_assumption(promise["privacy"], promise["adjacency"])
+        accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
+        pairs |= {name: (promise[name], value) for name, value in fixed.items()} | {
+            "unit": (promise["unit"], unit),
+            "list of public values": (document["public_by_assumption"], list(public)),
+            "accountant": (promise["accountant"]["method"], accountant),
+            **{name: (document["mechanism"][name], words) for name, words in KEYSTREAM.items()},
+        }
+    problems = [
+        f"the stated {name} is {found!r}, not {right!r}"
+        for name, (found, right) in pairs.items()
+        if found != right
+    ]
+    return finding_of("stamp", problems, expected)

@@ -9,7 +9,7 @@ import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -17,10 +17,6 @@ from primo_scale.cli.command_line import ContractCommand, ContractGroup
 from primo_scale.cli.options import RegularFile, RequestCommand
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
-
-if TYPE_CHECKING:
-    from primo_scale.cluster.certificates import Certificates
-    from primo_scale.cluster.profile import JobQueueProfile, Profile
 
 Given = dict[str, Any]
 """Fields of a request that the command line gives."""
@@ -285,11 +281,9 @@ def audit(asked: Any) -> None:
 
     Exit code 0: no evidence against any claim; 1: evidence against a claim.
     """
-    from primo_scale.audit.audited_release import pooled_noise
-    from primo_scale.audit.mechanism_audit import Effort, Verdict
+    from primo_scale.audit.mechanism_audit import Verdict
     from primo_scale.audit.mechanism_audit import audit as audited
-    from primo_scale.audit.subjects import audit_subjects
-    from primo_scale.audit.worst_pairs import worst_pairs
+    from primo_scale.audit.worst_pairs import audit_subjects, worst_pairs
 
     subjects = list(
         audit_subjects(
@@ -306,8 +300,9 @@ def audit(asked: Any) -> None:
     failed = 0
     for subject in subjects:
         mechanism = subject.mechanism
-        effort = Effort(asked.runs, (1 - asked.confidence) / len(subjects), pooled_noise())
-        result = audited(mechanism, worst_pairs(mechanism), effort)
+        false_alarm = (1 - asked.confidence) / len(subjects)
+        pairs = worst_pairs(mechanism)
+        result = audited(mechanism, pairs, runs=asked.runs, false_alarm=false_alarm)
         promise = mechanism.promise
         bounds = (result.attainable, result.epsilon, result.gaussian_epsilon)
         line = _AUDIT.format(
@@ -464,99 +459,36 @@ def cluster() -> None:
     """Prepare a cluster: its certificates, its profile, and genotypes where workers read them."""
 
 
-@cluster.group("certificates", cls=ContractGroup)
-def certificates() -> None:
-    """Make, renew and check the certificates by which members of a cluster know each other.
-
-    Give DIRECTORY to the scheduler, the workers and --tls. Whoever can read it is a member.
-    """
-
-
-_DAYS = click.option(
+@cluster.command("certificates")
+@click.argument("directory", type=_DIRECTORY)
+@click.option(
     "--days",
     type=click.IntRange(1, 397),
     default=30,
     help="Number of days in which new connections are possible.",
 )
+def certificates(directory: Path, days: int) -> None:
+    """Make ca.pem, cert.pem and key.pem, by which members of a cluster know each other.
 
-
-@certificates.command("new")
-@click.argument("directory", type=_DIRECTORY)
-@_DAYS
-def certificates_new(directory: Path, days: int) -> None:
-    """Make an authority and a certificate for client, scheduler and workers, mode 0600."""
-    from primo_scale.cluster.certificates import make_certificates
-
-    _print_certificates(make_certificates(directory, days=days))
-
-
-@certificates.command("renew")
-@click.argument("directory", type=_DIRECTORY)
-@_DAYS
-def certificates_renew(directory: Path, days: int) -> None:
-    """Replace the certificates, which excludes the holders of the old ones.
-
-    A running cluster refuses the new ones: renew between runs, or start the cluster again.
+    Give DIRECTORY to the scheduler, the workers and --tls. Whoever can read it is a member.
     """
-    from primo_scale.cluster.certificates import renew_certificates
+    from primo_scale.cluster.security import make_certificates
 
-    _print_certificates(renew_certificates(directory, days=days))
-
-
-@certificates.command("show")
-@click.argument("directory", type=_DIRECTORY)
-def certificates_show(directory: Path) -> None:
-    """Check the certificates and print the time when they expire."""
-    from primo_scale.cluster.certificates import read_certificates
-
-    _print_certificates(read_certificates(directory))
-
-
-def _print_certificates(certificates: Certificates) -> None:
-    click.echo(f"{certificates.directory}: valid until {certificates.expires:%Y-%m-%d %H:%M} UTC")
-    click.echo(f"authority sha256 {certificates.fingerprint}")
+    make_certificates(directory, days=days)
+    click.echo(f"{directory}: valid for {days} days")
 
 
 @cluster.command("show")
 @click.argument("file", type=_FILE, metavar="FILE.toml")
 def cluster_show(file: Path) -> None:
-    """Print the job script or Kubernetes manifest of a profile; start nothing.
+    """Print the job script of a profile; start nothing.
 
-    Certificates on this machine are checked as before a run.
     SCHEDULER, PORT, NAME and WORK_DIR stand for what only a run knows.
     """
-    from primo_scale.cluster.kubernetes import manifest
-    from primo_scale.cluster.profile import JobQueueProfile, KubernetesProfile, read_profile
+    from primo_scale.cluster.profile import read_profile
+    from primo_scale.cluster.workers import job_script
 
-    profile = read_profile(file)
-    _check_certificates(profile)
-    if isinstance(profile, JobQueueProfile):
-        click.echo(_script(profile), nl=False)
-    elif isinstance(profile, KubernetesProfile):
-        click.echo(json.dumps(manifest(profile), indent=2))
-    else:
-        click.echo(profile)
-
-
-def _check_certificates(profile: Profile) -> None:
-    """Refuse a profile with certificates that a run refuses, if they are on this machine."""
-    from primo_scale.cluster.certificates import read_certificates, read_mounted_certificates
-    from primo_scale.cluster.profile import KubernetesProfile
-
-    tls = getattr(profile, "tls", None)
-    if isinstance(tls, str) and Path(tls).is_dir():
-        mounted = isinstance(profile, KubernetesProfile)
-        (read_mounted_certificates if mounted else read_certificates)(Path(tls))
-
-
-def _script(profile: JobQueueProfile) -> str:
-    from primo_scale.cluster.job_queue import job_script
-
-    scratch = Path("WORK_DIR/scratch")
-    made = scratch / "tls" if profile.tls else None
-    certificates = Path(profile.tls) if isinstance(profile.tls, str) else made
-    logs = str(profile.jobs.logs or scratch / "logs")
-    return job_script(profile, certificates, logs)
+    click.echo(job_script(read_profile(file)), nl=False)
 
 
 @cluster.command("copy-genotypes")

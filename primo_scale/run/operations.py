@@ -26,7 +26,6 @@ from primo_scale.run.publishing import check_out, check_private_places, refuse_u
 from primo_scale.run.purge import is_done_and_purged, purge, warn_of_intermediates
 from primo_scale.run.request import (
     AccumulateRequest,
-    Execution,
     FinalizeRequest,
     IngestRequest,
     ReleaseRequest,
@@ -220,14 +219,14 @@ def _ingest_sum_and_publish(request: ReleaseRequest) -> None:
     finalize_stage(replace(release, design=design, store=store))
 
 
-def _check_reachable(execution: Execution, plan: Plan) -> None:
+def _check_reachable(request: AccumulateRequest | ReleaseRequest, plan: Plan) -> None:
     """Refuse a cluster that cannot be used, before an ingest or a payment, if sums are missing."""
-    local = isinstance(execution.profile, (ThreadsProfile, LocalProfile))
-    if plan.sums is None or local:
+    profile = request.profile
+    if plan.sums is None or isinstance(profile, (ThreadsProfile, LocalProfile)):
         return
     from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
 
-    check_reachable(execution.profile, where=execution.cluster_option)
+    check_reachable(profile, request.work_dir.absolute() / "scratch")
 
 
 def _purge_or_warn(request: FinalizeRequest) -> None:

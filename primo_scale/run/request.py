@@ -424,7 +424,7 @@ class Execution(Checked):
     no_tls
         Talk to the scheduler in plain text: everybody on the network is trusted.
     cluster
-        Profile of a cluster: SLURM, PBS, LSF, SGE, Kubernetes and others; cluster/ has examples.
+        Profile of a job queue: SLURM, PBS, LSF or SGE; cluster/ has examples.
     workers
         Worker processes on this machine (default: threads of the command itself).
     memory_limit
@@ -455,26 +455,25 @@ class Execution(Checked):
 
     def check(self) -> None:
         """Refuse options that exclude each other, and a cluster that strangers could join."""
-        from primo_scale.cluster.profile import SchedulerProfile, Size, fits  # loads msgspec
+        from primo_scale.cluster.profile import SchedulerProfile, size_bytes  # loads msgspec
 
-        if self.memory_limit is not None and not fits(self.memory_limit, Size):
-            # A number alone could be bytes, or a share of the machine.
-            raise UsageError(
-                "is not a size such as 4GiB", where=Field("memory_limit"), value=self.memory_limit
-            )
+        if self.memory_limit is not None:
+            try:  # A number alone could be bytes, or a share of the machine.
+                size_bytes(self.memory_limit)
+            except ValueError as error:
+                raise UsageError(
+                    "is not a size such as 4GiB",
+                    where=Field("memory_limit"),
+                    value=self.memory_limit,
+                ) from error
         if self.performance_report is not None and importlib.util.find_spec("bokeh") is None:
             raise UsageError("`performance_report` needs Bokeh", remedy="pip install bokeh")
         profile = self.profile
         if isinstance(profile, SchedulerProfile):
             # An open or impossible connection is refused before hours of work.
-            from primo_scale.cluster.certificates import security_towards
+            from primo_scale.cluster.security import security_towards
 
-            security_towards(profile.address, profile.tls, where=self.cluster_option)
-
-    @property
-    def cluster_option(self) -> str:
-        """Option that gave the cluster, for errors."""
-        return "--scheduler" if self.cluster is None else f"--cluster {self.cluster}"
+            security_towards(profile.address, profile.tls)
 
     @cached_property
     def profile(self) -> Profile:
@@ -733,18 +732,11 @@ def _check_has_budget(given: PrivacyParameters) -> None:
 
 def _check_that_nobody_counts_tasks(profile: Profile) -> None:
     """Refuse a shared scheduler where the number of people is private: it shows that of tasks."""
-    from primo_scale.cluster.profile import (  # loads msgspec
-        JobQueueProfile,
-        LocalProfile,
-        ThreadsProfile,
-    )
+    from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
 
-    if isinstance(profile, ThreadsProfile | LocalProfile):
-        return
-    if isinstance(profile, JobQueueProfile) and profile.tls is not False:
-        return
-    raise UsageError(
-        "the number of people is private, and a shared scheduler shows the number of tasks",
-        where="--scheduler or --cluster",
-        remedy="Use local workers or a job queue with TLS, or `adjacency` replace-one",
-    )
+    if isinstance(profile, SchedulerProfile):
+        raise UsageError(
+            "the number of people is private, and a shared scheduler shows the number of tasks",
+            where=Field("scheduler"),
+            remedy="Use local workers or a job queue, or `adjacency` replace-one",
+        )

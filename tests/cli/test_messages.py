@@ -54,7 +54,7 @@ def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
     for main, words in (
         (release, Cohort(cohort).publication()[:-1]),
         (ledger_show, ["--ledger"]),
-        (certificates, ["new"]),
+        (certificates, []),
     ):
         refused(command(main, *words, long), 3, "File name too long. Choose a shorter path")
 
@@ -68,7 +68,7 @@ def test_a_name_beyond_the_file_system_is_one_line(cohort: Path) -> None:
 def test_a_name_in_a_locale_without_its_characters(name: str, message: str) -> None:
     """Python decodes the bytes of arguments in the C locale to surrogates."""
     word = os.fsencode(name).decode("ascii", errors="surrogateescape")
-    refused(command(certificates, "new", word), 2, message)
+    refused(command(certificates, word), 2, message)
 
 
 @pytest.mark.parametrize("words", [["--maf", "0.01"], ["--geno"], ["--hwe", "1e-6", "midp"]])

@@ -10,7 +10,7 @@ from support.queue_runs import ROOT, Cohort, GridEngine, gated_command, wait_for
 pytestmark = pytest.mark.cluster
 
 SUBMIT = ROOT / "cluster" / "sge" / "submit.sh"
-JOBS = """directives = ["-pe smp 2", "-r y"]
+OPTIONS = """job_extra_directives = ["-pe smp 2", "-r y"]
 python = "{python}"
 """
 
@@ -18,9 +18,9 @@ python = "{python}"
 def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
     grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
 ) -> None:
-    options = cohort.release_options(tmp_path)
-    jobs = JOBS.format(python=sys.executable)
-    command = gated_command(tmp_path, "gwas_release", options, kind="sge", jobs=jobs)
+    arguments = cohort.release_options(tmp_path)
+    queue = OPTIONS.format(python=sys.executable)
+    command = gated_command(tmp_path, "gwas_release", arguments, kind="sge", options=queue)
     job = grid_engine.call(
         "qsub", "-terse", "-V", "-v", f"PYTHONPATH={ROOT}", "-wd", tmp_path, SUBMIT, *command.words
     ).strip()  # fmt: skip
@@ -38,9 +38,9 @@ def test_a_rescheduled_job_that_submits_jobs_completes_a_release(
 def test_an_unknown_queue_is_a_one_line_error(
     grid_engine: GridEngine, cohort: Cohort, tmp_path: Path
 ) -> None:
-    options = cohort.accumulate_options(tmp_path / "work")
-    jobs = JOBS.format(python=sys.executable) + 'queue = "nowhere"'
-    command = gated_command(tmp_path, "accumulate", options, kind="sge", jobs=jobs)
+    arguments = cohort.accumulate_options(tmp_path / "work")
+    queue = OPTIONS.format(python=sys.executable) + 'queue = "nowhere"'
+    command = gated_command(tmp_path, "accumulate", arguments, kind="sge", options=queue)
     line = command.refusal()
     assert line.startswith("error: --cluster: the queue refused the first job (got ")
     assert grid_engine.jobs() == []

@@ -1,89 +1,90 @@
-"""A DaskCluster is applied before a run and deleted after it, by a kubectl that logs its calls."""
+"""The example for Kubernetes conforms to the operator's own schema."""
 
+import copy
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import pytest
+import yaml
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
 
-from primo_scale.cluster.connect import dask_client
-from primo_scale.cluster.kubernetes import applied, manifest
-from primo_scale.cluster.profile import KubernetesProfile, Pods
-from primo_scale.errors import InputError
-
-NOTES = """\
-#!{python}
-import pathlib, sys
-with open({notes!r}, "a") as notes:
-    notes.write(" ".join(sys.argv[1:]) + "\\n")
-pathlib.Path({stdin!r}).write_text(sys.stdin.read()) if "apply" in sys.argv else None
-if "refused" in sys.argv[1]:
-    sys.exit("Error from server (Forbidden): daskclusters is forbidden")
-"""
+CRD = json.loads((Path(__file__).parent / "operator" / "daskcluster.v1.json").read_text())
+EXAMPLE = Path(__file__).parents[2] / "cluster" / "kubernetes" / "daskcluster.yaml"
 
 
-@pytest.fixture
-def kubectl(tmp_path: Path, monkeypatch) -> Path:
-    """Provide the directory of the logged kubectl calls."""
-    script = tmp_path / "kubectl"
-    notes, stdin = str(tmp_path / "notes"), str(tmp_path / "stdin")
-    script.write_text(NOTES.format(python=sys.executable, notes=notes, stdin=stdin))
-    script.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    return tmp_path
+def closed(schema: Any) -> Any:
+    """Return the schema without unknown properties, which Kubernetes drops without a warning."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    inner = {key: closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "type" in schema:
+        assert "additionalProperties" not in schema
+        assert "x-kubernetes-preserve-unknown-fields" not in schema
+        inner["additionalProperties"] = False
+    return inner
 
 
-def profile(**changes: object) -> KubernetesProfile:
-    return KubernetesProfile(
-        Pods("i"), "run", "space", tls=False, **{"address": "tcp://127.0.0.1:1", **changes}
-    )
+@cache
+def checked_schema() -> Validator:
+    """Return the operator's schema, closed and found valid itself."""
+    schema = closed(CRD["schema"])
+    validator = validator_for(schema)
+    validator.check_schema(schema)
+    return validator(schema)
 
 
-def test_the_cluster_is_applied_and_deleted_even_after_an_error(kubectl: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), applied(profile(context="site")) as address:
-        assert address == "tcp://127.0.0.1:1"
-        assert json.loads((kubectl / "stdin").read_text()) == manifest(profile())
-        raise KeyboardInterrupt
-    assert (kubectl / "notes").read_text().splitlines() == [
-        "--context=site --namespace=space apply --filename=-",
-        "--context=site --namespace=space delete daskcluster.kubernetes.dask.org run "
-        "--ignore-not-found --wait=false",
-    ]
+def validate(resource: dict[str, Any]) -> None:
+    """Check a resource by the operator's definition, which must allow every part of it."""
+    facts = {"apiVersion": f"{CRD['group']}/{CRD['version']}", "kind": CRD["kind"]}
+    assert {key: resource[key] for key in facts} == facts
+    assert set(resource) == {*facts, "metadata", "spec"}
+    checked_schema().validate({"spec": resource["spec"]})
 
 
-def test_a_refusal_by_kubectl_is_a_one_line_error(kubectl: Path) -> None:
-    with (
-        pytest.raises(InputError, match=r"kubectl apply failed: .*Forbidden"),
-        applied(profile(context="refused")),
-    ):
-        pass
+def example() -> dict[str, Any]:
+    resource: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text())
+    return resource
 
 
-def test_a_missing_kubectl_is_a_one_line_error(monkeypatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="kubectl is not installed"), applied(profile()):
-        pass
-
-
-def test_certificates_are_checked_before_resources_are_created(kubectl: Path) -> None:
-    wrong = KubernetesProfile(Pods("i"), "run", address="tls://127.0.0.1:1", tls=str(kubectl))
-    with (
-        pytest.raises(InputError, match="a certificate file is missing"),
-        dask_client(wrong, kubectl),
-    ):
-        pass
-    assert not (kubectl / "notes").exists()
+@pytest.mark.slow
+def test_the_resource_conforms_to_the_operators_schema() -> None:
+    validate(example())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("container", ["scheduler", "worker"])
 def test_containers_run_commands_of_the_installed_dask(container: str) -> None:
     """Every option in the arguments is an option of the command."""
-    pod = manifest(profile())["spec"][container]["spec"]["containers"][0]
+    pod = example()["spec"][container]["spec"]["containers"][0]
     python, *words = pod["args"]
     assert python == "python"
     known = subprocess.run(
         [sys.executable, *words[:2], "--help"], check=True, capture_output=True, text=True
     ).stdout
     assert [word for word in words[2:] if word.startswith("--") and word not in known] == []
+
+
+WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
+    "typo in the spec": lambda r: r["spec"].update(idleTimeOut=0),
+    "typo in the pod": lambda r: r["spec"]["worker"]["spec"].update(nodeSelectors={}),
+    "typo in a container": lambda r: r["spec"]["worker"]["spec"]["containers"][0].update(arg=[]),
+    "no service": lambda r: r["spec"]["scheduler"].pop("service"),
+    "wrong type": lambda r: r["spec"]["worker"].update(replicas="2"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_invalid_manifest_is_detected(name: str) -> None:
+    resource = copy.deepcopy(example())
+    WRONG[name](resource)
+    with pytest.raises(jsonschema.ValidationError):
+        validate(resource)

@@ -6,17 +6,15 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from types import SimpleNamespace
 
 import psutil
 import pytest
 from support.tiers import thinned
 
-from primo_scale.cluster import local
 from primo_scale.cluster import profile as profiles
 from primo_scale.cluster.connect import dask_client
-from primo_scale.cluster.dask_settings import WORKER_PROCESS
 from primo_scale.cluster.profile import LocalProfile, worker_memory
+from primo_scale.cluster.workers import WORKER_PROCESS
 from primo_scale.errors import ResourceError
 
 pytestmark = pytest.mark.slow
@@ -86,27 +84,6 @@ def test_the_memory_limit_of_a_worker_is_that_of_the_preflight(
 def test_no_worker_limit_exceeds_the_available_memory(monkeypatch) -> None:
     monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
     assert worker_memory(LocalProfile(1, "4GiB")) == 2 << 30
-
-
-class Forgetful(dict[str, object]):
-    """Dictionary whose entries disappear between the check and the use."""
-
-    def __contains__(self, name: object) -> bool:
-        return True
-
-
-def test_a_worker_that_dask_forgets_between_two_checks_is_replaced(monkeypatch) -> None:
-    monkeypatch.setattr(local, "_LOOK_SECONDS", 0.01)
-    replaced, asked = threading.Event(), []
-
-    def sync(replace, cluster, lost, wanted) -> None:
-        asked.append((lost, wanted))
-        replaced.set()
-
-    cluster = SimpleNamespace(worker_spec={"first": {}}, workers=Forgetful(), sync=sync)
-    with local.workers_replaced(cluster):
-        assert replaced.wait(60)
-    assert asked[0] == (["first"], 1)
 
 
 @contextmanager

@@ -1,146 +1,90 @@
-"""Profiles are read strictly, and are refused if other users of a network could connect."""
+"""Profiles of job queues are read strictly, and their job scripts are those of the examples.
 
+``ACCEPT_GOLDEN=1 python -m pytest tests/cluster/test_profile.py`` writes the golden files. Read the
+differences before committing them, because sites run these job scripts.
+"""
+
+import os
+import sys
 from pathlib import Path
+from unittest import mock
 
+import dask
+import dask_jobqueue
 import pytest
+import yaml
 from support.filesets import written
 
-from primo_scale.cluster.profile import (
-    JobQueueProfile,
-    KubernetesProfile,
-    LocalProfile,
-    SchedulerProfile,
-    read_profile,
-    worker_memory,
-)
+from primo_scale.cluster.profile import JOB_QUEUES, JobQueueProfile, read_profile, worker_memory
+from primo_scale.cluster.workers import WORKER_PROCESS, job_script
 from primo_scale.errors import InputError
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "cluster"
-KUBERNETES = 'kind = "kubernetes"\nname = "a"\n[pods]\nimage = "i"\n'
-TLS = 'tls = "certificates"\n'
+FOLDER = Path(__file__).parent / "golden"
+EXAMPLES = FOLDER.parents[2] / "cluster"
 SLURM = 'kind = "slurm"\n'
-JOBS = SLURM + "[jobs]\n"
-CLEAR = SLURM + "tls = false\n"
+OPTIONS = SLURM + "[options]\n"
 
 
-def read(directory: Path, text: str) -> object:
+def read(directory: Path, text: str) -> JobQueueProfile:
     return read_profile(written(directory / "profile.toml", text))
 
 
-@pytest.mark.parametrize("kind", ["slurm", "pbs", "lsf", "sge"])
-def test_a_kind_alone_is_a_valid_queue_profile(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", JOB_QUEUES)
+def test_a_kind_alone_is_a_valid_profile(kind: str, tmp_path: Path) -> None:
     profile = read(tmp_path, f'kind = "{kind}"')
-    assert isinstance(profile, JobQueueProfile)
     assert profile == JobQueueProfile(kind)
-    assert profile.tls is True
+    assert (profile.walltime_seconds, worker_memory(profile)) == (4 * 3600, 2 << 30)
+
+
+def rendered(kind: str) -> str:
+    """Return the job script of the example of a kind, for any machine and any user's settings."""
+    nobody = {"LSF_ENVDIR": os.devnull, "PBS_ACCOUNT": ""}
+    settings = Path(dask_jobqueue.__file__).with_name("jobqueue.yaml")
+    (defaults,) = dask.config.collect_yaml([str(settings)])
+    with (
+        mock.patch.dict(os.environ, nobody),
+        mock.patch.object(sys, "executable", "PYTHON"),
+        dask.config.set({"jobqueue": defaults["jobqueue"]}),
+    ):
+        return job_script(read_profile(EXAMPLES / kind / f"{kind}.toml"))
+
+
+@pytest.mark.parametrize("kind", JOB_QUEUES)
+def test_an_example_renders_to_its_golden_file(kind: str) -> None:
+    if "ACCEPT_GOLDEN" in os.environ:
+        (FOLDER / f"{kind}.sh").write_text(rendered(kind))
+    assert rendered(kind) == (FOLDER / f"{kind}.sh").read_text()
 
 
 @pytest.mark.parametrize(
     "name", [path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir()]
 )
-def test_every_kind_has_an_example_a_readme_and_a_script(name: str) -> None:
-    read_profile(EXAMPLES / name / f"{name}.toml")
+def test_every_kind_has_a_readme_and_a_script(name: str) -> None:
     assert (EXAMPLES / name / "README.md").is_file()
     assert [*(EXAMPLES / name).glob("*.sh"), *(EXAMPLES / name).glob("*.yaml")]
 
 
-def test_profile_values_are_read_as_written(tmp_path: Path) -> None:
-    profile = read(
-        tmp_path,
-        TLS + 'kind = "slurm"\n[jobs]\nmaximum = 3\ncores = 3\nmemory = "3GiB"\n'
-        'directives = ["--qos=x"]\n[scheduler]\nhost = "login1"\n',
-    )
-    assert isinstance(profile, JobQueueProfile)
-    assert (profile.jobs.maximum, profile.jobs.directives) == (3, ("--qos=x",))
-    assert profile.scheduler.host == "login1"
-    assert profile.tls == str(tmp_path / "certificates")
-    assert worker_memory(profile) == 2**30  # three processes share 3 GiB
-
-
-def test_directories_are_relative_to_the_profile_on_every_node(tmp_path, monkeypatch) -> None:
-    """A job starts in another directory than the command."""
-    (tmp_path / "profile.toml").write_text(TLS + JOBS + 'logs = "logs"')
-    monkeypatch.chdir(tmp_path)
-    profile = read_profile(Path("profile.toml"))
-    assert (profile.tls, profile.jobs.logs) == (f"{tmp_path}/certificates", f"{tmp_path}/logs")
-
-
-def test_a_local_profile_equals_the_command_line_options(tmp_path: Path) -> None:
-    text = 'kind = "local"\nworkers = 3\nmemory_limit = "2GiB"'
-    assert read(tmp_path, text) == LocalProfile(3, "2GiB")
-
-
-def test_kubernetes_finds_the_scheduler_by_its_service(tmp_path: Path) -> None:
-    profile = read(tmp_path, TLS + KUBERNETES)
-    assert isinstance(profile, KubernetesProfile)
-    assert profile.service_address == "tls://a-scheduler.default.svc:8786"
+def test_options_are_those_of_dask_jobqueue(tmp_path: Path) -> None:
+    text = 'cores = 3\nmemory = "3GiB"\nprocesses = 1\nwalltime = "1-00:30"\nqos = "x"'
+    profile = read(tmp_path, OPTIONS + text)
+    assert profile.all_options["qos"] == "x"
+    assert worker_memory(profile) == 3 << 30
+    assert profile.walltime_seconds == 86400 + 1800
 
 
 REFUSED = {
-    "no kind": ("workers = 1", ["kind is unknown", "slurm"]),
+    "no kind": ("jobs = 1", ["kind is unknown", "slurm"]),
     "unknown kind": ('kind = "moab"', ["kind is unknown", "moab"]),
+    "kind of an older version": ('kind = "local"', ["kind is unknown", "--workers"]),
     "no TOML": ("kind = ", ["is not TOML"]),
-    "unknown key": (SLURM + "job = 1", ["unknown key `job`", "jobs"]),
-    "unknown key below": (JOBS + "core = 2", ["jobs: unknown key `core`", "cores"]),
-    "wrong type": (JOBS + 'cores = "2"', ["jobs.cores: expected `int`", "got '2'"]),
-    "true is no number": (JOBS + "cores = true", ["jobs.cores", "got True"]),
-    "wrong type below a list": (
-        TLS + KUBERNETES + 'volumes = [{claim = "a", path = "/", x = 1}]',
-        ["pods.volumes[0]: unknown key `x`", "one of claim, path, read_only"],
-    ),
-    "no table": (SLURM + "jobs = 3", ["jobs: expected a table", "got 3"]),
-    "wrong type in a list": (JOBS + "directives = [1]", ["jobs.directives[0]", "got 1"]),
-    "no size": (JOBS + 'memory = "8"', ["jobs.memory", "8GiB", "got '8'"]),
-    "no memory": (JOBS + 'memory = "0.0GiB"', ["jobs.memory: expected a size above zero"]),
-    "no memory of a pod": (TLS + KUBERNETES + 'memory = "0Gi"', ["pods.memory", "such as 8Gi"]),
-    "no duration": (JOBS + 'walltime = "4h"', ["jobs.walltime", "04:00:00"]),
-    "too short": (JOBS + 'walltime = "00:00:30"', ["jobs: walltime 00:00:30"]),
-    "too small": (JOBS + "maximum = 0", ["jobs.maximum", ">= 1", "got 0"]),
-    "no port": (SLURM + "[scheduler]\nport = 65536", ["scheduler.port", "<= 65535"]),
-    "shell in a name": (JOBS + 'queue = "a;rm"', ["jobs.queue"]),
-    "shell in a path": (SLURM + '[workers]\nscratch = "$(id)"', ["workers.scratch"]),
-    "blank in certificates": (SLURM + 'tls = "a b"', ["tls: expected a path of letters", "a b'"]),
-    "job number in logs": (JOBS + 'logs = "%j"', ["jobs.logs: expected a path of letters", "%j'"]),
-    "two lines in one": (JOBS + 'prologue = ["a\\nb"]', ["jobs.prologue"]),
-    "more than the maximum": (
-        JOBS + "minimum = 3\nmaximum = 2",
-        ["jobs: minimum 3 is above maximum 2"],
-    ),
-    "longer than the job": (
-        SLURM + '[workers]\nlifetime = "04:00:00"',
-        ["workers.lifetime 04:00:00 is not below jobs.walltime 04:00:00"],
-    ),
-    "blank in an interpreter": (JOBS + 'python = "a b"', ["jobs.python: expected a path without"]),
-    "resources elsewhere": ('kind = "lsf"\n[jobs]\nresources = "x"', ["for PBS and SGE"]),
-    "host and interface": (
-        SLURM + '[scheduler]\nhost = "a"\ninterface = "b"',
-        ["exclude each other"],
-    ),
-    "certificates by file": (
-        SLURM + '[tls]\nca = "a"\ncert = "b"',
-        ["tls: expected `bool | str`, got a table"],
-    ),
-    "no address": ('kind = "scheduler"', ["missing key `address`"]),
-    "no name": ('kind = "kubernetes"\n[pods]\nimage = "i"', ["missing key `name`"]),
-    "upper case": (
-        TLS + KUBERNETES.replace('"a"', '"A"'),
-        ["name: expected at most 52 lower-case letters", "got 'A'"],
-    ),
-    # Any peer of an open Dask port can run code as its owner.
-    "pods without certificates": (KUBERNETES, ["pods need certificates", "tls = "]),
-    "pods in the clear by address": (
-        TLS + 'kind = "kubernetes"\nname = "a"\naddress = "tcp://a:1"\n[pods]\nimage = "i"\n',
-        ["address is not tls://"],
-    ),
-    "every interface in the clear": (CLEAR, ["may not listen on every interface"]),
-    "0.0.0.0 in the clear": (
-        CLEAR + '[scheduler]\nhost = "0.0.0.0"\n[workers]\ninterface = "ib0"',
-        ["may not listen on every interface", "0.0.0.0"],
-    ),
-    "workers everywhere in the clear": (
-        CLEAR + '[scheduler]\ninterface = "ib0"',
-        ["may not listen on every interface"],
-    ),
+    "unknown key": (SLURM + "job = 1", ["unknown field `job`", "jobs"]),
+    "table of an older version": (SLURM + "[jobs]\ncores = 2", ["$.jobs", "[options]"]),
+    "no job": (SLURM + "jobs = 0", ["$.jobs"]),
+    "no cores": (OPTIONS + "cores = 0", ["whole numbers of cores"]),
+    "text for a number": (OPTIONS + 'cores = "two"', ["whole numbers of cores"]),
+    "memory without a unit": (OPTIONS + "memory = 8", ["a memory such as 8GiB"]),
+    "walltime": (OPTIONS + 'walltime = "soon"', ["a walltime of a minute"]),
+    "short walltime": (OPTIONS + 'walltime = "00:00:59"', ["a walltime of a minute"]),
 }
 
 
@@ -154,10 +98,9 @@ def test_invalid_profiles_are_refused_by_file_and_key(name: str, tmp_path: Path)
     assert [word for word in words if word not in said] == []
 
 
-def test_disabling_encryption_must_be_explicit(tmp_path: Path) -> None:
-    address = "tcp://node1:8786"
-    profile = read(tmp_path, f'kind = "scheduler"\naddress = "{address}"\ntls = false')
-    assert profile == SchedulerProfile(address, tls=False)
-    interfaces = '[scheduler]\ninterface = "ib0"\n[workers]\ninterface = "ib0"\n'
-    assert read(tmp_path, 'kind = "slurm"\ntls = false\n' + interfaces)
-    assert read(tmp_path, KUBERNETES.replace("[pods]", "tls = false\n[pods]"))
+def test_the_resource_of_kubernetes_has_the_environment_of_workers() -> None:
+    resource = yaml.safe_load((EXAMPLES / "kubernetes" / "daskcluster.yaml").read_text())
+    worker = resource["spec"]["worker"]["spec"]["containers"][0]
+    environment = {entry["name"]: entry["value"] for entry in worker["env"]}
+    assert WORKER_PROCESS.items() <= environment.items()
+    assert environment["DASK_DISTRIBUTED__WORKER__HTTP__ROUTES"] == "[]"

@@ -10,7 +10,7 @@ from support.queue_runs import ROOT, Cohort, Run, Slurm, gated_command, wait_for
 pytestmark = pytest.mark.cluster
 
 SUBMIT = ROOT / "cluster" / "slurm" / "submit.sh"
-SHORT_LIVES = 'lifetime = "00:00:03"\nlifetime_stagger = "00:00:01"'
+SHORT_LIVES = 'worker_extra_args = ["--lifetime", "3s", "--lifetime-stagger", "1s"]'
 ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
 
 
@@ -68,7 +68,7 @@ def test_a_full_queue_and_short_worker_lifetimes_only_delay_a_run(
                "--wrap=sleep 600")  # fmt: skip
     wait_for(lambda: slurm.jobs("RUNNING", "others"), "a job of others on the node")
     command = gated_command(
-        tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"), workers=SHORT_LIVES
+        tmp_path, "accumulate", cohort.accumulate_options(tmp_path / "work"), options=SHORT_LIVES
     )
     with Run(command) as run:
         run.wait_for(lambda: slurm.jobs("PENDING"), "job in the full queue")
@@ -107,7 +107,7 @@ def test_a_requeued_job_that_submits_jobs_completes_a_release(
 
 def test_an_unknown_queue_is_a_one_line_error(slurm: Slurm, cohort: Cohort, tmp_path: Path) -> None:
     options = cohort.accumulate_options(tmp_path / "work")
-    command = gated_command(tmp_path, "accumulate", options, jobs='queue = "nowhere"')
+    command = gated_command(tmp_path, "accumulate", options, options='queue = "nowhere"')
     line = command.refusal()
     assert line.startswith("error: --cluster: the queue refused the first job (got sbatch: error:")
     assert slurm.jobs() == []

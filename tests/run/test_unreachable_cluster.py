@@ -25,31 +25,18 @@ def test_a_scheduler_is_asked_before_the_ingest(cohort) -> None:
     (port,) = free_ports(1)
     options = "--scheduler", f"tcp://127.0.0.1:{port}"
     succeeded(cohort.release(*options, "--dry-run", budget=BUDGET))
-    refused_before_work(cohort, "--scheduler: nothing listens", *options)
+    refused_before_work(cohort, "--scheduler: no connection to a Dask scheduler", *options)
 
 
 def test_a_scheduler_needs_a_worker_before_the_ingest(cohort) -> None:
     with LocalCluster(n_workers=0, protocol="tcp://", dashboard_address=":0") as cluster:
-        profile = cohort.folder / "s.toml"
-        profile.write_text(f'kind = "scheduler"\naddress = "{cluster.scheduler_address}"')
-        words = f"--cluster {profile}: the scheduler answers, and has no workers"
-        refused_before_work(cohort, words, "--cluster", profile)
+        words = "--scheduler: the scheduler has no workers"
+        refused_before_work(cohort, words, "--scheduler", cluster.scheduler_address)
 
 
-@pytest.mark.parametrize(
-    ("profile", "words"),
-    [
-        ('kind = "slurm"', "the submit command of SLURM is not installed (got sbatch)"),
-        (
-            'kind = "kubernetes"\nname = "run"\ntls = false\n[pods]\nimage = "i"',
-            "kubectl is not installed",
-        ),
-    ],
-)
-def test_a_missing_command_is_refused_before_the_ingest(
-    profile, words, cohort, monkeypatch
-) -> None:
+def test_a_missing_command_is_refused_before_the_ingest(cohort, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(cohort.folder))
     path = cohort.folder / "c.toml"
-    path.write_text(profile)
+    path.write_text('kind = "slurm"')
+    words = "the submit command of SLURM is not installed (got sbatch)"
     refused_before_work(cohort, words, "--cluster", path)

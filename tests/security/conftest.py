@@ -11,7 +11,7 @@ import pytest
 from support.processes import started, wait_until
 from support.security_runs import Cohort, RunningCluster
 
-from primo_scale.cluster.certificates import make_certificates
+from primo_scale.cluster.security import make_certificates
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,8 @@ def cohort(tmp_path_factory) -> Cohort:
 def running_cluster(tmp_path_factory) -> Iterator[RunningCluster]:
     """Run `dask scheduler` and `dask worker` under TLS, an open umask and a debug log."""
     directory = tmp_path_factory.mktemp("cluster")
-    tls = make_certificates(directory / "tls").directory
+    tls = directory / "tls"
+    make_certificates(tls)
     shared = [
         "--tls-ca-file", tls / "ca.pem", "--tls-cert", tls / "cert.pem", "--tls-key",
         tls / "key.pem", "--protocol", "tls", "--host", "127.0.0.1", "--no-dashboard",

@@ -1,39 +1,42 @@
 """Certificates of a cluster: who may connect, and what is refused before it starts."""
 
-import datetime
 import socket
 import ssl
 import stat
 from pathlib import Path
 
 import pytest
-from cryptography import x509
 from distributed import Client, LocalCluster
+from support.processes import free_ports
 from support.small_cohort import command, refused
 
 from primo_scale.cli.commands import release
-from primo_scale.cluster import certificates
-from primo_scale.cluster.certificates import (
+from primo_scale.cluster import connect
+from primo_scale.cluster.profile import SchedulerProfile
+from primo_scale.cluster.security import (
     make_certificates,
-    read_certificates,
-    renew_certificates,
     security_of,
     security_towards,
-    throw_away_certificates,
+    temporary_security,
 )
 from primo_scale.errors import InputError, UsageError
 
 CONNECT_TIMEOUT = 2
 
 
+def certificates_in(parent: Path) -> Path:
+    make_certificates(parent / "tls")
+    return parent / "tls"
+
+
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("ours") / "tls").directory
+    return certificates_in(tmp_path_factory.mktemp("ours"))
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory) -> Path:
-    return make_certificates(tmp_path_factory.mktemp("theirs") / "tls").directory
+    return certificates_in(tmp_path_factory.mktemp("theirs"))
 
 
 @pytest.fixture(scope="module")
@@ -108,44 +111,46 @@ def test_plain_text_is_refused_at_both_ends(address, ours) -> None:
         Client(plain, security=security_of(ours), timeout=CONNECT_TIMEOUT)
 
 
-def test_renewal_shuts_the_old_ones_out(tmp_path) -> None:
-    before = make_certificates(tmp_path / "tls")
-    old = {path.name: path.read_bytes() for path in before.directory.iterdir()}
-    after = renew_certificates(tmp_path / "tls")
-    assert after.fingerprint != before.fingerprint
-    (after.directory / "cert.pem").write_bytes(old["cert.pem"])  # a renewal that was interrupted
-    with pytest.raises(InputError, match="belong together"):
-        read_certificates(after.directory)
-    renew_certificates(after.directory)
-    read_certificates(after.directory)
-
-
-def test_expired_certificates_are_one_line(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(certificates, "_CLOCKS_APART", datetime.timedelta(days=3))
-    with pytest.raises(InputError, match=r"have expired .*got .* UTC.*renew"):
-        make_certificates(tmp_path / "tls", days=-1)
-    with pytest.raises(InputError, match="have expired"):
-        read_certificates(tmp_path / "tls")
-
-
 def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
-    directory = make_certificates(tmp_path / "tls").directory
+    directory = tmp_path / "tls"
+    make_certificates(directory)
     names = {path.name: stat.S_IMODE(path.stat().st_mode) for path in directory.iterdir()}
     assert names == dict.fromkeys(("ca.pem", "cert.pem", "key.pem"), 0o600)
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    for path, mode in ((directory / "key.pem", 0o640), (directory, 0o711)):
-        before = stat.S_IMODE(path.stat().st_mode)
-        path.chmod(mode)
-        with pytest.raises(InputError, match="open to others"):
-            read_certificates(directory)
-        path.chmod(before)
     with pytest.raises(InputError, match="exists already"):
         make_certificates(directory)
+    (directory / "key.pem").chmod(0o640)
+    with pytest.raises(InputError, match="open to others"):
+        security_of(directory)
     (directory / "key.pem").unlink()
-    for _ in range(2):
-        with pytest.raises(InputError, match=r"key\.pem: a certificate file is missing"):
-            read_certificates(directory)
-        (directory / "cert.pem").write_bytes(b"damaged")  # the missing file is named first
+    with pytest.raises(InputError, match=r"key\.pem: a certificate file is missing"):
+        security_of(directory)
+
+
+def refusal(address: str, tls: Path | bool, monkeypatch) -> str:
+    """Return the one line with which a command refuses a scheduler."""
+    monkeypatch.setattr(connect, "_CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT)
+    profile = SchedulerProfile(address, str(tls) if isinstance(tls, Path) else tls)
+    with pytest.raises(InputError, match=r"^--scheduler: ") as raised:
+        connect.check_reachable(profile, Path("unused"))
+    assert raised.value.value == address
+    return raised.value.what
+
+
+def test_a_scheduler_that_cannot_be_used_is_refused_with_its_cause(
+    address, ours, theirs, monkeypatch
+) -> None:
+    nobody = f"tls://127.0.0.1:{free_ports(1)[0]}"
+    assert "refused" in refusal(nobody, ours, monkeypatch)
+    assert "no connection" in refusal("tls://no-such-host.invalid:8786", ours, monkeypatch)
+    assert "certificate" in refusal(address, theirs, monkeypatch)
+    assert "no connection" in refusal(address.replace("tls", "tcp"), False, monkeypatch)
+    with LocalCluster(n_workers=0, security=security_of(ours), dashboard_address=":0") as cluster:
+        words = refusal(cluster.scheduler_address, ours, monkeypatch)
+        assert words == "the scheduler has no workers"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        silent = f"tls://127.0.0.1:{server.getsockname()[1]}"
+        assert "no connection" in refusal(silent, ours, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,7 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
     ],
 )
 def test_plain_text_to_another_machine_needs_an_option(address) -> None:
-    with pytest.raises(UsageError, match="--no-tls"):
+    with pytest.raises(UsageError, match="no_tls"):
         security_towards(address, True)
     assert security_towards(address, False) is None
 
@@ -185,7 +190,7 @@ def test_plain_text_stays_possible_within_the_machine(address) -> None:
 def test_certificates_and_addresses_must_agree(ours) -> None:
     with pytest.raises(UsageError, match="without encryption"):
         security_towards("tcp://10.0.0.7:8786", ours)
-    with pytest.raises(UsageError, match="--tls DIR"):
+    with pytest.raises(UsageError, match="Give `tls`"):
         security_towards("tls://10.0.0.7:8786", True)
     found = security_towards("tls://10.0.0.7:8786", ours)
     assert found is not None
@@ -211,18 +216,9 @@ def test_commands_refuse_before_they_read_anything(options, tmp_path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_throw_away_certificates_are_private_and_gone_at_the_end(tmp_path) -> None:
-    (tmp_path / "tls-of-a-killed-run").mkdir()
-    with throw_away_certificates(tmp_path) as made:
-        assert [made] == list(tmp_path.iterdir())
-        assert stat.S_IMODE(made.stat().st_mode) == 0o700
-        assert {stat.S_IMODE(path.stat().st_mode) for path in made.iterdir()} == {0o600}
-        read_certificates(made)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_throw_away_certificates_are_valid_at_any_date(tmp_path) -> None:
-    with throw_away_certificates(tmp_path) as made:
-        for name in ("ca.pem", "cert.pem"):
-            ours = x509.load_pem_x509_certificate((made / name).read_bytes())
-            assert (ours.not_valid_before_utc.year, ours.not_valid_after_utc.year) == (1950, 9999)
+def test_temporary_certificates_are_in_memory_and_of_tls_1_3() -> None:
+    security = temporary_security()
+    assert security.require_encryption
+    assert security.tls_min_version == ssl.TLSVersion.TLSv1_3
+    assert "PRIVATE KEY" in security.tls_worker_key
+    assert "PRIVATE KEY" not in repr(security)

@@ -18,22 +18,19 @@ LIMIT_SECONDS = 600
 PRELOAD = Path(__file__).with_name("gated_tasks.py")
 PROFILE = """\
 kind = "{kind}"
-[jobs]
-maximum = 1
+jobs = 1
+poll = 1
+[options]
 cores = 2
 memory = "1GiB"
 walltime = "00:10:00"
-poll = "00:00:01"
-prologue = [
+interface = "lo"
+scheduler_options = {{ host = "127.0.0.1" }}
+job_script_prologue = [
   "export PRIMO_TEST_GATE={gate}",
   "export DASK_DISTRIBUTED__WORKER__PRELOAD=[\\"'{preload}'\\"]",
 ]
-{jobs}
-[scheduler]
-host = "127.0.0.1"
-[workers]
-interface = "lo"
-{workers}
+{options}
 """
 
 
@@ -141,10 +138,10 @@ class Command:
 def gated_command(
     directory: Path, command: str, arguments: Sequence[object], **profile_parts: str
 ) -> Command:
-    """Return a command with its own profile: `kind`, and lines of the tables `jobs`, `workers`."""
+    """Return a command with its own profile: `kind`, and lines of the `options`."""
     gate, profile = directory / "gate", directory / "profile.toml"
     gate.mkdir()
-    parts = {"kind": "slurm", "jobs": "", "workers": "", **profile_parts}
+    parts = {"kind": "slurm", "options": "", **profile_parts}
     profile.write_text(PROFILE.format(gate=gate, preload=PRELOAD, **parts))
     words = [sys.executable, "-m", f"pipelines.{command}", "--cluster", profile, *arguments]
     return Command(tuple(map(str, words)), gate, directory / "said")

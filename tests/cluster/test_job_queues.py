@@ -1,0 +1,132 @@
+"""PBS, LSF and SGE through emulated commands: a lost job is replaced.
+
+Only real queues can show that they accept the scripts; `test_grid_engine` has one.
+"""
+
+import asyncio
+import os
+import pwd
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from support.queue_runs import wait_for
+
+from primo_scale.cluster import workers
+from primo_scale.cluster.connect import check_reachable, dask_client
+from primo_scale.cluster.profile import JobQueueProfile
+from primo_scale.errors import InputError
+
+COMMANDS = ("qsub", "qselect", "qstat", "qdel", "bsub", "bjobs", "bkill")
+
+
+def profile(kind: str, scratch: Path) -> JobQueueProfile:
+    options = {
+        "cores": 2, "memory": "1GiB", "local_directory": str(scratch), "interface": "lo",
+        "scheduler_options": {"host": "127.0.0.1"},
+    }  # fmt: skip
+    return JobQueueProfile(kind, jobs=1, poll=1, options=options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["pbs", "lsf"])  # test_grid_engine.py has a real one
+def test_a_lost_job_is_replaced_and_no_job_is_left(kind: str, tmp_path: Path, monkeypatch) -> None:
+    queue, commands, scratch = (tmp_path / name for name in ("queue", "bin", "scratch"))
+    for directory in (queue, commands, scratch):
+        directory.mkdir(mode=0o700)
+    for command in COMMANDS:
+        script = (Path(__file__).parent / "stand_in_queue.py").read_text()
+        (commands / command).write_text(script.replace("/usr/bin/env python3", sys.executable))
+        (commands / command).chmod(0o700)
+    monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
+    monkeypatch.setenv("STAND_IN_QUEUE", str(queue))
+    monkeypatch.setenv("STAND_IN_KIND", kind)
+
+    def jobs() -> list[str]:
+        return [path.name for path in queue.iterdir()]
+
+    with dask_client(profile(kind, tmp_path), scratch) as client:
+        assert client.submit(os.getpgid, 0).result(120)
+        (first,) = jobs()
+        os.killpg(int(first), signal.SIGKILL)
+        assert client.submit(os.getpgid, 0, key="again").result(120)
+        assert len(jobs()) == 2
+
+    def have_ended() -> bool:
+        listing = subprocess.check_output(["ps", "-e", "-o", "pgid=,stat="], text=True)
+        groups = dict(line.split() for line in listing.splitlines() if " Z" not in line)
+        return groups.keys().isdisjoint(jobs())
+
+    wait_for(have_ended, "end of all jobs")
+
+
+@pytest.mark.parametrize("kind", ["pbs", "lsf", "sge"])
+def test_a_missing_queue_is_a_one_line_error(kind: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    tmp_path.chmod(0o700)
+    with pytest.raises(InputError, match="the submit command of"):
+        check_reachable(profile(kind, tmp_path), tmp_path)
+    cluster = dask_client(profile(kind, tmp_path), tmp_path)
+    with pytest.raises(InputError, match="--cluster: "), cluster:
+        pass
+
+
+@pytest.fixture
+def sbatch(tmp_path: Path, monkeypatch) -> Path:
+    """Provide a private directory, and a submit command that is never called."""
+    (tmp_path / "sbatch").write_text("#!/bin/false")
+    (tmp_path / "sbatch").chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path / "scratch"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"interface": "ib7"}, "'ib7' is not a valid network interface"),
+        ({"core": 4}, "unexpected keyword argument 'core'"),
+        ({"python": "/a b/python"}, "characters that a job script cannot contain"),
+    ],
+)
+def test_what_a_profile_asks_of_this_machine_is_checked_before_work(options, words, sbatch) -> None:
+    with pytest.raises(InputError, match=f"^--cluster: .*{words}"):
+        check_reachable(JobQueueProfile("slurm", options=options), sbatch)
+    check_reachable(JobQueueProfile("slurm", options={"interface": "lo"}), sbatch)
+    assert not [*sbatch.glob("tls-*")], "certificates are left"
+
+
+@pytest.mark.parametrize("character", " '\"$&%,:;\\\n")
+def test_a_path_that_a_job_script_cannot_contain_is_refused(character: str, sbatch) -> None:
+    with pytest.raises(InputError, match=r"letters, digits and _\./"):
+        check_reachable(JobQueueProfile("slurm"), sbatch / f"a{character}b")
+
+
+def test_no_private_key_is_in_a_job_script_an_environment_or_a_command_line(
+    sbatch, monkeypatch
+) -> None:
+    sbatch.mkdir(mode=0o700)
+    monkeypatch.setattr(workers.JobKeeper, "submit", lambda *_: asyncio.sleep(0))
+    profile = JobQueueProfile("slurm", options={"interface": "lo"})
+    with workers.job_queue_cluster(profile, sbatch) as cluster:
+        (key,) = sbatch.glob("tls-*/*/key.pem")
+        assert [path.stat().st_mode & 0o777 for path in (key, key.parent.parent)] == [0o600, 0o700]
+        script, lines = cluster.job_script(), key.read_text().splitlines()
+        assert str(key) in script
+        for text in (script, str(os.environ), str(psutil.Process().cmdline())):
+            assert "PRIVATE KEY" not in text
+            assert lines[1] not in text
+
+
+def test_jobs_are_listed_for_the_user_who_submits_them(monkeypatch) -> None:
+    """With another name every job would count as lost, and jobs be submitted without end."""
+    monkeypatch.setenv("LOGNAME", "another")
+    assert workers.user_name() == pwd.getpwuid(os.geteuid()).pw_name
+
+
+def test_jobs_without_output_point_to_a_path_that_nodes_do_not_see(tmp_path: Path) -> None:
+    (tmp_path / "primo-scale-17.err").touch()
+    assert workers.output_of({"17", "18"}, tmp_path) == f"see {tmp_path}"
+    assert "wrote nothing" in workers.output_of({"1", "7"}, tmp_path)

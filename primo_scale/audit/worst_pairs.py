@@ -1,4 +1,4 @@
-"""Artificial neighbouring cohorts with the largest distance that the proofs allow, for the audit.
+"""Mechanisms that an audit examines, and neighbours with the largest distance that proofs allow.
 
 For every promise, docs/maths proves the sensitivity of the statistics and names rows that attain
 it. This module constructs such rows in integers: two variants per LD block and two phenotypes. One
@@ -9,13 +9,15 @@ on a small statistic is not hidden by the others. No person's data are read.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from primo_scale.gaussian.lattice_noise import Integers
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.privacy.mechanism import Mechanism, PublicBounds
+from primo_scale.methods.catalogue import METHODS, method_named
+from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.private_statistics import smallest_eigenvalue
 
 # Bounds of the artificial rows, which are large, so that directions are exact to 1e-4.
@@ -97,7 +99,8 @@ def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
     promise, rows = mechanism.promise, _Rows(mechanism.bounds)
     replaced = promise.adjacency is Adjacency.REPLACE_ONE
     if promise.unit is PrivacyUnit.LABEL:
-        return _label_replaced(rows) if replaced else (_label_missing(rows),)
+        pairs = _labels(rows)
+        return pairs if replaced else pairs[-1:]
     if not replaced:
         return _removed(rows, counted=promise.counts_are_private)
     farthest = _farthest_genotypes(mechanism, rows)
@@ -229,17 +232,59 @@ def _removed(rows: _Rows, *, counted: bool) -> tuple[NeighbourPair, ...]:
     return tuple(NeighbourPair(name, rows.others, p, nobody) for name, p in present.items())
 
 
-def _label_replaced(rows: _Rows) -> tuple[NeighbourPair, ...]:
-    x, y = rows.genotypes(_DIAGONAL), rows.phenotypes(0.0)
-    before, turned = _person(x, y), _person(x, rows.phenotypes(math.pi / 2))
-    return (
-        NeighbourPair("phenotypes, reversed", rows.others, before, _person(x, -y)),
-        NeighbourPair("phenotypes, turned", rows.others, before, turned),
-        _label_missing(rows),
+def _labels(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    """Return pairs of other phenotypes; the last one is of missing phenotypes."""
+    x, y, diagonal = rows.genotypes(_DIAGONAL), rows.phenotypes(0.0), rows.phenotypes(_DIAGONAL)
+    changes = {
+        "reversed": (_person(x, y), _person(x, -y)),
+        "turned": (_person(x, y), _person(x, rows.phenotypes(math.pi / 2))),
+        "missing": (_person(x, diagonal), _person(x, y * 0, observed=False)),
+    }
+    return tuple(
+        NeighbourPair(f"phenotypes, {name}", rows.others, *pair) for name, pair in changes.items()
     )
 
 
-def _label_missing(rows: _Rows) -> NeighbourPair:
-    x, y = rows.genotypes(_DIAGONAL), rows.phenotypes(_DIAGONAL)
-    after = _person(x, y * 0, observed=False)
-    return NeighbourPair("phenotypes, missing", rows.others, _person(x, y), after)
+# ---- Mechanisms ----------------------------------------------------------------------------------
+
+
+ALL = "all"
+"""Name that stands for every method, privacy unit or adjacency."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Mechanism calibrated to the bounds of the artificial people, and its methods."""
+
+    methods: tuple[str, ...]
+    mechanism: Mechanism
+
+
+def audit_subjects(
+    method: str, privacy: str, adjacency: str, *, epsilon: float, delta: float
+) -> Iterator[Subject]:
+    """Yield every requested mechanism: method, privacy and adjacency are a name or ``all``.
+
+    A UsageError is raised if the only method has no such privacy, or if the parameters are outside
+    the proved range.
+    """
+    for unit in PrivacyUnit:
+        for relation in Adjacency:
+            if privacy not in (unit, ALL) or adjacency not in (relation, ALL):
+                continue
+            if method != ALL and (privacy != ALL or method not in METHODS):
+                method_named(method, unit)
+            promise = Promise(epsilon, delta, unit, relation)
+            methods = [m for m in METHODS.values() if method in (m.name, ALL) and unit in m.privacy]
+            if ALL in (method, adjacency) and relation is Adjacency.ADD_REMOVE:
+                methods = [m for m in methods if not m.subsamples]
+            # With label privacy X'X is public, and blocks change nothing.
+            for by_block in (False,) if unit is PrivacyUnit.LABEL else (False, True):
+                recipes: dict[Recipe, list[str]] = {}
+                for each in methods:
+                    if not (by_block and each.subsamples):  # whose rows are not clipped in blocks
+                        recipe = each.recipe(N_PHENOTYPES, SUBSAMPLE if each.subsamples else None)
+                        recipes.setdefault(recipe, []).append(each.name)
+                for recipe, names in recipes.items():
+                    bounds = audit_bounds(by_block=by_block)
+                    yield Subject(tuple(names), calibrate(bounds, promise, recipe, split=SPLIT))

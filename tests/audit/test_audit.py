@@ -18,10 +18,15 @@ from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.audit import mechanism_audit as auditing
-from primo_scale.audit.audited_release import pooled_noise, publish
-from primo_scale.audit.mechanism_audit import Effort, Verdict, audit
-from primo_scale.audit.subjects import ALL, audit_subjects
-from primo_scale.audit.worst_pairs import SPLIT, audit_bounds, statistics_of, worst_pairs
+from primo_scale.audit.mechanism_audit import Verdict, audit, pooled_noise, publish
+from primo_scale.audit.worst_pairs import (
+    ALL,
+    SPLIT,
+    audit_bounds,
+    audit_subjects,
+    statistics_of,
+    worst_pairs,
+)
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
@@ -53,7 +58,7 @@ def one_of_each():
 
 
 def effort(runs, noise=None):
-    return Effort(runs, FALSE_ALARM, noise or pooled_noise())
+    return {"runs": runs, "false_alarm": FALSE_ALARM, "noise": noise}
 
 
 def named(audited, name):
@@ -86,7 +91,7 @@ def publishing_with(doctored):
 )  # fmt: skip
 def test_a_sound_mechanism_passes(audited, runs):
     """200 runs find a quarter of the noise in every mechanism, 2500 runs half of it."""
-    found = audit(audited, worst_pairs(audited), effort(runs))
+    found = audit(audited, worst_pairs(audited), **effort(runs))
     assert found.verdict is Verdict.WITHIN
     assert found.epsilon <= EPSILON
     assert (found.gaussian_epsilon or 0.0) <= EPSILON
@@ -95,14 +100,14 @@ def test_a_sound_mechanism_passes(audited, runs):
 @pytest.mark.slow
 def test_a_sound_mechanism_passes_with_opendp_noise():
     audited = mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2))
-    found = audit(audited, worst_pairs(audited)[:1], effort(1000, pooled_noise(OpenDPNoise())))
+    found = audit(audited, worst_pairs(audited)[:1], **effort(1000, pooled_noise(OpenDPNoise())))
     assert found.verdict is Verdict.WITHIN
 
 
 @pytest.mark.slow
 def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
     audited = mechanism(LABEL, ADD)
-    found = audit(audited, worst_pairs(audited), effort(20_000))
+    found = audit(audited, worst_pairs(audited), **effort(20_000))
     assert found.attainable == pytest.approx(EPSILON, rel=1e-3)
     # Limits of 6 standard errors each on two rates, estimated from 10,000 runs.
     assert 0.65 * EPSILON < found.gaussian_epsilon <= EPSILON
@@ -116,7 +121,7 @@ def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
 )
 def test_half_the_noise_is_found(audited, monkeypatch):
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
-    found = audit(audited, worst_pairs(audited)[:1], effort(2500))
+    found = audit(audited, worst_pairs(audited)[:1], **effort(2500))
     assert found.gaussian_epsilon > EPSILON
     assert found.verdict is Verdict.EXCEEDED
 
@@ -124,7 +129,7 @@ def test_half_the_noise_is_found(audited, monkeypatch):
 def test_too_little_noise_is_found_without_assumptions(monkeypatch):
     audited = mechanism(LABEL, ADD)
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.25)))
-    found = audit(audited, worst_pairs(audited), effort(6_000))
+    found = audit(audited, worst_pairs(audited), **effort(6_000))
     assert found.epsilon > EPSILON
 
 
@@ -143,7 +148,7 @@ def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monke
     less = less_noisy(audited, factor).scales
     scales = replace(audited.scales, **{name: getattr(less, name) for name in fields})
     monkeypatch.setattr(auditing, "publish", publishing_with(replace(audited, scales=scales)))
-    assert audit(audited, named(audited, pair), effort(runs)).verdict is not Verdict.WITHIN
+    assert audit(audited, named(audited, pair), **effort(runs)).verdict is not Verdict.WITHIN
 
 
 def test_a_missing_factor_of_two_in_the_cross_sensitivity_is_found(monkeypatch):
@@ -151,7 +156,7 @@ def test_a_missing_factor_of_two_in_the_cross_sensitivity_is_found(monkeypatch):
     monkeypatch.setattr(sensitivity, "cross", lambda *bounds: whole(*bounds) / 2)
     audited = mechanism(LABEL)
     assert audited.scales.phenotype_cross < 0.51 * sound.scales.phenotype_cross
-    found = audit(audited, named(audited, "phenotypes, reversed"), effort(4000))
+    found = audit(audited, named(audited, "phenotypes, reversed"), **effort(4000))
     assert found.gaussian_epsilon > EPSILON
     # The stated noise is too small for the pair, which is visible without a draw.
     assert found.attainable > 2 * EPSILON
@@ -167,10 +172,10 @@ def test_the_papers_amplification_by_subsampling_is_found():
     sigma = 2 * math.sqrt(2 * math.log(2.5 / promise.delta)) / amplified / n  # of (1/s) X'X
     gram = (s * sigma * audited.bounds.row_norm,)
     printed = replace(audited, scales=replace(audited.scales, gram=gram))
-    found = audit(printed, named(printed, "X'X, diagonal"), effort(4000))
+    found = audit(printed, named(printed, "X'X, diagonal"), **effort(4000))
     assert found.epsilon > epsilon
     assert found.verdict is Verdict.EXCEEDED
-    sound = audit(audited, named(audited, "X'X, diagonal"), effort(4000))
+    sound = audit(audited, named(audited, "X'X, diagonal"), **effort(4000))
     assert sound.verdict is Verdict.WITHIN
 
 
@@ -198,7 +203,7 @@ SEEDS = iter(range(10**6))
 )
 def test_noise_that_runs_or_parts_share_is_found(runs, noise):
     audited = mechanism(epsilon=1.0)
-    found = audit(audited, worst_pairs(audited)[:1], effort(runs, noise))
+    found = audit(audited, worst_pairs(audited)[:1], **effort(runs, noise))
     assert found.epsilon > 1.0
     assert found.gaussian_epsilon > 1.0
 
@@ -214,7 +219,7 @@ def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
 
     monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
     audited = mechanism()
-    found = audit(audited, worst_pairs(audited)[:1], effort(26_000))
+    found = audit(audited, worst_pairs(audited)[:1], **effort(26_000))
     assert found.gaussian_epsilon > EPSILON
 
 
@@ -234,21 +239,21 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
 
     monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
     audited = mechanism()
-    found = audit(audited, named(audited, "X'X, off the diagonal"), effort(16_000))
+    found = audit(audited, named(audited, "X'X, off the diagonal"), **effort(16_000))
     assert found.verdict is not Verdict.WITHIN
 
 
 def test_counts_without_noise_are_found(monkeypatch):
     monkeypatch.setattr(NoisyMatrices, "counts", lambda noisy, counts: counts)
     audited = mechanism()
-    found = audit(audited, named(audited, "phenotypes"), effort(2000))
+    found = audit(audited, named(audited, "phenotypes"), **effort(2000))
     assert found.epsilon > EPSILON
 
 
 def test_a_protected_part_that_is_stated_to_be_public_is_found():
     audited = mechanism()
     public = replace(audited, scales=replace(audited.scales, phenotype_gram=0.0))
-    found = audit(public, named(public, "phenotypes"), effort(2000))
+    found = audit(public, named(public, "phenotypes"), **effort(2000))
     assert found.attainable == math.inf
     assert found.epsilon > EPSILON
     assert found.verdict is Verdict.EXCEEDED

@@ -7,20 +7,20 @@ import pytest
 from scipy.stats import binom, binomtest
 from support.tiers import thinned
 
-from primo_scale.audit.distinguishing import Scores, evidence, rate_at_least, rate_at_most
+from primo_scale.audit.mechanism_audit import evidence, rate_at_least, rate_at_most
 from primo_scale.gaussian.calibration import mu_for
 
 ALARM = 1e-9
 
 
 def normal_scores(rng, mu, runs):
-    return Scores(rng.normal(size=runs), rng.normal(mu, size=runs))
+    return (rng.normal(size=runs), rng.normal(mu, size=runs))
 
 
 def randomised_response(rng, epsilon, runs):
     """Return answers that are true with probability e^epsilon / (1 + e^epsilon)."""
     truth = math.exp(epsilon) / (1 + math.exp(epsilon))
-    return Scores((rng.random(runs) > truth) * 1.0, (rng.random(runs) < truth) * 1.0)
+    return ((rng.random(runs) > truth) * 1.0, (rng.random(runs) < truth) * 1.0)
 
 
 @pytest.mark.parametrize(("successes", "runs"), [(0, 30), (1, 30), (17, 30), (29, 30), (30, 30)])
@@ -42,8 +42,8 @@ def test_a_rare_sign_is_found_in_either_direction():
     rng = np.random.default_rng(2)
     usual, rare = rng.random(20_000), rng.random(20_000)
     rare[rng.random(20_000) < 0.02] = 7.0
-    high = evidence([Scores(usual, rare)], delta=1e-3, false_alarm=ALARM)
-    low = evidence([Scores(-rare, -usual)], delta=1e-3, false_alarm=ALARM)
+    high = evidence([(usual, rare)], delta=1e-3, false_alarm=ALARM)
+    low = evidence([(-rare, -usual)], delta=1e-3, false_alarm=ALARM)
     # log((0.02 - delta) / F), where 0 of 10,000 runs allow F up to 0.0022
     assert high.epsilon > 1.5
     assert low.epsilon == pytest.approx(high.epsilon, rel=1e-9)
@@ -67,7 +67,7 @@ def test_the_better_of_two_scores_is_used():
 
 
 def test_equal_scores_give_bounds_of_zero():
-    same = Scores(np.zeros(2000), np.zeros(2000))
+    same = (np.zeros(2000), np.zeros(2000))
     assert evidence([same], delta=1e-3, false_alarm=ALARM).mu == 0.0
     assert evidence([same], delta=1e-3, false_alarm=ALARM).epsilon == 0.0
 
@@ -89,7 +89,7 @@ def test_a_bound_exceeds_the_truth_at_most_at_its_level(law):
 
 def test_delta_is_taken_off_what_a_perfect_test_shows():
     """Every score separates the cohorts, at the limits of Clopper and Pearson for 500 runs."""
-    scores = [Scores(np.zeros(1000), np.ones(1000))]
+    scores = [(np.zeros(1000), np.ones(1000))]
     level = 0.05 / 4
     least, most = level ** (1 / 500), 1 - level ** (1 / 500)
     for delta in (0.0, 1e-6, 0.5):

@@ -7,7 +7,7 @@ makes that 1e-9 a command.
 import pytest
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.audit.subjects import audit_subjects
+from primo_scale.audit.worst_pairs import audit_subjects
 from primo_scale.cli.commands import audit as main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS

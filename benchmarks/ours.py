@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,10 @@ import click
 import numpy as np
 
 from benchmarks.measurement import seconds_of
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.engine import run_tasks
-from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
+from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import default_plan
-from primo_scale.accumulation.statistics import open_raw_statistics
-from primo_scale.accumulation.summation import RunTasks, accumulate
-from primo_scale.accumulation.tasks import run_task
-from primo_scale.accumulation.thread_stream import run_on_threads
+from primo_scale.accumulation.statistics import Executor, accumulate, open_raw_statistics
 from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.genotypes.coding import largest_code
@@ -160,7 +155,7 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
             )
         )
 
-    with _task_runner(chosen.workers, directory) as run:
+    with _executor(chosen.workers, directory) as run:
         _, *seconds = [accumulated() for _ in range(1 + chosen.repetitions)]  # the first warms up
     return {
         "kernel": kernel,
@@ -172,12 +167,12 @@ def _measured(chosen: Options, directory: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _task_runner(workers: int | None, directory: Path) -> Iterator[RunTasks]:
+def _executor(workers: int | None, directory: Path) -> Iterator[Executor]:
     if workers is None:
-        yield partial(run_on_threads, threads=usable_cpus())
+        yield ThreadExecutor(usable_cpus())
         return
     with dask_client(LocalProfile(workers), directory / "scratch") as client:
-        yield partial(run_tasks, client, run_task)
+        yield DaskExecutor(client)
 
 
 if __name__ == "__main__":

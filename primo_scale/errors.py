@@ -11,7 +11,6 @@ import errno
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -39,14 +38,6 @@ def with_options(text: str) -> str:
     return _FIELD_IN_TEXT.sub(lambda found: Field(found[1]).option, text)
 
 
-@dataclass(frozen=True)
-class OnWorker:
-    """Worker on which a task raised an error."""
-
-    host: str
-    lacks_path: bool  # whether `where` of the error is a path that does not exist there
-
-
 class PrimoError(Exception):
     """Base class of all anticipated errors.
 
@@ -64,15 +55,9 @@ class PrimoError(Exception):
         The only correct value, instead of `limit`.
     remedy
         Action of the user that resolves the error, as a sentence.
-
-    Attributes
-    ----------
-    on_worker
-        Worker on which a task raised the error; None for an error of this process.
     """
 
     exit_code = 1
-    on_worker: OnWorker | None = None
 
     def __init__(
         self,
@@ -116,7 +101,7 @@ class PrimoError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # By default, pickling would lose the keyword arguments.
-        return partial(type(self), self.what, **self.facts), (), {"on_worker": self.on_worker}
+        return partial(type(self), self.what, **self.facts), ()
 
     def _in_brackets(self) -> str:
         if self.expected is not None:
@@ -146,13 +131,6 @@ class DamagedChunk(InputError):
     """
 
 
-class OtherVersion(InputError):
-    """Worker with another version of primo_scale than the command (exit code 3).
-
-    Another version may code or clip differently. The error ends a run without another attempt.
-    """
-
-
 class ResourceError(PrimoError):
     """Too little memory or disk space (exit code 4)."""
 
@@ -177,9 +155,6 @@ def anticipated(error: BaseException) -> PrimoError | None:
         return error
     if isinstance(error, MemoryError):
         return ResourceError("not enough memory", remedy="Use fewer workers or smaller LD blocks")
-    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":  # of Python
-        remedy = "Raise ulimit -v (h_vmem of Grid Engine) or ulimit -u, or use fewer workers"
-        return ResourceError("no thread can be started", remedy=remedy)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return ResourceError("the disk is full", where=error.filename, remedy="Free space")
     if isinstance(error, OSError) and error.errno == errno.EFBIG:
@@ -195,7 +170,7 @@ def errors_explained() -> Iterator[None]:
     """Raise an error of Python or of the system as the one to show to the user, if there is one."""
     try:
         yield
-    except (OSError, MemoryError, RuntimeError) as error:
+    except (OSError, MemoryError) as error:
         found = anticipated(error)
         if found is None:
             raise

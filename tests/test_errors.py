@@ -39,12 +39,6 @@ def test_an_error_with_an_expected_value_survives_between_processes():
     assert isinstance(again, InputError)
 
 
-def test_a_thread_that_cannot_start_is_a_lack_of_resources():
-    found = anticipated(RuntimeError("can't start new thread"))
-    assert isinstance(found, ResourceError) and "ulimit -v" in str(found)
-    assert anticipated(RuntimeError("a bug")) is None
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "remedy"),
     [

@@ -15,6 +15,8 @@ are gone can therefore not commit to the next store at the same path.
 
 from __future__ import annotations
 
+import random
+import uuid
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -29,7 +31,7 @@ from primo_scale.accumulation.clipping_rules import (
     may_clip,
     multiplier_columns,
 )
-from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask
+from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.genotypes.ld_components import LdComponents, open_components
@@ -39,17 +41,22 @@ from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8, Int64
 from primo_scale.kernels.rows import UNCLIPPED
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
+from primo_scale.storage import groups
 from primo_scale.storage.chunks import (
+    array_bytes,
     chunk_name,
     commit_chunk,
     drop_chunk,
     read_block,
     read_chunk,
     stored_chunks,
+    write_array,
+    write_block,
 )
-from primo_scale.storage.files import converted
-from primo_scale.storage.groups import Array, Group, array_of, attributes_of, open_group
+from primo_scale.storage.files import canonical_json, converted
+from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
+from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
 from primo_scale.storage.tiles import in_threads
 from primo_scale.version import __version__
@@ -62,6 +69,10 @@ SUBSAMPLE = "in_subsample"
 """Name of the array of the members of a secret subsample."""
 # Blocks whose row multipliers share a chunk: few files, and few unneeded values per read of a tile.
 MULTIPLIER_COLUMNS = 16
+_WHOLE = (slice(None), slice(None))
+# Cost of decoding a genotype, in multiplications of codes. It comes from timings with AVX-512; on
+# other machines it differs, but the estimated time left remains useful.
+_DECODING = 23
 
 
 @dataclass(frozen=True)
@@ -85,15 +96,13 @@ class Inputs:
     def open_genotypes(self) -> GenotypeStore:
         """Open the genotype store, which must match its digest."""
         store = open_genotype_store(self.genotypes)
-        if store.identity_digest != self.digests["genotypes"]:
-            raise _replaced("genotype", self.genotypes)
+        self._refuse_replaced("genotypes", store.identity_digest, self.genotypes)
         return store
 
     def open_outcomes(self) -> OutcomeStore:
         """Open the outcome store, which must match its digest."""
         store = open_outcome_store(self.outcomes)
-        if store.content_digest != self.digests["outcomes"]:
-            raise _replaced("outcome", self.outcomes)
+        self._refuse_replaced("outcomes", store.content_digest, self.outcomes)
         return store
 
     @property
@@ -108,9 +117,16 @@ class Inputs:
             return None
         opened = open_directions if self.is_second_round else open_components
         components = opened(self.components)
-        if components.digest != self.digests["components"]:
-            raise _replaced("component", self.components)
+        self._refuse_replaced("components", components.digest, self.components)
         return components
+
+    def _refuse_replaced(self, name: str, digest: str, where: Location) -> None:
+        if digest != self.digests[name]:
+            raise InputError(
+                f"the store of {name} was replaced",
+                where=str(where),
+                remedy="Restore the original store, or use another --work-dir",
+            )
 
     def to_json(self) -> dict[str, Any]:
         """Return all parameters that determine the sums; locations do not."""
@@ -147,7 +163,7 @@ class Partials:
     @property
     def attributes(self) -> dict[str, Any]:
         """Current attributes; only the locations and chunks of the inputs can change."""
-        attributes = attributes_of(open_group(self.path, KIND))
+        attributes = groups.attributes_of(groups.open_group(self.path, KIND))
         if attributes["store_id"] != self.store_id:
             raise InputError("the store of partial sums was replaced", where=str(self.path))
         return attributes
@@ -185,7 +201,7 @@ class Partials:
 
     @cached_property
     def subsample(self) -> int | None:
-        """Number of people that X'X is summed over; None means all."""
+        """Number of people that X'X is summed over; None stands for all."""
         return self.inputs.subsample
 
     @property
@@ -201,12 +217,12 @@ class Partials:
     def array(self, name: str) -> Array:
         """Return an array of the store, which is opened once."""
         if name not in self._opened:
-            self._opened[name] = array_of(self._group, f"{self.store_id}/{name}")
+            self._opened[name] = groups.array_of(self._group, f"{self.store_id}/{name}")
         return self._opened[name]
 
     @cached_property
-    def _group(self) -> Group:
-        return open_group(self.path, KIND, complete=False)
+    def _group(self) -> groups.Group:
+        return groups.open_group(self.path, KIND, complete=False)
 
     @cached_property
     def _opened(self) -> dict[str, Array]:
@@ -270,12 +286,37 @@ class Partials:
         name, index = _gram_chunk(task)
         commit_chunk(self.array(name), index, gram[None])
 
+    def weight(self, task: Task) -> int:
+        """Return the cost of a task for the progress, about in multiplications of codes."""
+        plan, planes = self.plan, self.plan.n_planes
+        if isinstance(task, RowTask):
+            a_person = planes**2 + (sum(self._decoding) if self.may_clip else 0)
+        else:
+            a_person = 0
+            for tile in task.tiles:
+                rows = length(plan.inside(tile.block, tile.row_tile))
+                columns = length(plan.inside(tile.block, tile.column_tile))
+                decoded = rows if tile.on_diagonal else rows + columns
+                a_person += self._decoding[tile.block] * decoded // plan.layout.size(tile.block)
+                # Half of a diagonal tile is computed.
+                a_person += rows * (columns // 2 + 2 * planes if tile.on_diagonal else columns)
+        return length(plan.people(task)) * a_person
+
+    @cached_property
+    def _decoding(self) -> list[int]:
+        """Cost of the columns of every block for each person."""
+        sizes = self.plan.layout.sizes
+        if self.components is None:
+            return [_DECODING * size for size in sizes]
+        read = np.diff(self.components.boundaries).tolist()
+        return [n * (_DECODING + size) for n, size in zip(read, sizes, strict=True)]
+
     def committed(self) -> set[Task]:
         """Return the tasks whose chunks all exist."""
         stored = stored_chunks(self.path / self.store_id)
         return {
             task
-            for task in self._tasks()
+            for task in self.plan.tasks()
             if all(chunk_name(name, index) in stored for name, index in self._results(task))
         }
 
@@ -289,14 +330,10 @@ class Partials:
     def drop_damaged(self) -> int:
         """Delete the committed chunks that fail their checksums, and return their number."""
         stored = stored_chunks(self.path / self.store_id)
-        results = {result for task in self._tasks() for result in self._results(task)}
+        results = {result for task in self.plan.tasks() for result in self._results(task)}
         there = [(name, index) for name, index in results if chunk_name(name, index) in stored]
         intact = in_threads(lambda result: _kept_if_intact(self.array(result[0]), result[1]), there)
         return intact.count(False)
-
-    def _tasks(self) -> Iterator[Task]:
-        yield from self.plan.row_tasks()
-        yield from self.plan.tile_tasks()
 
     def _results(self, task: Task) -> Iterator[_Chunk]:
         """Yield the chunks that a task commits."""
@@ -319,14 +356,6 @@ def _cross_chunk(tile: TileTask) -> _Chunk:
     return f"cross/{tile.block}", (tile.row_group, tile.row_tile, 0)
 
 
-def _replaced(name: str, where: Location) -> InputError:
-    return InputError(
-        f"the {name} store was replaced",
-        where=str(where),
-        remedy="Restore the original store, or use another --work-dir",
-    )
-
-
 def _kept_if_intact(array: Array, index: tuple[int, ...]) -> bool:
     """Return whether a chunk passes its checksum, and delete it if it does not."""
     try:
@@ -335,3 +364,126 @@ def _kept_if_intact(array: Array, index: tuple[int, ...]) -> bool:
         drop_chunk(array, index)
         return False
     return True
+
+
+def open_partials(
+    path: Location, plan: Plan, inputs: Inputs, code_table: Int8, kernel: str = AUTOMATIC
+) -> Partials:
+    """Open the store of partial sums of a plan, or create it; one of another plan is refused.
+
+    Genotypes and outcomes may have moved since the store was created; tasks read them at the
+    locations in `inputs`. `code_table` is the public code of each 2-bit value for each variant,
+    shape (d, 4).
+    """
+    digest = plan_digest(plan, inputs.to_json())
+    if groups.is_complete(path, KIND):
+        group = groups.open_group(path, KIND, complete=False)
+        attributes = groups.attributes_of(group)
+        if attributes["plan_digest"] != digest:
+            differences = ", ".join(_differences(attributes, plan, inputs)) or "another plan"
+            raise of_other_request(path, value=differences)
+        if attributes["paths"] != _paths(inputs):
+            groups.mark_complete(group, {"paths": _paths(inputs)})
+        partials = Partials(path, str(attributes["store_id"]), kernel)
+        write_block(partials.array("code_table"), _WHOLE, code_table)  # repairs a damaged one
+        return partials
+    return Partials(path, _create(path, plan, inputs, code_table), kernel)
+
+
+def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str:
+    """Create the empty store and return its random name."""
+    store_id = uuid.uuid4().hex
+    group = groups.create_group(path, KIND, {})
+    largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
+    arrays = partial_arrays(
+        plan, len(code_table), multiplier_columns(inputs.clipping_rule), largest
+    )
+    groups.create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
+    write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)
+    if inputs.subsample is not None:
+        _draw_subsample(group, f"{store_id}/{SUBSAMPLE}", plan.n_samples, inputs.subsample)
+    # Chunks that a power failure damages are computed again, but metadata cannot be.
+    groups.flush(group)
+    groups.mark_complete(
+        group,
+        {
+            "store_id": store_id,
+            "plan": plan.to_json(),
+            "inputs": inputs.to_json(),
+            "plan_digest": plan_digest(plan, inputs.to_json()),
+            "paths": _paths(inputs),
+        },
+    )
+    return store_id
+
+
+def _paths(inputs: Inputs) -> dict[str, str]:
+    """Return the locations of the inputs, which may change without an effect on the sums."""
+    components = inputs.components
+    return {
+        "genotypes": str(inputs.genotypes.resolve()),
+        "outcomes": str(inputs.outcomes.resolve()),
+        **({} if components is None else {"components": str(components.resolve())}),
+    }
+
+
+def partial_arrays(
+    plan: Plan, n_variants: int, columns: int, largest: int
+) -> dict[str, ArrayLayout]:
+    """Return the layout of every array of a store, except for a subsample, by name.
+
+    A person has as many row multipliers as `columns`, and codes have a magnitude up to `largest`.
+    """
+    layout, q, planes = plan.layout, plan.layout.n_outcomes, plan.n_planes - 1
+    row_groups, n, rows = plan.n_row_groups, plan.n_samples, plan.rows_per_read
+    multipliers = (rows, min(columns, MULTIPLIER_COLUMNS))
+    arrays = {
+        "code_table": ArrayLayout((n_variants, 4), (65536, 4), np.int8),
+        "row_multipliers": ArrayLayout((n, columns), multipliers, np.uint32),
+        "outcome_planes": ArrayLayout((planes, n), (planes, rows), np.int8),
+        "outcome_gram": ArrayLayout((plan.n_stripes, q, q), (1, q, q), np.int64),
+    }
+    kind = plan.gram_type(largest)
+    for block, size in enumerate(layout.sizes):
+        side = min(plan.tile, size)
+        if plan.sums_gram:
+            arrays[f"gram/{block}"] = ArrayLayout((row_groups, size, size), (1, side, side), kind)
+        width = q if plan.sums_gram else 1  # a direction has one phenotype
+        arrays[f"cross/{block}"] = ArrayLayout(
+            (row_groups, size, width), (1, side, width), np.int64
+        )
+    return arrays
+
+
+def partial_bytes(plan: Plan, n_variants: int, columns: int, largest: int) -> int:
+    """Return the bytes that tasks commit, which are removed when the statistics are finished."""
+    total = plan.n_samples  # of a list of the subsample
+    for name, layout in partial_arrays(plan, n_variants, columns, largest).items():
+        tiles = None
+        if name.startswith("gram/"):  # of which the tiles on and above the diagonal are summed
+            side = plan.n_tiles(int(name.removeprefix("gram/")))
+            tiles = plan.n_row_groups * side * (side + 1) // 2
+        total += array_bytes(layout, chunks=tiles)
+    return total
+
+
+def _draw_subsample(group: groups.Group, name: str, n_samples: int, size: int) -> None:
+    """Draw a subsample of people uniformly without replacement, and store its members.
+
+    Privacy amplification requires a secret subsample. It is drawn once for each store, from the
+    operating system's entropy, and is deleted with the store.
+    """
+    chosen = np.zeros(n_samples, dtype=np.uint8)
+    chosen[random.SystemRandom().sample(range(n_samples), size)] = 1
+    write_array(group, name, chosen, (min(n_samples, 1 << 20),))
+
+
+def _differences(attributes: dict[str, Any], plan: Plan, inputs: Inputs) -> list[str]:
+    """Return the names of attributes that differ; their values are private."""
+    stored = {**attributes["plan"], **attributes["inputs"]}
+    asked = {**plan.to_json(), **inputs.to_json()}
+    return sorted(
+        name.replace("_", " ")
+        for name in stored.keys() | asked.keys()
+        if canonical_json(stored.get(name)) != canonical_json(asked.get(name))
+    )

@@ -11,7 +11,7 @@ an interruption are a set difference.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -91,12 +91,14 @@ Task = RowTask | TileTask
 
 
 @dataclass(frozen=True)
-class Order:
-    """Tasks to run, each sequence in the order to start them."""
+class Amount:
+    """Number of tasks, and their total weight."""
 
-    first: Sequence[Task] = ()  # start before all others
-    beside: Sequence[Task] = ()  # do not depend on `first`
-    after: Sequence[Task] = ()  # start when all tasks in `first` are done
+    tasks: int
+    weight: int
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.tasks + other.tasks, self.weight + other.weight)
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,11 @@ class Plan:
         """Return the variants of one tile, as indices into the block."""
         start = tile * self.tile
         return slice(start, min(start + self.tile, self.layout.size(block)))
+
+    def tasks(self) -> Iterator[Task]:
+        """Yield all tasks."""
+        yield from self.row_tasks()
+        yield from self.tile_tasks()
 
     def row_tasks(self) -> Iterator[RowTask]:
         """Return all row tasks, in order."""

@@ -5,8 +5,7 @@ to them, so that no data about people passes through the scheduler. Neither do t
 error: an exception of a worker is logged there, pickled to the scheduler with its causes, and
 logged by every process that receives it. Zarr's error for a damaged chunk contains both checksums,
 one of them of private integers; other errors contain shapes or values. A task therefore raises a
-new exception in place of the original. A path in it is one on the worker's machine, so the worker
-records its host and whether the path exists there, and the command names both.
+new exception in place of the original, which names the worker's host.
 """
 
 from __future__ import annotations
@@ -14,27 +13,22 @@ from __future__ import annotations
 import os
 import socket
 import traceback
-from collections.abc import Callable
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.clipping_rules import ClippingRule
-from primo_scale.accumulation.columns import (
-    Columns,
-    PeopleOfRead,
-    contributions,
-    row_norms,
-    subtract_scores,
-)
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
-from primo_scale.errors import OnWorker, OtherVersion, PrimoError, anticipated
+from primo_scale.errors import InputError, PrimoError, anticipated
 from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.packings import PackedBytes
+from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
@@ -46,9 +40,12 @@ from primo_scale.kernels.products import (
     byte_planes,
     from_byte_planes,
     mirrored,
+    spread_rows,
     with_ones,
 )
-from primo_scale.kernels.rows import UNCLIPPED
+from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
+from primo_scale.outcomes.coding import LARGEST_VALUE
+from primo_scale.ranges import runs_of
 from primo_scale.storage.files import keep_files_private
 from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
@@ -63,12 +60,16 @@ def run_task(address: Address, task: Task) -> None:
     repeated task computes the same bytes. A worker with another version of primo_scale than the
     command computes nothing. An error is free of private values.
     """
-    with _Contained() as contained:
+    failure = None
+    try:
         partials = _open_partials(address)
         if not partials.is_committed(task):
             compute_task(partials, task, lambda: None)
-    if contained.failure is not None:
-        raise contained.failure
+    except Exception as error:  # noqa: BLE001
+        failure = _without_values(error)
+    # Not raised inside the clause, because it would carry the exception that is handled there.
+    if failure is not None:
+        raise failure
 
 
 def compute_task(partials: Partials, task: Task, check: Callable[[], None]) -> None:
@@ -194,88 +195,199 @@ def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | Gather
 
 @lru_cache(maxsize=4)
 def _open_partials(address: Address) -> Partials:
+    """Open the store of a command of this version.
+
+    Sums of another version could have another sensitivity than the proved one.
+    """
     path, store_id, kernel, version = address
-    refuse_other_version(version)
+    if version != __version__:
+        raise InputError(
+            f"primo_scale is {__version__} there, and {version} where the command runs",
+            where="worker",
+            remedy=f"Install primo_scale {version} for every worker, and start the workers again; "
+            "the same command continues",
+        )
     keep_files_private()
     return Partials(path, store_id, kernel)
 
 
-class _Contained:
-    """Context manager that stores an exception of its block as `failure`, without private details.
-
-    Raise the stored exception after the block, not inside an ``except`` clause, because a raised
-    exception carries the exceptions that are being handled at that time.
-    """
-
-    failure: PrimoError | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, Exception):  # no exception, or the process is being stopped
-            return False
-        self.failure = with_worker(_without_values(error))
-        return True
-
-
 def _without_values(error: Exception) -> PrimoError:
+    """Return an error that names this host and contains no private details."""
+    host = f"on worker {socket.gethostname()}"
     found = anticipated(error)
-    free_text = isinstance(error, OSError) and error.strerror is None
-    if found is not None and not free_text:
-        return type(found)(found.what, where=found.where, remedy=found.remedy)
-    return PrimoError(
-        f"a task failed: {type(error).__name__}",
-        where=_code_location(error),
-        remedy="Please report this line",
-    )
-
-
-def _code_location(error: Exception) -> str:
-    """Return ``file:line`` of the innermost frame of this package in the traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
-    innermost = (ours or frames)[-1]
-    return f"{Path(innermost.filename).name}:{innermost.lineno}"
-
-
-def refuse_other_version(command: str) -> None:
-    """Refuse to compute if this worker has another version of primo_scale than the command.
-
-    Sums of another version could have another sensitivity than the proved one. The message names
-    the host of the worker and both versions, and nothing private.
-    """
-    if command != __version__:
-        raise OtherVersion(
-            f"primo_scale is {__version__} there, and {command} where the command runs",
-            where=f"worker on {socket.gethostname()}",
-            remedy=f"Install primo_scale {command} for every worker, and start the workers again; "
-            "the same command continues",
+    if found is None or (isinstance(error, OSError) and error.strerror is None):  # free text
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [frame for frame in frames if _PACKAGE in Path(frame.filename).parents]
+        innermost = (ours or frames)[-1]
+        return PrimoError(
+            f"a task failed {host}: {type(error).__name__}",
+            where=f"{Path(innermost.filename).name}:{innermost.lineno}",
+            remedy="Please report this line",
         )
-
-
-def with_worker(error: PrimoError) -> PrimoError:
-    """Record on an error of a task this worker's host, and whether the error's path exists here."""
-    path = str(error.where)
-    lacks_path = os.path.isabs(path) and not os.path.exists(path)
-    error.on_worker = OnWorker(socket.gethostname(), lacks_path)
-    return error
-
-
-def naming_worker(error: PrimoError) -> PrimoError:
-    """Return an error of a task that names the worker's host, unless that is this machine.
-
-    The remedy for a path that exists for this process alone is to share it.
-    """
-    worker = error.on_worker
-    if worker is None or isinstance(error, OtherVersion):  # which names the host itself
-        return error
-    facts = error.facts
-    if worker.lacks_path and os.path.exists(str(error.where)):
-        facts["remedy"] = (
-            "The path exists for the command, and not for the worker. Workers need the same paths: "
-            "mount the file system there, or use --object-store (cluster/README.md)"
+    remedy = found.remedy
+    if os.path.isabs(str(found.where)) and not os.path.exists(str(found.where)):
+        remedy = (
+            "The path does not exist for the worker. Workers need the paths of the command: mount "
+            "the file system there, or use --object-store (cluster/README.md)"
         )
-    elif worker.host == socket.gethostname():
-        return error
-    return type(error)(f"{error.what} on worker {worker.host}", **facts)
+    return type(found)(f"{found.what} {host}", where=found.where, remedy=remedy)
+
+
+# ---- Columns of X --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PeopleOfRead:
+    """Multipliers of the people in one read, and positions of those in the subsample."""
+
+    multipliers: list[Int64]  # in units of 2^-31, of each LD block
+    sampled: npt.NDArray[np.intp] | None  # None means all
+
+    @classmethod
+    def read(cls, partials: Partials, blocks: range, samples: slice) -> PeopleOfRead:
+        """Read the multipliers of some blocks."""
+        multipliers = [partials.block_multipliers(block, samples) for block in blocks]
+        return cls(multipliers, partials.sampled(samples))
+
+    @property
+    def everybody(self) -> PeopleOfRead:
+        """All people of the read, in the subsample or not."""
+        return PeopleOfRead(self.multipliers, None)
+
+
+class Columns:
+    """Columns of one tile of each of some consecutive LD blocks, for one read at a time.
+
+    The memory is reused: every call of a method overwrites the columns of the call before.
+    """
+
+    def __init__(
+        self, partials: Partials, genotypes: GenotypeStore, tiles: Sequence[TileTask]
+    ) -> None:
+        plan, components = partials.plan, partials.components
+        self._store, self._packing, self._table = genotypes, genotypes.packing, partials.code_table
+        heights = [length(plan.inside(tile.block, tile.row_tile)) for tile in tiles]
+        self.parts = [slice(*edges) for edges in pairwise(accumulate(heights, initial=0))]
+        self._memory = spread_rows(sum(heights), plan.rows_per_read)
+        # Map from the variants of each block to its components, or None if variants are columns.
+        self._maps: list[LinearMap | None]
+        if components is None:
+            self._variants = [plan.variants(tile.block, tile.row_tile) for tile in tiles]
+            self._maps = [None] * len(tiles)
+        else:  # a block is one tile
+            self._variants = [components.variants(tile.block) for tile in tiles]
+            self._maps = [components.map_of(tile.block) for tile in tiles]
+            for mapping, height in zip(self._maps, heights, strict=True):
+                if mapping is not None and len(mapping.matrix) != height:
+                    raise ValueError("the columns of a map are one tile")
+            self._decoded = spread_rows(max(map(length, self._variants)), plan.rows_per_read)
+            self._kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+
+    @property
+    def height(self) -> int:
+        """Number of columns of X in all."""
+        return len(self._memory)
+
+    def read(self, samples: slice) -> PackedBytes:
+        """Return the packed genotypes of one read."""
+        variants = slice(self._variants[0].start, self._variants[-1].stop)
+        return self._store.read_packed(variants, samples)
+
+    def decode(self, packed: PackedBytes, people: PeopleOfRead) -> Int8:
+        """Return the clipped columns of the people, shape (height, people)."""
+        sampled, multipliers = people.sampled, people.multipliers
+        if sampled is not None:
+            packed = self._packing.select(packed, sampled)
+            multipliers = [multiplier[sampled] for multiplier in multipliers]
+        codes = self.unclipped(packed, len(multipliers[0]))
+        for part, multiplier in zip(self.parts, multipliers, strict=True):
+            if (multiplier != UNCLIPPED).any():
+                scale_columns(codes[part], multiplier)
+        return codes
+
+    def unclipped(self, packed: PackedBytes, n_people: int) -> Int8:
+        """Return the columns of the people before clipping, shape (height, people)."""
+        for _ in self.by_tile(packed, n_people):
+            pass
+        return self._memory[:, :n_people]
+
+    def by_tile(self, packed: PackedBytes, n_people: int) -> Iterator[tuple[Int8, Int8]]:
+        """Yield the codes of the people in every tile, and its columns, before clipping."""
+        first = self._variants[0].start
+        for variants, part, mapping in zip(self._variants, self.parts, self._maps, strict=True):
+            here = packed[variants.start - first : variants.stop - first]
+            target = self._memory[part] if mapping is None else self._decoded
+            codes = self._packing.decode_into(target, here, self._table[variants])[:, :n_people]
+            if mapping is not None:
+                mapping.apply_into(self._memory[part], codes, self._kernel)
+            yield codes, self._memory[part][:, :n_people]
+
+
+def contributions(partials: Partials) -> Callable[[slice], tuple[Int64, Int64]]:
+    """Return a function from people to ``||x_k||^2`` and scores of every phenotype, (people, l)."""
+    directions, plan = partials.components, partials.plan
+    if not isinstance(directions, OwnDirections):
+        raise TypeError("a second round has directions of every phenotype's own")
+    genotypes = partials.inputs.open_genotypes()
+    kernel = choose_kernel(partials.kernel, LARGEST_BYTE)
+    n_phenotypes, groups = directions.n_phenotypes, list(plan.shared_blocks())
+
+    def of_people(samples: slice) -> tuple[Int64, Int64]:
+        """Read the genotypes of people once, window by window."""
+        people = samples.stop - samples.start
+        norms, scores = np.zeros((2, n_phenotypes, people), dtype=np.int64)
+        for windows in groups:
+            tiles = [TileTask(0, window, 0, 0) for window in windows]
+            columns = Columns(partials, genotypes, tiles)
+            found = columns.by_tile(columns.read(samples), people)
+            for window, (codes, outputs) in zip(windows, found, strict=True):
+                directions.scores_of(window).add_into(scores, codes, kernel)
+                owners = directions.owners_of(window)
+                for start, stop in runs_of(owners):
+                    add_squared_outputs(norms[owners[start]], outputs[start:stop])
+        return norms.T, scores.T
+
+    return of_people
+
+
+def subtract_scores(phenotypes: Int16, scores: Int64) -> Int16:
+    """Return phenotypes less what the first round predicts of them; a missing one remains 0."""
+    residuals = np.clip(phenotypes - scores, -LARGEST_VALUE, LARGEST_VALUE)
+    return np.where(phenotypes == 0, 0, residuals).astype(np.int16)
+
+
+def row_norms(partials: Partials) -> Callable[[slice], Int64]:
+    """Return a function from people to their squared norms in every block, (people, blocks).
+
+    The norms are zero if no record can be too long.
+    """
+    if not partials.may_clip:
+        n_blocks = partials.plan.layout.n_blocks
+        return lambda samples: np.zeros((samples.stop - samples.start, n_blocks), dtype=np.int64)
+    norms = _norms_of_variants if partials.components is None else _norms_of_components
+    return partial(norms, partials, partials.inputs.open_genotypes())
+
+
+def _norms_of_variants(partials: Partials, genotypes: GenotypeStore, samples: slice) -> Int64:
+    layout, table, packing = partials.plan.layout, partials.code_table, genotypes.packing
+    norms = np.zeros((layout.n_blocks, samples.stop - samples.start), dtype=np.int64)
+    block_of = np.repeat(np.arange(layout.n_blocks), layout.sizes)  # block of each variant
+    step = packing.chunk_shape[0]
+    passes = [slice(at, at + step) for at in range(0, layout.n_variants, step)]
+    reads = read_ahead(partial(genotypes.read_packed, samples=samples), passes)
+    for variants, packed in zip(passes, reads, strict=True):
+        blocks, codes = block_of[variants], table[variants]
+        for start, stop in runs_of(blocks):
+            here = slice(start, stop)
+            packing.add_squared_norms(norms[blocks[start]], packed[here], codes[here])
+    return norms.T
+
+
+def _norms_of_components(partials: Partials, genotypes: GenotypeStore, samples: slice) -> Int64:
+    n_blocks, n_people = partials.plan.layout.n_blocks, samples.stop - samples.start
+    norms = np.zeros((n_blocks, n_people), dtype=np.int64)
+    for block in range(n_blocks):
+        columns = Columns(partials, genotypes, [TileTask(0, block, 0, 0)])
+        outputs = columns.unclipped(columns.read(samples), n_people)
+        add_squared_outputs(norms[block], outputs)
+    return norms.T

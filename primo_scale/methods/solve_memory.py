@@ -1,6 +1,6 @@
 """Peak memory of solving, from public sizes, so that a release can be refused before it is paid.
 
-The value is a tight upper bound, as in `primo_scale.accumulation.resource_needs`. Tests compare it
+The value is a tight upper bound, as in `primo_scale.accumulation.needs`. Tests compare it
 with the measured peak of `solution.solve_statistics`.
 """
 

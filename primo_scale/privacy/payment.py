@@ -35,8 +35,7 @@ from typing import Any
 
 import numpy as np
 
-from primo_scale.accumulation.own_sums import RawOwnSums
-from primo_scale.accumulation.statistics import RawStatistics
+from primo_scale.accumulation.statistics import RawOwnSums, RawStatistics
 from primo_scale.errors import InputError, remedy_extended
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise

@@ -8,28 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.own_sums import RawOwnSums, find_own_sums
-from primo_scale.accumulation.partials import Inputs
+from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
+from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
 from primo_scale.accumulation.statistics import (
+    Executor,
+    RawOwnSums,
     RawStatistics,
+    accumulate,
+    accumulate_own,
+    find_own_sums,
     finished_plan_digest,
     open_raw_statistics,
     remove_partials,
 )
-from primo_scale.accumulation.summation import RunTasks, accumulate, accumulate_own
-from primo_scale.accumulation.tasks import run_task
-from primo_scale.accumulation.thread_stream import run_on_threads
-from primo_scale.cluster.early_checks import check_cluster
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.errors import InputError
 from primo_scale.genotypes.ld_components import LdComponents
@@ -203,8 +202,8 @@ def _sum(
         return open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
-    with _task_runner(work_dir, execution) as run_tasks, progress_bar("accumulate") as move:
-        raw = accumulate(run_tasks, partials, statistics, move)
+    with _executor(work_dir, execution) as executor, progress_bar("accumulate") as move:
+        raw = accumulate(executor, partials, statistics, move)
     remove_partials(root / work_directory.PARTIALS)
     return raw
 
@@ -220,29 +219,25 @@ def _sum_second(
         directions = open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, execution.kernel)
-        with _task_runner(work_dir, execution) as run_tasks, progress_bar("second round") as move:
-            accumulate_own(run_tasks, partials, destination, move)
+        with _executor(work_dir, execution) as executor, progress_bar("second round") as move:
+            accumulate_own(executor, partials, destination, move)
     remove_partials(path)
 
 
 @contextmanager
-def _task_runner(work_dir: Path, execution: Execution) -> Iterator[RunTasks]:
-    """Yield the function that runs tasks on threads of this process, or on a cluster."""
+def _executor(work_dir: Path, execution: Execution) -> Iterator[Executor]:
+    """Yield what runs tasks on threads of this process, or on a cluster."""
     if isinstance(execution.profile, ThreadsProfile):
-        yield partial(run_on_threads, threads=execution.profile.threads)
+        yield ThreadExecutor(execution.profile.threads)
         return
-    # Also where a run continues after its first round, which a plan finds finished.
-    check_cluster(execution.profile, work_dir)
-    from primo_scale.accumulation.engine import run_tasks
     from primo_scale.cluster.connect import dask_client, performance_reported
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
-    where = execution.cluster_option
-    with dask_client(execution.profile, scratch, where=where) as client, ExitStack() as reported:
+    with dask_client(execution.profile, scratch) as client, ExitStack() as reported:
         if execution.performance_report is not None:
             path = work_dir.absolute() / execution.performance_report
             reported.enter_context(performance_reported(client, path))
-        yield partial(run_tasks, client, run_task)
+        yield DaskExecutor(client)
 
 
 # ---- Second round (docs/maths/rounds.md) ---------------------------------------------------------

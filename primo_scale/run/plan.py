@@ -11,25 +11,15 @@ import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import partial
+from itertools import accumulate, pairwise
 from pathlib import Path
 
-from primo_scale.accumulation.checkpoint import partial_bytes
-from primo_scale.accumulation.clipping_rules import may_clip, multiplier_columns
+from primo_scale.accumulation.clipping_rules import multiplier_columns
+from primo_scale.accumulation.needs import Needs, check_needs, needs
+from primo_scale.accumulation.plan import Plan as SumPlan
 from primo_scale.accumulation.plan import default_plan
-from primo_scale.accumulation.resource_needs import (
-    Machines,
-    ResourceNeeds,
-    described,
-    disk_bytes,
-    needs_of,
-    refuse_if_too_small,
-)
-from primo_scale.accumulation.speed import measure_rates
 from primo_scale.accumulation.statistics import finished_plan_digest
-from primo_scale.accumulation.workload import Workload
-from primo_scale.cluster.early_checks import check_cluster
-from primo_scale.cluster.profile import LocalProfile, ThreadsProfile, worker_memory
 from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.genotypes.genome_build import NOT_REPORTED, settle_genome_build
@@ -108,7 +98,7 @@ class Plan:
     panels: PublicPanels  # from which the design was made
     release: PlannedRelease | None = None  # None if statistics alone are asked for
     accuracy: Forecast | None = None  # None for a release without noise
-    sums: ResourceNeeds | None = None  # None if the statistics are finished
+    sums: Needs | None = None  # None if the statistics are finished
     rows: OutcomeRows | None = None  # outcomes; None if they are aligned already
     warnings: tuple[str, ...] = ()  # of a dry run; a run logs its warnings
 
@@ -147,16 +137,15 @@ def prepare(request: AccumulateRequest, *, dry_run: bool = False) -> Plan:
         design, store, chosen, private=design.clipped, accept_noise=request.accept_noise
     )
     _ask_ledger(request, store, design)
-    needs = release_needs(design, chosen, sumstats=sumstats)
+    solving = release_needs(design, chosen, sumstats=sumstats)
     summed, aligned = _finished_stages(work_dir, bucket)
     sums, rows = None, None
     if summed:
         _refuse_other_design(known, design, work_dir)
     else:
-        check_cluster(request.profile, work_dir)
-        sums = _sum_needs(store, design, request, work_dir, needs)
+        sums = _sum_needs(store, design, request, work_dir, solving)
     if release is not None:
-        refuse_small_memory(needs)
+        refuse_small_memory(solving)
     if not (summed or aligned):
         rows = read_outcomes(
             store.samples,
@@ -447,9 +436,8 @@ def _sum_needs(
     execution: Execution,
     work_dir: Path,
     release: ReleaseNeeds,
-) -> ResourceNeeds:
+) -> Needs:
     """Log the needs of the sums and of the release after them; refuse a small machine."""
-    work = _workload(design, store, execution.kernel)
     # Load the table of people now: it stays in the memory that this process is measured to use.
     LOGGER.debug("%d people", len(store.samples.individual))
     root = work_directory.store_root(work_dir, execution.object_store)
@@ -462,75 +450,55 @@ def _sum_needs(
         root / work_directory.SECOND_PARTIALS,
         root / work_directory.DIRECTIONS,
     ]
-    needs, later = needs_of(work), release.noisy_bytes
+    components = design.components is not None
+    largest = LARGEST_CODE if components else design.genotypes.max_code
+    kernel = warmed_up(execution.kernel, largest)
+    needs_of = partial(
+        needs,
+        chunk_shape=store.chunk_shape,
+        packing=store.packing,
+        kernel=kernel,
+        largest_code=largest,
+        subsampled=design.subsample is not None,
+    )
+    first = needs_of(
+        default_plan(design.layout, design.n_samples, design.phenotype_step),
+        multiplier_columns=multiplier_columns(design.clipping_rule),
+        variants=design.block_sizes if components else None,
+    )
+    sums, later = first, release.noisy_bytes
     if design.rounds == 2:
-        second = _second_workload(work, design)
-        of_second = needs_of(second)
+        second_plan, sizes = _second_plan(design)
+        second = needs_of(second_plan, multiplier_columns=1, variants=sizes)
         # Beside the map of every direction, from the codes of its window.
-        later += partial_bytes(second) + _directions(design) * _window()
-        needs = replace(
-            needs,
-            tasks=needs.tasks + of_second.tasks,
-            read_bytes=needs.read_bytes + of_second.read_bytes,
-            task_bytes=max(needs.task_bytes, of_second.task_bytes),
-            worker_bytes=max(needs.worker_bytes, of_second.worker_bytes),
+        later += second.partial_bytes + _directions(design) * _window()
+        sums = replace(
+            first,
+            tasks=first.tasks + second.tasks,
+            task_bytes=max(first.task_bytes, second.task_bytes),
+            worker_bytes=max(first.worker_bytes, second.worker_bytes),
         )
     rows = 2 * design.n_samples * design.outcomes.n_columns
     unadjusted = rows if design.clipped else 0
     if execution.object_store is None:
         # Private statistics and a second round are written after partial sums are deleted.
-        more = unadjusted + max(0, later - partial_bytes(work))
+        disk = first.disk_bytes + unadjusted + max(0, later - first.partial_bytes)
     else:
-        in_bucket = disk_bytes(work)
-        LOGGER.info(
-            "pre-flight: %s in %s", bytes_in_words(unadjusted + in_bucket), execution.object_store
-        )
+        in_bucket = bytes_in_words(unadjusted + first.disk_bytes)
+        LOGGER.info("pre-flight: %s in %s", in_bucket, execution.object_store)
         # Rows of people are sorted on this disk before they are copied to the bucket.
-        more = max(rows, later) - in_bucket
+        disk = max(rows, later)
     if isinstance(store, PlannedGenotypes):
-        more += store_bytes(store.plan, store.plan.n_partitions)
+        disk += store_bytes(store.plan, store.plan.n_partitions)
         there.append(store.plan.partial)
-    needs = replace(needs, disk_bytes=needs.disk_bytes + more)
-    profile = execution.profile
-    local = profile if isinstance(profile, LocalProfile) else None
-    machines = Machines(
-        threads=profile.threads if isinstance(profile, ThreadsProfile) else 0,
-        local_workers=0 if local is None else local.workers or usable_cpus(),
-        worker_limit=worker_memory(profile),
-        work_dir=work_dir,
-        bytes_there=_bytes_below(there),
-    )
-    rates = measure_rates(execution.kernel, work.largest_code, work.packing)
-    for line in described(needs, work, rates, machines):
-        LOGGER.info("%s", line)
+    sums = replace(sums, disk_bytes=disk)
+    line = check_needs(sums, execution.profile, work_dir, bytes_there=_bytes_below(there))
+    LOGGER.info("pre-flight: kernel %s; %s", kernel, line)
     LOGGER.info(
         "pre-flight: noise and weights take %s of memory, for blocks of up to %d variants",
         bytes_in_words(release.process_bytes), release.largest_block,
     )  # fmt: skip
-    refuse_if_too_small(needs, machines)
-    return needs
-
-
-def _workload(design: Design, store: GenotypeStore, kernel: str) -> Workload:
-    """Return the work of an accumulation with this machine's kernel, which is compiled if new."""
-    genotypes, rule = design.genotypes, design.clipping_rule
-    columns = design.components
-    largest = genotypes.max_code if columns is None else LARGEST_CODE
-    return Workload(
-        plan=default_plan(design.layout, design.n_samples, design.phenotype_step),
-        kernel=warmed_up(kernel, largest),
-        largest_code=largest,
-        chunk_shape=store.chunk_shape,
-        may_clip=(
-            may_clip(rule, genotypes.code_table, design.boundaries)
-            if columns is None
-            else rule is not None
-        ),
-        multiplier_columns=multiplier_columns(rule),
-        subsampled=design.subsample is not None,
-        variants=None if columns is None else design.block_sizes,
-        packing=store.packing,
-    )
+    return sums
 
 
 def _window() -> int:
@@ -547,24 +515,15 @@ def _directions(design: Design) -> int:
     return design.layout.n_variants * design.layout.n_phenotypes
 
 
-def _second_workload(first: Workload, design: Design) -> Workload:
-    """Return the work of the second round, by the largest number of directions expected."""
+def _second_plan(design: Design) -> tuple[SumPlan, tuple[int, ...]]:
+    """Return the plan of a second round with the most directions expected, and its windows."""
     from primo_scale.methods.second_round import windows_of
 
-    windows = windows_of(design.boundaries)
+    sizes = tuple(stop - start for start, stop in pairwise(windows_of(design.boundaries)))
     share = _directions(design) / design.n_variants
-    sizes = [stop - start for start, stop in pairwise(windows)]
-    boundaries = [0]
-    for size in sizes:
-        boundaries.append(boundaries[-1] + math.ceil(size * share))
-    layout = BlockLayout(tuple(boundaries), 0, design.layout.n_phenotypes)
-    return replace(
-        first,
-        plan=default_plan(layout, design.n_samples, sums_gram=False),
-        may_clip=True,
-        multiplier_columns=1,
-        variants=tuple(sizes),
-    )
+    boundaries = (0, *accumulate(math.ceil(size * share) for size in sizes))
+    layout = BlockLayout(boundaries, 0, design.layout.n_phenotypes)
+    return default_plan(layout, design.n_samples, sums_gram=False), sizes
 
 
 def _choosing_bytes(design: Design) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from primo_scale.accumulation.workload import Amount
+from primo_scale.accumulation.plan import Amount
 from primo_scale.humanize import duration_in_words, rate_in_words
 from primo_scale.run.run_log import LOGGER, JsonLines, about
 

@@ -6,7 +6,6 @@ Kills during a run are in ``tests/chaos``.
 import random
 import shutil
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -17,11 +16,10 @@ from support.small_cohort import BUDGET, share_adjustment
 from support.stores import flip_a_bit, swap
 from support.tiers import thinned
 
+from primo_scale.accumulation.executors import ThreadExecutor
 from primo_scale.accumulation.partials import Partials
-from primo_scale.accumulation.reduction import Reduction
-from primo_scale.accumulation.summation import accumulate
+from primo_scale.accumulation.statistics import Reduction, accumulate
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.accumulation.thread_stream import run_on_threads
 
 N_PEOPLE = 5_003  # three row groups, the last byte of a packed row not full
 N_VARIANTS = 600
@@ -146,8 +144,9 @@ def test_a_damaged_partial_is_computed_again(
     else:
         one.unlink()
     partials = partials_at(copied, simulated, undisturbed, **CUT)
-    on_threads = partial(run_on_threads, threads=2)
-    raw = accumulate(on_threads, partials, tmp_path / "statistics.zarr", lambda done, total: None)
+    raw = accumulate(
+        ThreadExecutor(2), partials, tmp_path / "statistics.zarr", lambda done, total: None
+    )
     assert raw.sha256 == digest
 
 

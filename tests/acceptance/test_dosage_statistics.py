@@ -14,9 +14,9 @@ from support.documents import read_document
 from support.filesets import write_fileset_of
 from support.small_cohort import BUDGET, command, refused, share_adjustment, succeeded
 
-from primo_scale.accumulation import checkpoint
-from primo_scale.accumulation.resource_needs import read_bytes, worker_bytes
-from primo_scale.accumulation.workload import Workload
+from primo_scale.accumulation import partials
+from primo_scale.accumulation.needs import needs
+from primo_scale.accumulation.plan import Plan
 from primo_scale.cli.commands import accumulate, evaluate, ingest, release, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
@@ -118,7 +118,7 @@ OPTIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint.random, "SystemRandom", lambda: random.Random(1))
+    monkeypatch.setattr(partials.random, "SystemRandom", lambda: random.Random(1))
     options = (*OPTIONS[name], *cohort.frequencies, "--ledger", tmp_path / "ledger")
     digests = []
     for each in ("bed", "calls", "dosages"):
@@ -248,15 +248,12 @@ def test_a_store_of_dosages_has_a_version_of_its_own(cohort, tmp_path):
         open_genotype_store(copy.path)
 
 
-def test_dosages_are_read_with_four_times_the_bytes(cohort, tmp_path):
+def test_dosages_need_more_memory(cohort, tmp_path):
     cohort.sum("bed", tmp_path / "work", "--non-private", *cohort.frequencies)
     design = load_design(tmp_path / "work" / "design.json")
-    plan = checkpoint.Plan(design.layout, N, 2 * 512, 2 * 512, 512)
+    plan = Plan(design.layout, N, 2 * 512, 2 * 512, 512)
     two_bits, bytes_ = (
-        Workload(plan, "vnni", 127, (16, 128), True, 1, False, packing=packing)
-        for packing in (HARD_CALLS, DOSAGES)
+        needs(plan, (16, 128), each, kernel="vnni", largest_code=127, multiplier_columns=1)
+        for each in (HARD_CALLS, DOSAGES)
     )
-    assert 3.9 < read_bytes(bytes_, D) / read_bytes(two_bits, D) <= 4
-    assert worker_bytes(bytes_) > worker_bytes(two_bits)
-    weights = [work.amount(plan.row_tasks()).weight for work in (two_bits, bytes_)]
-    assert weights[0] < weights[1] < 4 * weights[0]
+    assert bytes_.worker_bytes > two_bits.worker_bytes

@@ -14,8 +14,7 @@ from support.partials import inputs_of, partials_of_design
 from support.small_cohort import command, refused, succeeded
 from support.tiers import thinned
 
-from primo_scale.accumulation.reduction import Reduction
-from primo_scale.accumulation.statistics import open_raw_statistics
+from primo_scale.accumulation.statistics import Reduction, open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli.commands import accumulate, finalize, release, verify
 from primo_scale.genotypes.ld_components import open_components, write_components

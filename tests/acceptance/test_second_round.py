@@ -13,10 +13,9 @@ from support.noise_checks import has_scale
 from support.partials import inputs_of
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.columns import subtract_scores
-from primo_scale.accumulation.own_sums import OwnReduction, find_own_sums
-from primo_scale.accumulation.tasks import run_task
+from primo_scale.accumulation.partials import open_partials
+from primo_scale.accumulation.statistics import find_own_sums, sum_own
+from primo_scale.accumulation.tasks import run_task, subtract_scores
 from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.genotypes.own_directions import OwnWindow, open_directions, write_directions
 from primo_scale.genotypes.store import open_genotype_store
@@ -137,7 +136,7 @@ def test_windows_of_more_directions_than_a_tile_are_summed_whole(work, tmp_path)
     partials = open_partials(tmp_path / "partials.zarr", plan, inputs, design.genotypes.code_table)
     for task in [*plan.row_tasks(), *plan.tile_tasks()]:
         run_task(partials.address, task)
-    exact = OwnReduction(partials, tmp_path / "sums.zarr").finish().values
+    exact = sum_own(partials, tmp_path / "sums.zarr").values
     residuals, x, _ = people_of(work, forged)
     norms = norms_of(x, forged.owners).astype(np.int64)
     clipped = inputs.clipping_rule.clip_contributions(residuals.astype(np.int16), norms)

@@ -9,9 +9,8 @@ from support.acceptance_inputs import RealSet
 from support.partials import partials_of_design
 from support.small_cohort import BUDGET
 
-from primo_scale.accumulation.checkpoint import _draw_subsample
-from primo_scale.accumulation.partials import KIND
-from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.partials import KIND, _draw_subsample
+from primo_scale.accumulation.statistics import Reduction
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode

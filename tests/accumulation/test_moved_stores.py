@@ -8,10 +8,10 @@ from support.partials import inputs_of
 from support.small_cohort import D, N, write_cohort
 from support.tiers import thinned
 
-from primo_scale.accumulation.checkpoint import open_partials
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation.partials import open_partials
 from primo_scale.accumulation.plan import Plan
-from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.statistics import Reduction
 from primo_scale.accumulation.tasks import run_task
 from primo_scale.errors import InputError
 from primo_scale.genotypes.ingest import ingest
@@ -104,7 +104,7 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     aside = tmp_path / "aside.zarr"
     genotypes.rename(aside)
     written(cohorts[1], genotypes)
-    with pytest.raises(InputError, match=f"^{genotypes}: the genotype store was replaced"):
+    with pytest.raises(InputError, match=f"^{genotypes}: the store of genotypes was replaced"):
         run(partials, TASKS[-1:])
     with pytest.raises(InputError, match=r"not the result of this request.*got genotypes"):
         opened(tmp_path, genotypes, outcomes)
@@ -116,5 +116,5 @@ def test_replaced_stores_are_refused_by_name(cohorts, tmp_path):
     shutil.rmtree(outcomes)
     people, files = open_genotype_store(genotypes).samples, OutcomeFiles(pheno)
     align_outcomes(outcomes, people, files, CODING, scratch=tmp_path)
-    with pytest.raises(InputError, match=f"^{outcomes}: the outcome store was replaced"):
+    with pytest.raises(InputError, match=f"^{outcomes}: the store of outcomes was replaced"):
         summed(partials, tmp_path)

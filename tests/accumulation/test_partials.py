@@ -9,15 +9,12 @@ import pytest
 from support.partials import commit_zeros, partials_below
 from support.stores import flip_a_bit
 
-from primo_scale.accumulation import checkpoint
-from primo_scale.accumulation import summation as run
-from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
+from primo_scale.accumulation import statistics
 from primo_scale.accumulation.partials import KIND, Partials
 from primo_scale.accumulation.plan import Plan, RowTask, TileTask
-from primo_scale.accumulation.reduction import Reduction
-from primo_scale.accumulation.statistics import remove_partials
-from primo_scale.accumulation.summation import accumulate
-from primo_scale.errors import DamagedChunk, InputError, InterruptedRun
+from primo_scale.accumulation.statistics import Reduction, accumulate, remove_partials
+from primo_scale.errors import DamagedChunk, InputError
+from primo_scale.storage import groups
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.chunks import chunk_path
 from primo_scale.storage.groups import is_complete
@@ -27,8 +24,8 @@ LAYOUT = BlockLayout((0, 5, 8), 1, 1)
 PLAN = Plan(LAYOUT, 20, row_group=8, stripe=16, rows_per_read=8, tile=3)
 
 
-def store(path, subsample=None, rule=None):
-    return partials_below(path, PLAN, np.ones((8, 4), np.int8), rule=rule, subsample=subsample)
+def store(path, subsample=None):
+    return partials_below(path, PLAN, np.ones((8, 4), np.int8), subsample=subsample)
 
 
 def every_task():
@@ -98,56 +95,59 @@ def test_a_late_worker_refuses_the_plan_of_a_replaced_store(tmp_path):
 def test_repeated_damage_ends_the_run(tmp_path, monkeypatch):
     partials, rounds = store(tmp_path), []
 
-    def torn(client, partials, reduction, on_progress):
+    def torn(executor, partials, reduce, on_progress):
         rounds.append(1)
         commit_zeros(partials, RowTask(0))
         chunk_path(partials.array("outcome_gram"), (0, 0, 0)).write_bytes(b"torn")
         raise DamagedChunk("a stored chunk is damaged")
 
-    monkeypatch.setattr(run, "_run_remaining", torn)
+    monkeypatch.setattr(statistics, "_run_remaining", torn)
     with pytest.raises(InputError, match="damaged repeatedly"):
         accumulate(None, partials, tmp_path / "s", lambda done, total: None)
-    assert len(rounds) == run._ROUNDS
+    assert len(rounds) == statistics._ROUNDS
 
 
 def test_damage_of_another_store_is_raised_unchanged(tmp_path, monkeypatch):
     def damaged_genotypes(*_):
         raise DamagedChunk("a stored chunk is damaged", where="genotypes.zarr")
 
-    monkeypatch.setattr(run, "_run_remaining", damaged_genotypes)
+    monkeypatch.setattr(statistics, "_run_remaining", damaged_genotypes)
     with pytest.raises(DamagedChunk, match=r"genotypes\.zarr"):
         accumulate(None, store(tmp_path), tmp_path / "s", lambda done, total: None)
 
 
-@pytest.mark.parametrize("clipped", [False, True])
-def test_committed_tasks_are_reduced_and_tiles_of_clipped_rows_wait(tmp_path, clipped, monkeypatch):
-    """Without clipping, off-diagonal tiles start beside the row tasks."""
-    rule = ClippingRule(LongRecords.RECORD, 1, None, 1) if clipped else None
-    partials, reduced, orders = store(tmp_path, rule=rule), [], []
+def test_committed_tasks_are_reduced_and_tiles_wait_for_rows(tmp_path, monkeypatch):
+    partials, reduced, runs, progress = store(tmp_path), [], [], []
     committed = [RowTask(1), TileTask(0, 0, 0, 0)]
     for task in committed:
         commit_zeros(partials, task)
     monkeypatch.setattr(Reduction, "add", lambda _, task: reduced.append(task))
+    monkeypatch.setattr(Reduction, "finish", lambda _: None)
 
-    def stop(partials, order, on_done):
-        orders.append(order)
-        raise InterruptedRun("interrupted")
+    class Executor:
+        def run(self, partials, tasks, on_done):
+            runs.append(tasks)
+            for task in tasks:
+                on_done(task)
 
-    with pytest.raises(InterruptedRun):
-        accumulate(stop, partials, tmp_path / "s", lambda done, total: None)
-    assert set(reduced) == set(committed)
-    off_diagonal = {task for task in PLAN.tile_tasks() if not task.on_diagonal}
-    assert set(orders[0].beside) == (set() if clipped else off_diagonal)
-    assert {*orders[0].first, *orders[0].beside, *orders[0].after} == {*every_task()} - {*committed}
+    accumulate(Executor(), partials, tmp_path / "s", lambda *amounts: progress.append(amounts))
+    rows, tiles = runs
+    assert rows == [RowTask(0)]
+    assert set(reduced[:2]) == set(committed)
+    assert reduced[2:] == [*rows, *tiles]
+    assert {*reduced} == {*every_task()}
+    assert [partials.weight(task) for task in tiles] == sorted(
+        map(partials.weight, tiles), reverse=True
+    )
+    assert progress[0][0].tasks == 2
+    assert progress[-1][0] == progress[-1][1]
 
 
 def test_a_new_store_is_flushed_before_it_is_complete(tmp_path, monkeypatch):
     """After a loss of power, a complete store without its subsample could sum everybody."""
     complete = []
     path = tmp_path / "partials.zarr"
-    monkeypatch.setattr(
-        checkpoint.groups, "flush", lambda _: complete.append(is_complete(path, KIND))
-    )
+    monkeypatch.setattr(groups, "flush", lambda _: complete.append(is_complete(path, KIND)))
     store(tmp_path, subsample=4)
     assert complete == [False]
 

@@ -5,7 +5,6 @@ after checking its inputs, with a plan whose tasks are so small that many kills 
 """
 
 import sys
-from functools import partial
 from pathlib import Path
 
 import click
@@ -21,9 +20,8 @@ CUT = {"row_group": 512, "stripe": 512, "rows_per_read": 512, "tile": 50}
 def main(inputs: Path, work: Path) -> None:
     from support.partials import partials_of_design
 
-    from primo_scale.accumulation.engine import run_tasks
-    from primo_scale.accumulation.summation import accumulate
-    from primo_scale.accumulation.tasks import run_task
+    from primo_scale.accumulation.executors import DaskExecutor
+    from primo_scale.accumulation.statistics import accumulate
     from primo_scale.cluster.connect import dask_client
     from primo_scale.cluster.profile import LocalProfile
     from primo_scale.storage.files import exclusive_lock, make_private_directory
@@ -32,8 +30,8 @@ def main(inputs: Path, work: Path) -> None:
     with exclusive_lock(work / "lock"):
         partials = partials_of_design(work / "partials.zarr", inputs, **CUT)
         with dask_client(LocalProfile(2), work / "scratch") as client:
-            on_workers = partial(run_tasks, client, run_task)
-            raw = accumulate(on_workers, partials, work / "statistics.zarr", lambda *_: None)
+            executor = DaskExecutor(client)
+            raw = accumulate(executor, partials, work / "statistics.zarr", lambda *_: None)
     print(f"statistics sha256: {raw.sha256}")
 
 

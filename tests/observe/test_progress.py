@@ -8,7 +8,7 @@ import re
 import pytest
 import rich.console
 
-from primo_scale.accumulation.workload import Amount
+from primo_scale.accumulation.plan import Amount
 from primo_scale.run import progress
 from primo_scale.run.run_log import LOGGER
 

@@ -10,7 +10,7 @@ from support.crash import KILLED, killed_at
 from support.noise_checks import has_scale
 from support.tiny_release import ACCOUNT, MECHANISM, NOBODY, charges_of, key_left, noise_store
 
-from primo_scale.accumulation.own_sums import RawOwnSums
+from primo_scale.accumulation.statistics import RawOwnSums
 from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency

@@ -66,12 +66,6 @@ def set_budget(folder: Path, *, epsilon: float = 2.0, delta: float = 1e-6) -> li
     return ["--cohort", "biobank"]
 
 
-def queue(folder: Path, *lines: str) -> list[object]:
-    """Write a profile of a job queue."""
-    (folder / "slurm.toml").write_text("\n".join(['kind = "slurm"', *lines]))
-    return ["--cluster", folder / "slurm.toml"]
-
-
 def another_release(folder: Path) -> list[object]:
     (folder / "release").mkdir()
     charge = {"id": "another", "state": "published"}
@@ -177,14 +171,6 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
     "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
     "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
     "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
-    "a work directory that job scripts cannot name": (
-        lambda folder: [*queue(folder), "--work-dir", folder / "a b"],
-        3, ["--cluster", "/a b; limit letters, digits"],
-    ),
-    "an interface that is not there": (
-        lambda folder: queue(folder, "[scheduler]", 'interface = "ib7"'),
-        3, ["--cluster", "scheduler.interface", "ib7"],
-    ),
     "a work directory below a link to nowhere": (
         lambda folder: (folder / "link").symlink_to("nowhere")
         or ["--work-dir", folder / "link" / "work"],
@@ -402,7 +388,7 @@ def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str)
 def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -> None:
     """The check lets pass what the run would publish again, and refuses the rest at once."""
     first = succeeded(ingested.release())
-    assert first.stderr.count("pre-flight: memory") == 1  # once, not twice
+    assert first.stderr.count("pre-flight: kernel") == 1  # once, not twice
     left = first.stderr.splitlines()[-1]
     assert left.startswith("PRIVATE intermediates are left behind: ")
     assert "genotypes.zarr" in left
@@ -410,7 +396,7 @@ def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -
     other_work = ("--work-dir", ingested.folder / "other")
     for dry_run in (["--dry-run"], []):
         again = succeeded(ingested.release(*dry_run))
-        assert "pre-flight: memory" not in again.stderr  # nothing is left to sum
+        assert "pre-flight: kernel" not in again.stderr  # nothing is left to sum
         for result in (
             ingested.release(*dry_run, "--epsilon", 2),
             ingested.release(*dry_run, *other_work),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.accumulation.reduction import Reduction
+from primo_scale.accumulation.statistics import Reduction
 
 
 def modes(paths: list[Path]) -> set[str]:

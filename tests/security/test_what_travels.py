@@ -98,13 +98,13 @@ def failing_with(error: BaseException, monkeypatch) -> BaseException:
     ("error", "kind", "line"),
     [
         (InputError("is damaged", where="f", value=41, limit=42, remedy="Go"), InputError,
-         "f: is damaged. Go"),
-        (ValueError("shape (41,)"), PrimoError, r"tasks.py:\d+: a task failed: "
+         "f: is damaged on worker node7. Go"),
+        (ValueError("shape (41,)"), PrimoError, r"tasks.py:\d+: a task failed on worker node7: "
          "ValueError. Please report this line"),
-        (OSError("41 bytes"), PrimoError, r"tasks.py:\d+: a task failed: OSError.*"),
-        (FileNotFoundError(2, "No such file", "f"), InputError, "f: No such file"),
-        (OSError(28, "No space left", "f"), ResourceError, r"f: the disk is full. Free space"),
-        (MemoryError("shape (41,)"), ResourceError, "not enough memory. .*"),
+        (OSError("41 bytes"), PrimoError, r"tasks.py:\d+: a task failed on .* OSError.*"),
+        (FileNotFoundError(2, "No such file", "f"), InputError, "f: No such file on worker node7"),
+        (OSError(28, "No space left", "f"), ResourceError, "f: the disk is full on .*. Free space"),
+        (MemoryError("shape (41,)"), ResourceError, "not enough memory on worker node7. .*"),
     ],
 )  # fmt: skip
 def test_an_exception_leaves_its_values_causes_and_frames_behind(

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.accumulation.checkpoint import open_partials
-from primo_scale.accumulation.partials import Inputs, Partials
+from primo_scale.accumulation.partials import Inputs, Partials, open_partials
 from primo_scale.accumulation.plan import RowTask, default_plan
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import open_genotype_store

@@ -16,8 +16,8 @@ from primo_scale.cluster.profile import JobQueueProfile, LocalProfile, Scheduler
 from primo_scale.cluster.security import security_towards
 from primo_scale.cluster.workers import (
     check_job_queue,
+    first_cause,
     job_queue_cluster,
-    last_line,
     local_cluster,
 )
 from primo_scale.errors import InputError
@@ -62,10 +62,7 @@ def _connected(profile: SchedulerProfile) -> Client:
     try:
         client = Client(profile.address, security=security, timeout=_CONNECT_TIMEOUT_SECONDS)
     except (OSError, ValueError, MemoryError) as error:  # MemoryError: the peer is not Dask
-        cause: BaseException = error
-        while (earlier := cause.__cause__ or cause.__context__) is not None:
-            cause = earlier
-        what = f"no connection to a Dask scheduler: {last_line(cause)}"
+        what = f"no connection to a Dask scheduler: {first_cause(error)}"
     else:
         try:
             client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
@@ -74,7 +71,8 @@ def _connected(profile: SchedulerProfile) -> Client:
             client.close()
             what = "the scheduler has no workers"
     # An unconnected client closes itself when it is garbage-collected, under a lock of the event
-    # loop. Collecting it here avoids that during the start of the next cluster.
+    # loop. Collecting it here avoids that during the start of the next cluster. No variable may
+    # hold the error, whose frames hold the client.
     gc.collect()
     raise InputError(
         what,

@@ -286,13 +286,10 @@ def _mistakes_explained() -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError, TypeError, ValueError) as error:
-        cause: BaseException = error
-        while (earlier := cause.__cause__ or cause.__context__) is not None:
-            cause = earlier
         raise InputError(
             "the profile does not serve to start the cluster",
             where="--cluster",
-            value=last_line(cause),
+            value=first_cause(error),
             remedy="Correct [options] of the profile (cluster/README.md)",
         ) from error
 
@@ -420,6 +417,15 @@ def user_name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:  # in a container without an entry for the user
         return getpass.getuser()
+
+
+def first_cause(error: BaseException) -> str:
+    """Return the last line of the first error with a message, from which another one followed."""
+    line = last_line(error)
+    while (earlier := error.__cause__ or error.__context__) is not None:
+        error = earlier
+        line = last_line(error) if str(error) else line
+    return line
 
 
 def last_line(error: BaseException) -> str:

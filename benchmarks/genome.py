@@ -24,8 +24,7 @@ from benchmarks.programs import Bench, Record
 from benchmarks.stages import Cost
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.eigenvectors import eigenvectors
-from primo_scale.methods.map_blocks import map_blocks
+from primo_scale.methods.linear_algebra import eigenvectors, map_blocks
 from primo_scale.run.design import MANY_PHENOTYPES
 
 BLOCK = 500

@@ -28,7 +28,7 @@ from experiments.product_weights import product_weights
 from experiments.reproduction import Row, Setting, Task
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.methods.catalogue import ESTIMATORS
 from primo_scale.privacy.mechanism import Promise
 
 Fits = dict[str, Callable[[], Float64 | Fitted]]

@@ -14,7 +14,7 @@ from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
 from experiments.printed_numbers import EPSILON
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import ESTIMATORS
+from primo_scale.methods.catalogue import ESTIMATORS
 from primo_scale.privacy.mechanism import Promise
 
 

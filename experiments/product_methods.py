@@ -19,7 +19,7 @@ from scipy.stats import chi2
 from experiments.gaussian_noise import Draws, Float64
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import EffectPrior
+from primo_scale.methods.effects import EffectPrior
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,

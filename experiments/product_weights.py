@@ -1,6 +1,6 @@
-"""Weights from simulated statistics, by the product's solver or by a given shrinkage rule.
+"""Weights from simulated statistics, by the product's solver or by ridge.
 
-The solver is `primo_scale.methods.solution`, which reads lattice integers from a store; here they
+The solver is `primo_scale.methods.solve`, which reads lattice integers from a store; here they
 are in memory. Haplotypes and phenotypes are centred, so that the adjustment for the constant does
 not change them.
 """
@@ -16,11 +16,11 @@ import numpy.typing as npt
 from experiments.gaussian_noise import Float64
 from experiments.haplotypes import Cohort
 from experiments.product_methods import STEPS, NoisyStatistics, public_bounds
-from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import EffectPrior, Estimator
-from primo_scale.methods.projection import ball_multiplier
-from primo_scale.methods.shrinkage import Ridge, Shrinkage, floored_at_zero
-from primo_scale.methods.solution import Solution, SolveInputs, solve_statistics
+from primo_scale.methods.catalogue import METHODS, Estimator
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import floored_at_zero, quotient
+from primo_scale.methods.solve import Solution, SolveInputs, solve_statistics
+from primo_scale.papers.primo import ball_multiplier
 from primo_scale.privacy.mechanism import Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 
@@ -95,11 +95,12 @@ def product_weights(
     return np.asarray(solution.weights.genotypes * (noisy.unit / noisy.attenuation))
 
 
-def rule_weights(noisy: NoisyStatistics, rule: Shrinkage) -> Float64:
-    """Return the weights of a shrinkage rule in the units of `noisy`, shape (d, l)."""
+def ridge_weights(noisy: NoisyStatistics, penalty: float) -> Float64:
+    """Return the weights of ridge in the units of `noisy`, shape (d, l)."""
     values, vectors = np.linalg.eigh(noisy.gram)
-    target = vectors.T @ noisy.cross
-    weights = vectors @ (rule.factors(floored_at_zero(values), target) * target)
+    values = floored_at_zero(values)
+    factors = quotient(np.ones_like(values), values + penalty)[:, None]
+    weights = vectors @ (factors * (vectors.T @ noisy.cross))
     return np.asarray(weights * (noisy.unit / noisy.attenuation))
 
 
@@ -108,7 +109,7 @@ def projected_weights(noisy: NoisyStatistics, n_people: int) -> Float64:
     values, vectors = np.linalg.eigh(noisy.gram)
     squares = ((vectors.T @ noisy.cross) ** 2).sum(axis=1)
     multiplier = ball_multiplier(values, squares, n_people * noisy.bounds.phenotype**2)
-    return rule_weights(noisy, Ridge(multiplier))
+    return ridge_weights(noisy, multiplier)
 
 
 def _on_lattice(values: Float64) -> Int64:

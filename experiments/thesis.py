@@ -18,7 +18,7 @@ from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, Float64
 from primo_scale.gaussian.calibration import mu_for, optimal_split
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.methods.shrinkage import noise_norm
+from primo_scale.methods.linear_algebra import noise_norm
 from primo_scale.privacy.planning import PRIOR_HERITABILITY
 
 

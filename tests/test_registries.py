@@ -14,9 +14,8 @@ from primo_scale.cluster.profile import JOB_QUEUES
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.source import SOURCES, GenotypeSource, SourceFiles, open_source
 from primo_scale.kernels import KERNELS
-from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.shrinkage import FLOOR_SHARE
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS
+from primo_scale.methods.linear_algebra import FLOOR_SHARE
 from primo_scale.privacy import mechanism as mechanism_module
 from primo_scale.privacy.mechanism import (
     CALIBRATIONS,
@@ -71,13 +70,13 @@ def test_a_kernel_keeps_its_protocol(name: str) -> None:
 def test_an_estimator_is_described_and_verified(name: str) -> None:
     estimator = ESTIMATORS[name]
     assert (estimator.name, bool(estimator.description)) == (name, True)
-    assert estimator.fits_effects or callable(estimator.load_rule())
+    assert callable(estimator.load_solver())
     assert name in VERIFIED_ESTIMATORS
 
 
 def test_the_help_lists_the_choices_of_shrinkage() -> None:
     shrinkage, _ = declared(FinalizeRequest)["shrinkage"]
-    offered = [e for e in ESTIMATORS.values() if e.is_choice and not e.is_deprecated]
+    offered = [e for e in ESTIMATORS.values() if e.is_choice]
     assert {estimator.name for estimator in offered} <= set(shrinkage.metavar.split("|"))
 
 

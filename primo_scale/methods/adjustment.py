@@ -18,13 +18,58 @@ from dataclasses import dataclass
 import numpy as np
 import scipy
 
-from primo_scale.methods.shrinkage import Float64
-from primo_scale.methods.target_noise import TargetNoise
+from primo_scale.methods.linear_algebra import Float64
 from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockMatrices
 
 # Rows of a Gram matrix adjusted at a time, so that no second matrix of its size is needed.
 _ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class TargetNoise:
+    """Covariance ``diag(own) + shared' shared`` of the noise in a row of X'Y, shape (l, l).
+
+    The noise that a release adds to X'Y is independent between phenotypes. Public scores also
+    subtract noisy predictions from X'Y: an error in X'X moves all phenotypes that have the same
+    score. An estimator that neglects the covariance of these errors takes them for effects that
+    the phenotypes share (docs/maths/genetic-factors.md).
+    """
+
+    own: Float64  # variance of the noise that each phenotype has alone, shape (l,)
+    shared: Float64  # effects of independent errors on every phenotype, shape (errors, l)
+
+    @classmethod
+    def of(cls, own: Float64) -> TargetNoise:
+        """Return independent noise."""
+        return cls(own, np.zeros((0, len(own))))
+
+    @property
+    def variances(self) -> Float64:
+        """Variance of the noise of each phenotype, shape (l,)."""
+        return np.asarray(self.own + (self.shared**2).sum(axis=0))
+
+    def along(self, basis: Float64) -> Float64:
+        """Return the variance of each combination of phenotypes, in the columns of `basis`."""
+        return np.asarray(self.own @ basis**2 + ((self.shared @ basis) ** 2).sum(axis=0))
+
+    def matrix(self) -> Float64:
+        """Return the covariance, shape (l, l)."""
+        return np.asarray(np.diag(self.own) + self.shared.T @ self.shared)
+
+    def with_errors(self, covariance: Float64, effects: Float64) -> TargetNoise:
+        """Return the noise with further errors.
+
+        They have the given covariance, shape (e, e), and the given effects on phenotypes, shape
+        (e, l).
+        """
+        values, vectors = np.linalg.eigh(covariance)
+        roots = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+        return TargetNoise(self.own, np.vstack([self.shared, roots @ effects]))
+
+    def relative_to(self, variance: float) -> TargetNoise:
+        """Return the covariance divided by a variance."""
+        return TargetNoise(self.own / variance, self.shared / np.sqrt(variance))
 
 
 @dataclass(frozen=True)
@@ -35,11 +80,6 @@ class AdjustedBlock:
     projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
     target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
     noise: TargetNoise  # in a row of G
-
-    @property
-    def target_sigma(self) -> Float64:
-        """Standard deviation of the noise in an entry of G, for each phenotype, shape (l,)."""
-        return np.sqrt(self.noise.variances)
 
 
 @dataclass(frozen=True)
@@ -58,6 +98,8 @@ class Adjustment:
     # What ancestry explains of X'Y beside the covariates, shape (d, l), and the root of what it
     # explains of X'X, shape (d, k); None if it is not known.
     ancestry: tuple[Float64, Float64] | None = None
+    # Projection of rescaled phenotypes, by which X'Y is multiplied from the right, or None.
+    across: Float64 | None = None
 
     @property
     def fixed_coefficients(self) -> Float64:
@@ -81,11 +123,13 @@ class Adjustment:
         if self.ancestry is not None:
             target -= self.ancestry[0][self.statistics.layout.variants(block)]
         noise = TargetNoise.of((self.scales.phenotype_cross * self.rescale) ** 2)
+        if self.across is not None:
+            target, noise = target @ self.across, TargetNoise.of(noise.along(self.across))
         return AdjustedBlock(fixed_cross, projection, target, noise)
 
-    def gram(self, adjusted: AdjustedBlock, block: int, copy: int) -> tuple[Float64, float]:
+    def gram(self, adjusted: AdjustedBlock, block: int) -> tuple[Float64, float]:
         """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
-        gram = self.statistics.gram(block, copy).astype(np.float64)
+        gram = self.statistics.gram(block).astype(np.float64)
         gram *= self.gram_factor
         if self.ancestry is not None:
             root = self.ancestry[1][self.statistics.layout.variants(block)]

@@ -14,12 +14,11 @@ together. On private statistics all of this is post-processing (docs/maths/round
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from primo_scale.genotypes.ld_components import LARGEST_STANDARD_DEVIATION, component_map
@@ -27,35 +26,36 @@ from primo_scale.genotypes.own_directions import OwnDirections, OwnWindow
 from primo_scale.kernels.gibbs_sweep import EffectMaps
 from primo_scale.kernels.rows import LinearMap
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import Adjustment
-from primo_scale.methods.component_weights import (
-    ComponentBlock,
-    ComponentSolution,
-    PanelComponents,
-    component_block,
-    fitted_scores,
-    on_components,
-    phenotype_covariance,
-)
-from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.genetic_factors import Coordinates, own_effects, projected
-from primo_scale.methods.map_blocks import map_blocks
-from primo_scale.methods.point_normal import (
+from primo_scale.methods.adjustment import Adjustment, TargetNoise
+from primo_scale.methods.effects import (
     Column,
+    EffectPrior,
+    columns_of,
     effect_maps,
-    point_normal_means,
-    posterior_states,
+    own_effects,
+    sample,
     sweeps_kept,
 )
-from primo_scale.methods.public_scores import FittedScores, PublicScores
-from primo_scale.methods.shrinkage import Float64
-from primo_scale.methods.target_noise import TargetNoise
+from primo_scale.methods.linear_algebra import Float64, map_blocks
+from primo_scale.methods.priors import FittedScores
+from primo_scale.methods.solve import (
+    Basis,
+    Block,
+    LatticeWeights,
+    PanelComponents,
+    Solution,
+    SolveInputs,
+    fitted_scores,
+    lattice_block,
+    phenotype_covariance,
+    whitened,
+)
 from primo_scale.privacy.planning import fill
 from primo_scale.storage.tiles import in_threads
 
 LARGEST_WINDOW = 100
 """Variants of a window, at most: a direction costs as many multiplications for every person."""
-_STATES = 180  # draws of the effects from the posterior of the first round
+_STATES, _SWEEPS_PER_STATE = 180, 2  # draws of the effects from the posterior of the first round
 _OF_DRAWS = 0.8  # share of their covariance; the rest takes the effects as independent
 _LEAST_VARIANCE = 1e-3  # of a direction that the panel knows, relative to the window's largest
 _LEAST_LEFT = 0.3  # share of a phenotype's variance that scores leave, whatever they explain
@@ -68,20 +68,15 @@ _TINY = float(np.finfo(np.float64).tiny)
 class FirstRound:
     """One LD block after the first round, and what the panel knows beside its components."""
 
-    block: ComponentBlock  # m components of d_b codes, and X'Y of l phenotypes
+    block: Block  # m components of d_b codes, and X'Y of l phenotypes
     # Covariance of the codes that the components do not have, by the panel, times the number of
     # people; 0 between windows. Shape (d_b, d_b).
     rest: Float64
     windows: tuple[int, ...]  # boundaries among the codes: 0, ..., d_b
 
-    @property
-    def back(self) -> Float64:
-        """Pseudoinverse of T, because its rows are orthogonal, shape (d_b, m)."""
-        return np.asarray(self.block.real.T / self.block.squared_norms)
-
     def covariances(self, columns: Float64) -> Float64:
         """Return ``Sigma v`` for codes' directions v in columns, shape (d_b, k)."""
-        back = self.back
+        back = self.block.back
         # Without the floor of its eigenvalues, which would count as covariance of the codes.
         gram = self.block.blend.gram
         return np.asarray(back @ (gram @ (back.T @ columns)) + self.rest @ columns)
@@ -131,26 +126,19 @@ def posterior_of(
     a direction with all of the energy, of a mean over people.
     """
     maps, column, effect = _column(blocks, phenotype, None)
-    means, states = posterior_states(maps, column, effect, _STATES)
-    vectors, variances, explained, start = [], [], 0.0, 0
+    means, _, _, states = sample(maps, column, effect, _SWEEPS_PER_STATE * _STATES, _STATES)
+    found, explained, start = list[tuple[Float64, Float64]](), 0.0, 0
     for block in blocks:
         here = slice(start, start + len(block.rest))
-        for each, known in _of_block(block, states[:, here].astype(np.float64), n_samples):
-            vectors.append(each)
-            variances.append(known)
+        found += _of_block(block, states[:, here].astype(np.float64), n_samples)
         explained += float(means[here] @ block.covariances(means[here])) / n_samples
         start = here.stop
     left = float(np.clip(1 - explained / variance, _LEAST_LEFT, 1.0))
-    signal = np.maximum(np.concatenate(variances), _TINY)
+    signal = np.maximum(np.concatenate([variances for _, variances in found]), _TINY)
     divided = fill(signal, signal, left * phenotype.residual / n_samples, left * noise)
-    energies = np.split(divided, np.cumsum(list(map(len, variances)))[:-1])
-    kept = [each > 0 for each in energies]
-    return Posterior(
-        means,
-        left,
-        [each[:, here] for each, here in zip(vectors, kept, strict=True)],
-        [each[here] for each, here in zip(energies, kept, strict=True)],
-    )
+    energies = np.split(divided, np.cumsum([len(variances) for _, variances in found])[:-1])
+    vectors = [v[:, energy > 0] for (v, _), energy in zip(found, energies, strict=True)]
+    return Posterior(means, left, vectors, [energy[energy > 0] for energy in energies])
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,14 +239,10 @@ def _own_window(
 
 
 def solve_two_rounds(
-    adjustment: Adjustment,
-    prior: EffectPrior,
-    panel: PanelComponents,
-    public: PublicScores | None,
-    second: SecondStatistics,
-) -> ComponentSolution:
-    """Return the weights of the codes by both rounds, around public scores if there are any."""
-    scores, prior = fitted_scores(adjustment, prior, panel, public)
+    adjustment: Adjustment, inputs: SolveInputs, panel: PanelComponents, second: SecondStatistics
+) -> Solution:
+    """Return the weights by both rounds, around public scores if there are any."""
+    scores, prior = fitted_scores(adjustment, inputs.prior, panel, inputs.scores)
     directions, d = second.directions, panel.boundaries[-1]
     numbers = range(len(directions.sizes))
     covariances = [directions.covariance_of(number) for number in numbers]
@@ -286,9 +270,8 @@ def solve_two_rounds(
                 vectors.append(placed)
                 values.append(second.values[directions.rows(window)][owned])
                 weights[inside] = directions.scores_of(window).real[phenotype]
-            known = weights * second.slopes[phenotype]  # subtracted before, less the public scores'
-            if scores is not None:
-                known = known - scores.mean(rows)[:, phenotype]
+            # Subtracted before, less the public scores'.
+            known = weights * second.slopes[phenotype] - block.block.outside[:, phenotype]
             directed = np.hstack(vectors)
             whole = np.concatenate(values) * factor + directed.T @ block.covariances(known)
             found.append(Measured(directed, whole, noise, left))
@@ -296,17 +279,27 @@ def solve_two_rounds(
             return found
         return _without_ancestry(found, np.split(second.ancestry, panel.boundaries[1:-1]))
 
+    def solve(phenotype: Phenotype) -> Float64:
+        """Return the posterior means of the effects of the codes on a phenotype by both rounds."""
+        maps, column, effect = _column(blocks, phenotype, measured(phenotype.number))
+        return sample(maps, column, effect, sweeps_kept(len(phenotypes), d))[0]
+
     with threadpool_limits(1, user_api="blas"):
-        weights = solve_rounds(blocks, phenotypes, measured, sweeps_kept(len(phenotypes), d))
+        weights = np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
     layout = adjustment.statistics.layout
-    fixed = np.zeros((layout.n_fixed, layout.n_phenotypes))
+    explained = np.zeros((layout.n_fixed, layout.n_phenotypes))
     for number, (start, stop) in enumerate(pairwise(panel.boundaries)):
         rows, block = slice(start, stop), blocks[number].block
-        if scores is not None:
-            weights[rows] += scores.mean(rows)
-        seen = on_components(block.real, block.squared_norms, weights[rows])
-        fixed += adjustment.block(number).fixed_cross.T @ seen
-    return ComponentSolution(weights, fixed, scores, prior, 0.0, len(phenotypes))
+        weights[rows] += block.outside
+        explained += block.fixed_cross.T @ block.on_columns(weights[rows])
+    fixed = adjustment.fixed_inverse @ (adjustment.fixed_phenotypes - explained)
+    parameters = {
+        "effect_variance": float(prior.effect_variance.mean()),
+        "residual_variance": float(prior.residual_variance.mean()),
+        "genetic_factors": 0.0,
+        "point_normal_columns": float(len(phenotypes)),
+    }
+    return Solution(LatticeWeights(weights, fixed), parameters, scores=scores)
 
 
 def _without_ancestry(found: Sequence[Measured], roots: Sequence[Float64]) -> list[Measured]:
@@ -332,13 +325,15 @@ def _first_rounds(
 
     def first(number: int) -> FirstRound:
         """Return one block; windows cover what its components leave of the codes."""
-        block = component_block(adjustment, panel, scores, number)
+        block = lattice_block(adjustment, panel, scores, number)
         start, stop = panel.boundaries[number : number + 2]
         windows = [cut for cut in cuts if start <= cut <= stop]
-        back = block.real.T / block.squared_norms
         rest = np.zeros((stop - start, stop - start))
         for lower, upper in pairwise(windows):
-            inside, known = slice(lower - start, upper - start), back[lower - start : upper - start]
+            inside, known = (
+                slice(lower - start, upper - start),
+                block.back[lower - start : upper - start],
+            )
             rest[inside, inside] = n * covariances[cuts.index(lower)]
             rest[inside, inside] -= known @ block.blend.gram @ known.T
         return FirstRound(block, rest, tuple(cut - start for cut in windows))
@@ -351,25 +346,6 @@ def _phenotypes(adjustment: Adjustment, prior: EffectPrior, n_samples: float) ->
     variances = variances * prior.residual_variance.mean() / prior.residual_variance
     pairs = zip(prior.effect_variance, prior.residual_variance, variances, strict=True)
     return [Phenotype(number, *map(float, each)) for number, each in enumerate(pairs)]
-
-
-def solve_rounds(
-    blocks: Sequence[FirstRound],
-    phenotypes: Sequence[Phenotype],
-    measured: Callable[[int], Sequence[Measured]],
-    kept: int,
-) -> Float64:
-    """Return the posterior means of the effects of the codes by both rounds, shape (d, l).
-
-    `measured` returns the second measurement of a phenotype in every block, by its number, and
-    `kept` is the number of sweeps over which means are taken.
-    """
-
-    def solve(phenotype: Phenotype) -> Float64:
-        maps, column, effect = _column(blocks, phenotype, measured(phenotype.number))
-        return point_normal_means(maps, column, effect, kept)
-
-    return np.stack(in_threads(solve, phenotypes, usable_cpus()), axis=1)
 
 
 def _of_block(
@@ -396,43 +372,28 @@ def _column(
     blocks: Sequence[FirstRound], phenotype: Phenotype, second: Sequence[Measured] | None
 ) -> tuple[EffectMaps, Column, float]:
     """Return the coordinates of a phenotype, and the mean variance of its effects."""
-    found = [
-        _coordinates(block, phenotype, None if second is None else second[number])
+    bases = [
+        _basis(block, phenotype, None if second is None else second[number])
         for number, block in enumerate(blocks)
     ]
-    coordinates = [each for each, _ in found]
+    coordinates = [each.coordinates for each in bases]
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
     effects = own_effects(coordinates, covariance, prior)
-    _, noise = projected(coordinates, covariance, effects)
-    scale = float(effects.scales[0])
-    errors = np.concatenate([each.errors for each in coordinates])
-    column = Column(
-        phenotype.number,
-        np.concatenate([each.exposures for each in coordinates]),
-        np.concatenate([each.sampling for each in coordinates]),
-        np.concatenate([each.values[:, 0] for each in coordinates]),
-        noise[:, 0] + errors * scale,
-        scale,
-    )
-    return effect_maps([matrix for _, matrix in found]), column, phenotype.effect * scale
+    (column,) = columns_of(coordinates, covariance, effects)
+    maps = effect_maps([each.matrix() for each in bases])
+    return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 
-def _coordinates(
-    block: FirstRound, phenotype: Phenotype, second: Measured | None
-) -> tuple[Coordinates, npt.NDArray[np.float32]]:
-    """Return the coordinates of one phenotype in a block, and M' of shape (d_b, coordinates).
-
-    They are those of `component_weights` for both measurements stacked.
-    """
-    number, effect, residual = phenotype.number, phenotype.effect, phenotype.residual
-    first, back = block.block, block.back
+def _basis(block: FirstRound, phenotype: Phenotype, second: Measured | None) -> Basis:
+    """Return the coordinates of one phenotype in a block, for both measurements stacked."""
+    number, first = phenotype.number, block.block
     gram = covariance = first.gram  # of the columns
-    responses = back @ gram  # of X'Y to effects of codes
+    responses = first.back @ gram  # of X'Y to effects of codes
     target, errors = first.target[:, number], first.gram_errors
     noise = np.full(len(target), first.noise.variances[number])
     if second is not None and len(second.values):
         of_second = block.covariances(second.vectors)
-        seen = back.T @ second.vectors  # by the components
+        seen = first.back.T @ second.vectors  # by the components
         between = gram @ seen
         within = seen.T @ between
         # What the directions have beside the components counts as independent between them, so that
@@ -445,17 +406,13 @@ def _coordinates(
         target = np.concatenate([target, second.values])
         errors = np.concatenate([errors, errors @ seen**2])
         noise = np.concatenate([noise, np.full(len(second.values), second.noise)])
-    total = residual * covariance
-    total[np.diag_indices_from(total)] += noise + effect * errors
-    root = np.linalg.inv(np.linalg.cholesky(total))
-    whitened = responses @ root.T
-    exposures, vectors = np.linalg.eigh(effect * (whitened.T @ whitened))
-    basis = root.T @ vectors
-    coordinates = Coordinates(
-        exposures=np.maximum(exposures, _TINY),
-        sampling=np.clip(residual * (basis * (covariance @ basis)).sum(axis=0), _TINY, 1),
-        errors=effect * (errors @ basis**2),
-        values=(basis.T @ target)[:, None],
-        release_noise=TargetNoise(np.ones(1), np.zeros((0, 1))),
+    return whitened(
+        covariance,
+        responses,
+        target[:, None],
+        noise,
+        errors,
+        phenotype.effect,
+        phenotype.residual,
+        TargetNoise.of(np.ones(1)),
     )
-    return coordinates, (whitened @ vectors).astype(np.float32)

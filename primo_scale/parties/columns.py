@@ -1,36 +1,157 @@
-"""Columns that one party holds, and one pass over their exact values. PRIVATE.
+"""People and columns of one party, and one pass over their exact values. PRIVATE.
+
+A roster is the people whom several parties have in common, as keyed hashes of their IIDs. The
+parties share a secret key of 32 bytes: whoever has it can test whether a person is in the roster.
+Only parties exchange rosters, and no release contains one.
 
 The columns are phenotypes of a table, or variants of a genotype store. Every value is coded as an
 integer from -2^20 to 2^20 by public bounds alone. A missing value, and every value of a person of
 the roster whom the party does not know, is 0, the middle of the bounds.
+
+The k x n matrix of signs of a mixture release (Wu et al., Algorithm 2) is never held: the Philox
+generator is a function of a key and a counter. The public seed is the key, and a person's position
+in the roster is the counter, so that every party finds the same k signs of a person, in any order
+of the people and in any number of pieces. The kernels of an accumulation multiply bits of signs, 0
+or 1, by signed bytes of the values. A sum with signs is twice the sum with bits, less the sum over
+all people.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import hmac
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import islice
 from operator import call
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.kernels.product_kernels import choose_kernel
+from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
-from primo_scale.parties.mixtures import MixtureSums, RandomSigns
-from primo_scale.parties.roster import Positions, Roster
+from primo_scale.storage.encryption import read_key_file
+from primo_scale.storage.files import write_atomically
+from primo_scale.storage.tiles import in_threads
 
-Units = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.bytes_]
+Positions = npt.NDArray[np.int64]
 
+_HEADER = b"#primo_scale roster 1"
+_DIGITS = 32
+_PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\0"
+SEED_DIGITS = 32
+_BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of its counter
+_BYTES_OF_SIGNS = 128  # 1,024 mixtures of 8,192 people are 8 MiB when unpacked
+_SIGNED_BYTES = 3  # of values up to 2^20
 _LARGEST_DOSAGE = 2.0
 _ROW_DIGEST_BYTES = 16
+# IIDs of some people, and their values in units of half the range of a column, times 2^20, int64 of
+# shape (people, columns). PRIVATE.
+CodedPeople = tuple[Sequence[str], Int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Roster:
+    """People of all parties, in the order that every party uses."""
+
+    # Keyed hashes of the IIDs, 32 hexadecimal digits each, sorted, shape (n,).
+    people: Hashes
+    key: bytes  # secret, of the hashes
+
+    def __repr__(self) -> str:
+        return f"Roster({len(self)} people)"  # a notebook would show the key
+
+    def __len__(self) -> int:
+        """Return the number of people n."""
+        return len(self.people)
+
+    def positions(self, individuals: Sequence[str]) -> Positions:
+        """Return the position of each person, int64 of shape (people,); -1 where not listed."""
+        hashes = hash_people(individuals, self.key)
+        nearest = np.minimum(np.searchsorted(self.people, hashes), len(self.people) - 1)
+        return np.where(self.people[nearest] == hashes, nearest, -1)
+
+    @property
+    def tag(self) -> str:
+        """Keyed digest of the roster, equal for all parties that use the same one.
+
+        It reveals nothing about the people without the key.
+        """
+        return hmac.digest(self.key, _ROSTER + self.people.tobytes(), "sha256").hex()
+
+
+def hash_people(individuals: Iterable[str], key: bytes) -> Hashes:
+    """Return HMAC-SHA256 of each IID under the parties' key, cut to 128 bits.
+
+    Two of n people share a hash with probability below ``n^2 / 2^129``: 4e-28 for 500,000.
+    """
+    hashes = [
+        hmac.digest(key, _PERSON + iid.encode(), "sha256").hex()[:_DIGITS] for iid in individuals
+    ]
+    return np.array(hashes, dtype=f"S{_DIGITS}")
+
+
+def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Path] = ()) -> Roster:
+    """Return the roster of the people who are also in all `others`, roster files of other parties.
+
+    `key_file` holds the key that the parties share. A roster of another key has nobody in common.
+    """
+    key = read_key_file(key_file).secret
+    hashes = hash_people(individuals, key)
+    people = np.unique(hashes)
+    if len(people) < len(hashes):
+        raise InputError(
+            "two people have the same IID",
+            value=f"{len(hashes) - len(people)} of {len(hashes)} repeat another one",
+            remedy="Give every person an IID that all parties use",
+        )
+    for path in others:
+        people = np.intersect1d(people, _read_people(path), assume_unique=True)
+    if not len(people):
+        raise InputError(
+            "the parties have nobody in common",
+            where=", ".join(map(str, others)),
+            remedy="Check that all parties use the same IIDs and the same key",
+        )
+    return Roster(people, key)
+
+
+def write_roster(roster: Roster, path: Path) -> None:
+    """Write a roster to a file with mode 0600, one person a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, b"\n".join([_HEADER, *roster.people.tolist(), b""]))
+
+
+def read_roster(path: Path, key_file: Path) -> Roster:
+    """Read the roster that the parties agreed on."""
+    return Roster(_read_people(path), read_key_file(key_file).secret)
+
+
+def _read_people(path: Path) -> Hashes:
+    if not path.is_file():
+        raise InputError("no such roster", where=path, remedy="Write one with party-roster")
+    header, *lines = path.read_bytes().splitlines() or [b""]
+    hexadecimal = set(b"0123456789abcdef")
+    sound = all(len(line) == _DIGITS and hexadecimal.issuperset(line) for line in lines)
+    people = np.array(lines, dtype=f"S{_DIGITS}")
+    if header != _HEADER or not lines or not sound or np.any(people[1:] <= people[:-1]):
+        raise InputError("is not a roster", where=path, remedy="Write one with party-roster")
+    return people
+
+
+# ---- Columns -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -40,15 +161,6 @@ class PublicColumn:
     name: str
     lower: float
     upper: float
-
-
-@dataclass(frozen=True, eq=False)
-class CodedPeople:
-    """Coded values of some people. PRIVATE."""
-
-    individuals: Sequence[str]  # IIDs
-    # Values in units of half the range of a column, times 2^20, shape (people, columns).
-    units: Units
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +181,7 @@ class PhenotypeColumns:
             yield partial(self._coded, group)
 
     def _coded(self, group: RowGroup) -> CodedPeople:
-        return CodedPeople(individuals_of(group), code_within_bounds(group.values, self.bounds)[0])
+        return individuals_of(group), code_within_bounds(group.values, self.bounds)[0]
 
 
 def individuals_of(group: RowGroup) -> list[str]:
@@ -101,7 +213,7 @@ class GenotypeColumns:
         from_one_copy = np.arange(2 * packing.steps + 1) - packing.steps
         units = np.rint(from_one_copy * (BOUNDED_UNIT / packing.steps)).astype(np.int64)
         table = np.append(units, 0)  # the last entry, at -1, is of a missing genotype
-        return CodedPeople(self.store.samples.individual[people].tolist(), table[found])
+        return self.store.samples.individual[people].tolist(), table[found]
 
 
 PartyColumns = PhenotypeColumns | GenotypeColumns
@@ -117,7 +229,7 @@ class Survey:
     # of the party's file.
     digest: str
     # Sums of the coded values with the signs of each mixture, shape (k, columns).
-    mixtures: Units | None
+    mixtures: Int64 | None
 
 
 def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Survey:
@@ -127,14 +239,14 @@ def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Su
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
     sums = None if signs is None else MixtureSums(signs, n_columns)
     individuals: list[str] = []
-    for positions, people in people_of(party, roster):
-        rows = people.units.astype("<i4")
+    for positions, (iids, units) in people_of(party, roster):
+        rows = units.astype("<i4")
         digests[positions] = [
             hashlib.blake2b(row.tobytes(), digest_size=_ROW_DIGEST_BYTES).digest() for row in rows
         ]
-        individuals += people.individuals
+        individuals += iids
         if sums is not None:
-            sums.add(positions, people.units)
+            sums.add(positions, units)
     mixtures = None if sums is None else sums.total()
     return Survey(individuals, hashlib.sha256(digests.tobytes()).hexdigest(), mixtures)
 
@@ -162,10 +274,10 @@ def _of_roster(
     coded: CodedPeople, roster: Roster, seen: npt.NDArray[np.bool_]
 ) -> tuple[Positions, CodedPeople]:
     """Return the people of a piece who are in the roster, and note that they were seen."""
-    positions = roster.positions(coded.individuals)
+    everybody, units = coded
+    positions = roster.positions(everybody)
     common = np.flatnonzero(positions >= 0)
-    positions = positions[common]
-    individuals = [coded.individuals[row] for row in common.tolist()]
+    positions, individuals = positions[common], [everybody[row] for row in common.tolist()]
     found, counts = np.unique(positions, return_counts=True)
     twice = seen[positions] | np.isin(positions, found[counts > 1])
     if twice.any():
@@ -175,4 +287,103 @@ def _of_roster(
             remedy="Keep one row for each person",
         )
     seen[positions] = True
-    return positions, CodedPeople(individuals, coded.units[common])
+    return positions, (individuals, units[common])
+
+
+# ---- Mixtures ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RandomSigns:
+    """Signs of n people in k mixtures."""
+
+    # Public seed that all parties use, 32 hexadecimal digits. The guarantee holds for every seed,
+    # because it holds for every matrix of signs.
+    seed: str
+    n_mixtures: int  # k
+
+    @property
+    def n_bytes(self) -> int:
+        """Number of bytes that hold the bits of a person."""
+        return math.ceil(self.n_mixtures / 8)
+
+    def packed(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bits of people, eight mixtures in a byte, shape (`n_bytes`, people).
+
+        The highest bit is the first mixture. A bit of 1 stands for the sign 1, and 0 for -1.
+        `positions` are those of the people in the roster, int64 of shape (people,).
+        """
+        counts = math.ceil(self.n_mixtures / _BITS_PER_COUNT)
+        words = np.empty((len(positions), 4 * counts), dtype="<u8")
+        key = int(self.seed, 16)
+        for row, position in zip(words, positions.tolist(), strict=True):
+            row[:] = np.random.Philox(key=key, counter=position * counts).random_raw(4 * counts)
+        return np.ascontiguousarray(words.view(np.uint8).T[: self.n_bytes])
+
+
+class MixtureSums:
+    """Sums of k mixtures of `n_columns` columns, to which people are added."""
+
+    def __init__(self, signs: RandomSigns, n_columns: int) -> None:
+        self._signs, self._of_everybody = signs, np.zeros(n_columns, dtype=np.int64)
+        self._parts = [
+            slice(start, start + _BYTES_OF_SIGNS)
+            for start in range(0, signs.n_bytes, _BYTES_OF_SIGNS)
+        ]
+        kernel = choose_kernel("auto", LARGEST_BYTE)
+        # One sum for each part of the mixtures and each place value.
+        self._sums: dict[tuple[int, int], ProductSum] = defaultdict(
+            lambda: ProductSum(kernel, (n_columns, 8 * _BYTES_OF_SIGNS), LARGEST_BYTE)
+        )
+
+    def add(self, positions: npt.NDArray[np.int64], units: Int64) -> None:
+        """Add people of these positions in the roster, with units of shape (people, columns).
+
+        Units are from -2^20 to 2^20.
+        """
+        if not len(positions):
+            return
+        self._of_everybody += units.sum(axis=0)
+        packed, planes = self._signs.packed(positions), _signed_bytes(units)
+
+        def add_part(number: int) -> None:
+            bits = _unpacked(packed[self._parts[number]])
+            for place, plane in planes.items():
+                self._sums[number, place].add(plane, bits)
+
+        in_threads(add_part, range(len(self._parts)), usable_cpus())
+
+    def total(self) -> Int64:
+        """Return the sums, int64 of shape (k, columns)."""
+        shape = (8 * _BYTES_OF_SIGNS * len(self._parts), len(self._of_everybody))
+        with_bits = np.zeros(shape, dtype=np.int64)
+        for (number, place), found in self._sums.items():
+            rows = slice(8 * _BYTES_OF_SIGNS * number, 8 * _BYTES_OF_SIGNS * (number + 1))
+            with_bits[rows] += found.total().T.astype(np.int64) * place
+        return 2 * with_bits[: self._signs.n_mixtures] - self._of_everybody
+
+
+def _signed_bytes(units: Int64) -> dict[int, Int8]:
+    """Return signed bytes of the units by place value, without those that are all zero.
+
+    The sum of the place values times the bytes, of shape (columns, people), is ``units.T``.
+    """
+    rest, planes = np.ascontiguousarray(units.T), {}
+    for power in range(_SIGNED_BYTES):
+        digit = ((rest + LARGEST_BYTE) & 255) - LARGEST_BYTE
+        rest = (rest - digit) >> 8
+        if digit.any():
+            planes[256**power] = digit.astype(np.int8)
+    return planes
+
+
+def _unpacked(packed: npt.NDArray[np.uint8]) -> Int8:
+    """Return the bits of bytes of shape (bytes, people), of shape (8 `_BYTES_OF_SIGNS`, people).
+
+    Rows after the last byte are zero.
+    """
+    bits = np.zeros((_BYTES_OF_SIGNS, 8, packed.shape[1]), dtype=np.uint8)
+    # The first mixture is the highest bit. np.unpackbits along this axis is 30 times slower.
+    for place in range(8):
+        bits[: len(packed), place] = (packed >> (7 - place)) & 1
+    return bits.reshape(-1, packed.shape[1]).view(np.int8)

@@ -15,8 +15,7 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.coding import BOUNDED_UNIT
-from primo_scale.parties.columns import PartyColumns, Survey, people_of
-from primo_scale.parties.roster import Roster
+from primo_scale.parties.columns import PartyColumns, Roster, Survey, people_of
 from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import Payer, pay_once, record_drawn
 from primo_scale.storage.files import file_published_at_end, sha256_of_file
@@ -113,8 +112,8 @@ def _draw(values: PartyValues, source: KeystreamNoise, path: Path) -> None:
         if values.survey.mixtures is not None:
             released += values.survey.mixtures
         else:
-            for positions, people in people_of(values.party, values.roster):
-                released[positions] += people.units
+            for positions, (_, units) in people_of(values.party, values.roster):
+                released[positions] += units
         released.flush()
     announce_step(PaymentStep.STATISTICS_STORED)
 

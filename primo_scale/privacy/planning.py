@@ -15,7 +15,7 @@ variance that noise on X'Y adds to one person's phenotype, which the bound on ro
 LD components take the place of the variants, component j with the share pi_j of the genotypes'
 variance explains ``h2 pi_j u_j / (1 + u_j)``, ``u_j = n h2 pi_j c^2 / (v + s_j^2)``. The forecast
 tends to be too high: it attributes the whole heritability to the variants of the release. What
-noise on X'X costs scores of variants is in `primo_scale.methods.gram_noise`.
+noise on X'X costs scores of variants is in `primo_scale.methods.forecast`.
 
 **Water-filling.** A component that is scaled to a variance e_j has the noise ``s^2/e_j``. The sum
 of what components explain is concave in e, so that its maximum under ``sum e_j = 1`` has a closed

@@ -44,8 +44,8 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import adjust, missing_rescale
+from primo_scale.methods.linear_algebra import Float64
 from primo_scale.methods.second_round import choose_directions, windows_of
-from primo_scale.methods.shrinkage import Float64
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round

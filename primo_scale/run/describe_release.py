@@ -24,7 +24,7 @@ from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
-from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
+from primo_scale.methods.scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_sums import (
     UNIT,
@@ -390,8 +390,8 @@ def _estimation(design: Design, solved: Solved) -> stated.Estimation:
     solution = solved.solution
     return stated.Estimation(
         estimator=str(solved.chosen.estimator),
-        shrinkage=solution.rule,
-        eigenvalue_floor=solution.floor,
+        shrinkage=solved.chosen.estimator.description,
+        eigenvalue_floor=solved.chosen.estimator.floor,
         parameters=solution.parameters,
         penalties=solution.penalties,
         attenuation=tuple(min(slope, 1.0) for slope in solved.response.slope.tolist()),

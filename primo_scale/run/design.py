@@ -43,8 +43,8 @@ from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.rows import LARGEST_OUTPUT
-from primo_scale.methods.blended_gram import blended
-from primo_scale.methods.estimators import ESTIMATORS, MOST_SAMPLED_EFFECTS
+from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS
+from primo_scale.methods.solve import blended
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import LEAST_HELD_OUT
@@ -733,7 +733,7 @@ def component_shares(design: Design) -> Components | None:
 def errors_of_gram(design: Design, mechanism: Mechanism, heritability: float) -> Floats:
     """Return the variance that errors of X'X add to the noise on X'Y in each component, shape (m,).
 
-    A design without components has a single 0: `primo_scale.methods.gram_noise` has the cost of the
+    A design without components has a single 0: `primo_scale.methods.forecast` has the cost of the
     noise on X'X to scores of variants.
     Source: docs/maths/ld-components.md, Theorem 3.
     """

@@ -15,13 +15,24 @@ from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import missing_rescale
-from primo_scale.methods.component_weights import PanelComponents
-from primo_scale.methods.dosage_scale import PRIVATE_DIGITS, effects_per_allele, to_dosage_scale
-from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.second_round import SecondStatistics
-from primo_scale.methods.shrinkage import Float64
-from primo_scale.methods.solution import LatticeWeights, Solution, SolveInputs, solve_statistics
-from primo_scale.methods.summary_statistics import MarginalEffects, marginal_effects
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.scale import (
+    PRIVATE_DIGITS,
+    MarginalEffects,
+    effects_per_allele,
+    marginal_effects,
+    to_dosage_scale,
+)
+from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
+from primo_scale.methods.solve import (
+    LatticeWeights,
+    PanelComponents,
+    Solution,
+    SolveInputs,
+    adjusted,
+    solve_statistics,
+)
 from primo_scale.outcomes.ancestry import has_components
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
@@ -65,18 +76,12 @@ def solve(
     """Solve every phenotype, from statistics with their noise or for a NOT PRIVATE release."""
     # A library that is loaded while a local Dask cluster runs takes one BLAS thread.
     with threadpool_limits(limits=usable_cpus()):
-        solution, response, marginal = _solve(planned, private, second)
-    digits = None if private.mechanism is None else PRIVATE_DIGITS
-    variants = planned.store.variants
-    design = planned.design
-    weights = _scoring_weights(design, solution, response, marginal, variants, digits)
-    between = shares_between(design, planned.panel, weights.per_allele)
-    return Solved(planned.chosen, solution, response, weights, between)
+        return _solved(planned, private, second)
 
 
-def _solve(
+def _solved(
     planned: PlannedRelease, private: PrivateStatistics, second: NoisySecondRound | None
-) -> tuple[Solution, ClipResponse, MarginalEffects | None]:
+) -> Solved:
     design, chosen, request = planned.design, planned.chosen, planned.request
     matrices, mechanism = private.matrices, private.mechanism
     n_samples, observed = people_of(matrices)
@@ -87,8 +92,6 @@ def _solve(
     response = design.clip_response(1 / rescale, eigenvalues)
     unit = design.genotypes.unit
     components = panel_components(design, request.work_dir, n_samples)
-    if components is None and chosen.estimator.fits_effects:
-        components = _variants(design, n_samples)
     inputs = SolveInputs(
         bounds=_bounds(design, n_samples),
         scales=no_noise(design.layout.n_blocks) if mechanism is None else mechanism.scales,
@@ -103,10 +106,21 @@ def _solve(
         scores=None if chosen.priors is None else chosen.priors.scores,
         ancestry=ancestry_of(design, components, n_samples, request.work_dir),
     )
-    if second is not None:
-        seen = _second_statistics(planned, second, response, 1 / rescale, n_samples)
-        inputs = replace(inputs, second=seen)
-    solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
+    if second is not None and components is not None:
+        directions = second.directions
+        left = np.array(directions.residuals)
+        own = design.second_response(1 / rescale, left, directions.degrees)
+        statistics = SecondStatistics(
+            directions=directions,
+            values=second.values,
+            sigma=second.noise.sigma,
+            factors=response.slope * response.gram_share / own.slope,
+            slopes=response.slope,
+            ancestry=ancestry_of(design, None, n_samples, request.work_dir),
+        )
+        solution = solve_two_rounds(adjusted(matrices, inputs), inputs, components, statistics)
+    else:
+        solution = solve_statistics(matrices, inputs, chosen.method, chosen.estimator)
     if not design.layout.n_fixed:
         solution = replace(solution, weights=_beside_covariates(design, solution, request.work_dir))
     if solution.n_limited:
@@ -118,41 +132,35 @@ def _solve(
             solution.n_limited, design.layout.n_phenotypes,
             "" if given else "give --pc-loadings, or ",
         )  # fmt: skip
-    marginal = None
+    summary, variants = None, planned.store.variants
     if request.sumstats:
         # Effects of any size are stated, because their errors are stated with them.
         inputs = replace(inputs, rescale=missing_rescale(observed, n_samples, least=1 / n_samples))
         variances = design.genotypes.variances * response.gram_share
         marginal = marginal_effects(matrices, inputs, variances)
-    return solution, response, marginal
+        summary = _summary(design, marginal, response, variants)
+    digits = None if mechanism is None else PRIVATE_DIGITS
+    per_unit = to_dosage_scale(
+        solution.weights, design.genotypes, design.outcomes, response, digits=digits
+    )
+    weights = ScoringWeights(
+        variants=variants,
+        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
+        per_allele=per_unit.per_allele,
+        intercept=per_unit.intercept,
+        covariates=tuple(c.name for c in design.outcomes.covariates),
+        covariate_weights=per_unit.covariates,
+        centre_dosage=design.genotypes.centre_dosage,
+        summary=summary,
+    )
+    between = shares_between(design, planned.panel, weights.per_allele)
+    return Solved(chosen, solution, response, weights, between)
 
 
 def people_of(matrices: BlockMatrices) -> tuple[float, Float64]:
     """Return the number of people, and that with each phenotype, shape (l,); noisy if private."""
     people, *counts = matrices.observed().astype(float)
     return max(float(people), 1.0), np.array(counts)
-
-
-def _second_statistics(
-    planned: PlannedRelease,
-    second: NoisySecondRound,
-    response: ClipResponse,
-    observed_share: Float64,
-    n_samples: float,
-) -> SecondStatistics:
-    """Return the second round in the scale of the first one's X'Y."""
-    design, directions = planned.design, second.directions
-    left = np.array(directions.residuals)
-    own = design.second_response(observed_share, left, directions.degrees)
-    ancestry = ancestry_of(design, None, n_samples, planned.request.work_dir)
-    return SecondStatistics(
-        directions=directions,
-        values=second.values,
-        sigma=second.noise.sigma,
-        factors=response.slope * response.gram_share / own.slope,
-        slopes=response.slope,
-        ancestry=ancestry,
-    )
 
 
 def _warn_of_missing(design: Design, observed: Float64, n_samples: float) -> None:
@@ -218,18 +226,6 @@ def panel_components(design: Design, work_dir: Path, n_samples: float) -> PanelC
     )
 
 
-def _variants(design: Design, n_samples: float) -> PanelComponents:
-    """Return the variants as components of themselves, for statistics without noise."""
-    return PanelComponents(
-        map_of=lambda block: np.eye(design.block_sizes[block]),
-        variances=design.genotypes.variances,
-        squared_norms=np.ones(design.n_variants),
-        n_known=n_samples,
-        n_samples=n_samples,
-        boundaries=design.boundaries,
-    )
-
-
 def ancestry_of(
     design: Design, components: PanelComponents | None, n_samples: float, work_dir: Path
 ) -> Float64 | None:
@@ -264,29 +260,6 @@ def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> Ef
     return EffectPrior(
         effect_variance=effect * response.slope**2,
         residual_variance=response.variance * squared * rescale,
-    )
-
-
-def _scoring_weights(
-    design: Design,
-    solution: Solution,
-    response: ClipResponse,
-    marginal: MarginalEffects | None,
-    variants: VariantTable,
-    digits: int | None,
-) -> ScoringWeights:
-    raw_scale = to_dosage_scale(
-        solution.weights, design.genotypes, design.outcomes, response, digits=digits
-    )
-    return ScoringWeights(
-        variants=variants,
-        phenotypes=tuple(p.name for p in design.outcomes.phenotypes),
-        per_allele=raw_scale.per_allele,
-        intercept=raw_scale.intercept,
-        covariates=tuple(c.name for c in design.outcomes.covariates),
-        covariate_weights=raw_scale.covariates,
-        centre_dosage=design.genotypes.centre_dosage,
-        summary=None if marginal is None else _summary(design, marginal, response, variants),
     )
 
 

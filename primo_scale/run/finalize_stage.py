@@ -83,11 +83,6 @@ def finalize_stage(planned: PlannedRelease) -> None:
         publish(planned, solve(planned, privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
-        if chosen.estimator.is_deprecated:
-            LOGGER.warning(
-                "--shrinkage %s is deprecated since 0.3.0, and 0.5.0 removes it: known-noise is at "
-                "least as accurate", chosen.estimator,
-            )  # fmt: skip
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
         _release_privately(raw, planned, mechanism, design.paid_adjustment)
 

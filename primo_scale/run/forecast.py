@@ -25,16 +25,17 @@ from primo_scale.methods.catalogue import (
     AS_GIVEN,
     BY_COMPONENTS,
     BY_SUBSAMPLE,
+    ESTIMATORS,
     GAMMA_METHOD,
     METHODS,
+    Estimator,
     Method,
     choose_method,
     estimator_for,
     method_named,
 )
-from primo_scale.methods.estimators import ESTIMATORS, Estimator
-from primo_scale.methods.gram_noise import BlockNoise, share_with_noisy_gram
-from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.forecast import BlockNoise, share_with_noisy_gram
+from primo_scale.methods.linear_algebra import Float64
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe
@@ -116,11 +117,11 @@ def choose(design: Design, fit: Fit, *, private: bool) -> ChosenMethod:
             )
         method = replace(method, eigenvalue_share=fit.gamma)
     estimator = _estimator(design, method, fit)
-    if fit.prior_weights and not method.takes_public_scores:
+    if fit.prior_weights and not method.takes_public_scores(estimator):
         raise UsageError(
-            f"{method.name} does not build on public scores",
+            f"{method.name} with {estimator} weights does not build on public scores",
             where="--prior-weights",
-            remedy="Leave them out, or give --method reuse-cov-gauss",
+            remedy="Leave them out, or give --method reuse-cov-gauss without --ridge",
         )
     return ChosenMethod(method, reason, estimator)
 
@@ -148,7 +149,7 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
     """Return the rule of shrinkage, by default the most accurate one of LD components."""
     estimator = estimator_for(method, fit.estimator)
     if design.components is None:
-        if estimator.fits_effects:
+        if estimator.fits_factors:
             raise UsageError(
                 "estimates effects from LD components, which this release does not have",
                 where="--shrinkage",
@@ -158,11 +159,9 @@ def _estimator(design: Design, method: Method, fit: Fit) -> Estimator:
         return estimator
     if fit.estimator is None and method.name == _COMPONENTS_METHOD:
         estimator = ESTIMATORS[_COMPONENTS_ESTIMATOR]
-    known_noise = estimator.fits_effects or estimator is ESTIMATORS["known-noise"]
-    if method.name != _COMPONENTS_METHOD or not known_noise:
+    if method.name != _COMPONENTS_METHOD or estimator.is_ridge:
         raise UsageError(
-            f"LD components are solved by {_COMPONENTS_METHOD} with known-noise, "
-            "genetic-factors or point-normal weights",
+            f"LD components are solved by {_COMPONENTS_METHOD} with the choices of --shrinkage",
             where="--method, --shrinkage, --ridge",
             value=f"{method.name}, {estimator}",
             remedy="Leave it out, or give --no-ld-components where the statistics are made",

@@ -26,7 +26,7 @@ from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
-from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.linear_algebra import Float64
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.progress import count_bar
 from primo_scale.run.public_inputs import read_public

@@ -28,8 +28,8 @@ from primo_scale.run.request import (
 from primo_scale.storage.locations import Location
 
 if TYPE_CHECKING:
+    from primo_scale.parties.columns import RandomSigns
     from primo_scale.parties.fit import PartyMethod
-    from primo_scale.parties.mixtures import RandomSigns
     from primo_scale.privacy.mechanism import Promise
 
 # ---- Forecast ------------------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class PartyReleaseRequest(Payment):
     @property
     def signs(self) -> RandomSigns | None:
         """Signs of the mixtures, or None where rows are released."""
-        from primo_scale.parties.mixtures import RandomSigns  # loads NumPy
+        from primo_scale.parties.columns import RandomSigns  # loads NumPy
 
         if self.mixtures is None or self.seed is None:
             return None

@@ -13,8 +13,8 @@ import numpy as np
 from primo_scale.errors import Field, InputError, UsageError
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.ledger.accounts import total_cost
+from primo_scale.parties.columns import MixtureSums, RandomSigns
 from primo_scale.parties.fit import Floats, PartyFit, PartyMethod, fit_outcome, join_columns
-from primo_scale.parties.mixtures import MixtureSums, RandomSigns
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import open_to_readers
 from primo_scale.run.fields import takes

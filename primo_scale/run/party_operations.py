@@ -18,11 +18,14 @@ from primo_scale.parties.columns import (
     GenotypeColumns,
     PartyColumns,
     PhenotypeColumns,
+    Roster,
     individuals_of,
+    make_roster,
+    read_roster,
     survey,
+    write_roster,
 )
 from primo_scale.parties.purchase import PartyValues, party_noise, party_sensitivity, pay_for_values
-from primo_scale.parties.roster import Roster, make_roster, read_roster, write_roster
 from primo_scale.privacy.payment import NoiseStore, Payer, open_ledger
 from primo_scale.publication.open_release import PartyRelease, open_party_release
 from primo_scale.publication.publish import publish_party_release

@@ -32,7 +32,7 @@ from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, resident_memory, usable_cpus
-from primo_scale.methods.solve_memory import effects_bytes, solve_bytes
+from primo_scale.methods.forecast import effects_bytes, solve_bytes
 from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND

@@ -27,8 +27,8 @@ from primo_scale.genotypes.ld_panel import LdPanel, fixation_index, open_ld_pane
 from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.methods.public_scores import PublicScores
-from primo_scale.methods.shrinkage import Float64
+from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.priors import PublicScores
 from primo_scale.outcomes.bounds import (
     CovariateBounds,
     PhenotypeBounds,

@@ -14,7 +14,7 @@ from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels import NAMES as KERNELS
-from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, Estimator
+from primo_scale.methods.catalogue import ESTIMATORS, SHRINKAGES, Estimator
 from primo_scale.run import fields
 from primo_scale.run.fields import HEADINGS, NEEDED, Checked, Kind, declared, option, read_fields
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location

@@ -25,9 +25,6 @@ _OPEN: Mapping[str, tuple[str, ...]] = {
     "effect-variances": ("effect_variance", "residual_variance"),
     "genetic-factors": _OF_FITTED_EFFECTS,
     "point-normal": _OF_FITTED_EFFECTS,
-    "ridge-at-noise-norm": ("prior_penalty",),
-    "sure": ("prior_penalty",),
-    "james-stein": ("prior_penalty",),
     "ridge": (),
 }
 PARAMETERS: Mapping[str, tuple[str, ...]] = {

@@ -189,7 +189,7 @@ def test_the_same_command_finds_the_release(cohort):
     thinned(
         [
             (("--row-norm", 20), ("--row-norm", "--no-ld-components")),
-            (("--shrinkage", "sure"), ("known-noise", "--no-ld-components")),
+            (("--ridge", 3), ("--shrinkage", "--no-ld-components")),
             (("--method", "naive"), ("naive", "--no-ld-components")),
             (("--sumstats",), ("--sumstats", "--no-ld-components")),
             (("--no-ld-components", "--genetic-factors", 2), ("--genetic-factors", "--ld-panel")),

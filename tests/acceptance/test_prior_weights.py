@@ -215,7 +215,7 @@ def test_weights_without_noise_are_no_public_score(folder, tmp_path):
 def test_methods_with_other_estimates_are_refused(folder, tmp_path):
     out = tmp_path / "out"
     result = finished(folder, out, public_pgs(folder), options=("--method", "naive"))
-    refused(result, 2, "naive does not build on public scores")
+    refused(result, 2, "naive with effect-variances weights does not build on public scores")
 
 
 def test_a_score_may_have_many_more_variants_than_the_genotypes(folder, tmp_path):

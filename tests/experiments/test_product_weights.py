@@ -8,10 +8,10 @@ import pytest
 from experiments.gaussian_noise import draw
 from experiments.haplotypes import simulate
 from experiments.product_methods import STEPS, release
-from experiments.product_weights import product_weights, rule_weights, solution_of
+from experiments.product_weights import product_weights, ridge_weights, solution_of
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.shrinkage import Ridge, noise_norm
+from primo_scale.methods.catalogue import ESTIMATORS
+from primo_scale.methods.linear_algebra import noise_norm
 from primo_scale.privacy.mechanism import Promise
 
 
@@ -68,4 +68,4 @@ def test_a_rule_in_full_solves_its_own_equation(cohort):
     positive = (vectors * np.maximum(values, 0)) @ vectors.T
     expected = np.linalg.solve(positive + floor * np.eye(6), noisy.cross)
     expected *= cohort.phenotype_sd / noisy.attenuation
-    np.testing.assert_allclose(rule_weights(noisy, Ridge(floor)), expected, rtol=1e-8)
+    np.testing.assert_allclose(ridge_weights(noisy, floor), expected, rtol=1e-8)

@@ -158,7 +158,7 @@ def test_scores_and_party_columns_are_those_of_the_dosages(files_of, tmp_path):
     pieces = [piece() for piece in GenotypeColumns(run(files_of("odd", "pfile"), tmp_path / "g"))
               .pieces()]  # fmt: skip
     units = np.where(missing, 0, np.rint((copies - 1) * 2**20)).T
-    np.testing.assert_array_equal(np.concatenate([piece.units for piece in pieces]), units)
+    np.testing.assert_array_equal(np.concatenate([piece[1] for piece in pieces]), units)
 
 
 # ---- Refusals ------------------------------------------------------------------------------------

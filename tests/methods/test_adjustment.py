@@ -23,7 +23,7 @@ def test_a_gram_is_adjusted_in_chunks_of_rows(rows):
     adjustment = adjust(
         statistics_of(X, fixed, fixed[:, :1]), no_noise(1), np.ones(1), gram_factor=1.0
     )
-    gram, rounding = adjustment.gram(adjustment.block(0), 0, 0)
+    gram, rounding = adjustment.gram(adjustment.block(0), 0)
     residual = X - fixed @ np.linalg.lstsq(fixed, X, rcond=None)[0]
     np.testing.assert_allclose(gram, residual.T @ residual, atol=1e-9)
     error = np.linalg.norm(gram - residual.T @ residual, 2) if rows < 100 else 0.0

@@ -5,8 +5,14 @@ import pytest
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.methods.catalogue import METHODS, choose_method, estimator_for, method_named
-from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES
+from primo_scale.methods.catalogue import (
+    ESTIMATORS,
+    METHODS,
+    SHRINKAGES,
+    choose_method,
+    estimator_for,
+    method_named,
+)
 from primo_scale.privacy.mechanism import Promise, Recipe
 from primo_scale.privacy.planning import PublicSizes
 
@@ -61,7 +67,7 @@ def test_shrinkage_can_be_chosen_only_where_the_method_leaves_it_open():
     for name in ("ssp", "ada-ssp", "const-ssp-full", "reuse-cov-proj", "reuse-cov-proj-x"):
         assert not estimator_for(METHODS[name], None).is_choice
         with pytest.raises(UsageError, match="its own penalty"):
-            estimator_for(METHODS[name], ESTIMATORS["sure"])
+            estimator_for(METHODS[name], ESTIMATORS["known-noise"])
 
 
 @pytest.mark.parametrize("privacy", [FULL, LABEL])

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.methods_examples import (
-    SHRINKAGES_OF_VARIANTS,
     inputs_for,
     ridge_weights,
     solved,
@@ -18,7 +17,7 @@ from support.methods_examples import (
 from support.tiers import thinned
 
 from primo_scale.methods.adjustment import missing_rescale
-from primo_scale.methods.catalogue import METHODS
+from primo_scale.methods.catalogue import METHODS, SHRINKAGES
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)
@@ -48,7 +47,7 @@ COHORTS = {
     "all-missing phenotype": (X, C, Y * [0, 1, 1]),
     "nothing": (np.zeros((5, 3), int), np.full((5, 1), KAPPA), np.zeros((5, 2), int)),
 }
-RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES_OF_VARIANTS, "ridge")]
+RULES = [("reuse-cov-gauss", estimator) for estimator in (*SHRINKAGES, "ridge")]
 RULES += [(name, None) for name in METHODS if name != "reuse-cov-gauss"]
 
 
@@ -57,6 +56,8 @@ def solve_both_ways(cohort, method, estimator):
     X, C, Y = cohort
     n, d, l = len(X), X.shape[1], Y.shape[1]  # noqa: E741
     exact = statistics_of(X, C, Y)
+    if METHODS[method].gram_per_phenotype:
+        exact = replace(exact, grams=tuple(copies * l for copies in exact.grams))
     recipe = Recipe(
         gram_copies=l if METHODS[method].gram_per_phenotype else 1,
         subsample=max(1, n // 2) if METHODS[method].subsamples else None,

@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binomtest
 from support.party_examples import SEED, signs_of
 
-from primo_scale.parties.mixtures import MixtureSums, RandomSigns
+from primo_scale.parties.columns import MixtureSums, RandomSigns
 
 
 @pytest.mark.parametrize("n_mixtures", [1, 7, 256, 257, 700])

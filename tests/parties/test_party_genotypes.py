@@ -52,8 +52,8 @@ def test_no_replaced_genotypes_exceed_the_sensitivity(tmp_path: Path, make) -> N
     assert [(c.lower, c.upper) for c in party.columns] == [(0, 2)] * store.n_variants
     coded = [piece() for piece in party.pieces()]
     assert len(coded) > 1
-    assert [i for piece in coded for i in piece.individuals] == list(store.samples.individual)
-    rows = np.concatenate([piece.units for piece in coded])
+    assert [i for piece in coded for i in piece[0]] == list(store.samples.individual)
+    rows = np.concatenate([piece[1] for piece in coded])
     exact = np.where(copies == MISSING, 0, (copies - 1) * BOUNDED_UNIT)
     np.testing.assert_allclose(rows, exact, rtol=0, atol=0.5)
     changes = np.linalg.norm((rows[:, None] - rows[None]).astype(float), axis=2)

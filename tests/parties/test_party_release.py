@@ -25,8 +25,7 @@ from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger, PaymentStep
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties import purchase
-from primo_scale.parties.mixtures import RandomSigns
-from primo_scale.parties.roster import read_roster
+from primo_scale.parties.columns import RandomSigns, read_roster
 from primo_scale.privacy import payment
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.run import party_operations

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from primo_scale.errors import InputError
-from primo_scale.parties.roster import hash_people, make_roster, read_roster, write_roster
+from primo_scale.parties.columns import hash_people, make_roster, read_roster, write_roster
 from primo_scale.storage.encryption import make_key_file
 
 

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 import pytest
 from support.documents import put, schema_problems
+from support.methods_examples import inputs_for, statistics_of
 from support.release_edits import failed
 from support.release_examples import MODES, example_document, example_statement, example_weights
 
-from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior, EstimatorInputs
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS, SHRINKAGES, estimator_for
+from primo_scale.methods.solve import adjusted
 from primo_scale.verify import methods as recompute_method
 from primo_scale.verify.guarantee import guarantee_findings
 from primo_scale.verify.methods import PARAMETERS, WITHOUT_PENALTIES, estimation_problems
@@ -36,11 +37,13 @@ def test_the_table_is_that_of_the_methods():
 
 def test_the_numbers_are_those_of_the_estimators():
     assert PARAMETERS.keys() == ESTIMATORS.keys()
-    inputs = EstimatorInputs(EffectPrior(np.ones(2), np.ones(2)), 1.0, 1, 1.0)
+    X, fixed, Y = np.eye(3, dtype=int), np.ones((3, 1), dtype=int), np.ones((3, 2), dtype=int)
+    statistics = statistics_of(X, fixed, Y)
+    inputs = inputs_for(statistics, 3)
     for name, estimator in ESTIMATORS.items():
-        beside = ("projection_multiplier", "projection_radius")
-        stated = (*estimator.numbers(inputs), *(beside if name == "projection" else ()))
-        assert set(stated) == set(PARAMETERS[name])
+        found = estimator.load_solver()(adjusted(statistics, inputs), inputs, estimator)
+        assert set(found.parameters) == set(PARAMETERS[name])
+        assert bool(found.penalties) is estimator.is_ridge is (name not in WITHOUT_PENALTIES)
 
 
 # ----------------------------------------------------------------------------------- samplers
@@ -94,7 +97,7 @@ def test_copies_for_fewer_phenotypes_than_there_are_are_found():
 
 
 @pytest.mark.parametrize("mode", ["full", "full-add-remove", "ada-ssp", "feature"])
-@pytest.mark.parametrize("name", ["n_samples_exact", "prior_penalty", "effect_variance"])
+@pytest.mark.parametrize("name", ["n_samples_exact", "genetic_factors", "effect_variance"])
 def test_a_number_that_is_none_of_the_estimators_is_found(mode, name):
     document = example_document(mode)
     document["estimation"]["parameters"][name] = 4711
@@ -122,7 +125,7 @@ def test_without_noise_no_estimator_chooses_a_penalty_by_the_noise():
     assert estimation_problems(document) == []
     of_components = {**document, "cohort": {"component_sizes": [1]}}
     assert estimation_problems(of_components) == ["estimator is ridge, not one of point-normal"]
-    for name in ("point-normal", "effect-variances", "sure", "known-noise"):
+    for name in ("point-normal", "effect-variances", "genetic-factors", "known-noise"):
         parameters = dict.fromkeys(PARAMETERS[name], 1.0)
         document["estimation"] = {
             **ridge,
@@ -171,5 +174,7 @@ def test_public_scores_are_checked_against_the_method_and_the_sizes():
 
 
 def test_the_methods_that_build_on_scores_are_those_of_the_table():
-    takes = [name for name, method in METHODS.items() if method.takes_public_scores]
+    takes = [
+        name for name, method in METHODS.items() if method.takes_public_scores(method.estimator)
+    ]
     assert tuple(takes) == recompute_method.BUILD_ON_SCORES

@@ -187,12 +187,12 @@ WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--method", "nonsense"): ("no such method",),
     ("--method", "sub-samp-reuse-cov"): ("--subsample",),
     ("--subsample", 10, "--method", "ssp"): ("--subsample",),
-    ("--ridge", 1, "--shrinkage", "sure"): ("exclude each other",),
+    ("--ridge", 1, "--shrinkage", "known-noise"): ("exclude each other",),
     ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
     ("--non-private", "--method", "ada-ssp-budget"): ("--method", "without noise"),
     ("--non-private", "--row-norm", 0.5): ("--row-norm", "exclude each other"),
-    ("--non-private", "--shrinkage", "sure"): ("--shrinkage", "without noise"),
+    ("--non-private", "--shrinkage", "known-noise"): ("--shrinkage", "without noise"),
     ("--non-private", "--subsample", 10): ("--subsample", "exclude each other"),
 }
 

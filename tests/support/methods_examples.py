@@ -1,18 +1,16 @@
 """Small cohorts, their statistics in memory, and noise on them."""
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
-from primo_scale.methods.catalogue import METHODS, estimator_for
-from primo_scale.methods.estimators import ESTIMATORS, SHRINKAGES, EffectPrior
-from primo_scale.methods.solution import SolveInputs, solve_statistics
-from primo_scale.methods.target_noise import TargetNoise
+from primo_scale.methods.adjustment import TargetNoise
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS, estimator_for
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.solve import SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout
-
-SHRINKAGES_OF_VARIANTS = [name for name in SHRINKAGES if not ESTIMATORS[name].fits_effects]
-"""Shrinkages that need no LD components."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +22,8 @@ class MemoryStatistics:
     crosses: tuple[np.ndarray, ...]
     outcomes: np.ndarray
     eigenvalue: int | None = None
+    path: Path = Path()
+    kind: str = "in memory"
 
     @property
     def gram_copies(self):

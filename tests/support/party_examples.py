@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.parties.mixtures import RandomSigns
+from primo_scale.parties.columns import RandomSigns
 from primo_scale.run.other_requests import PartyReleaseRequest
 from primo_scale.run.party_operations import party_roster
 from primo_scale.storage.encryption import make_key_file

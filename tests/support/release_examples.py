@@ -14,9 +14,8 @@ from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.genotypes.genome_build import GenomeBuild
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
-from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import ESTIMATORS
-from primo_scale.methods.solution import LatticeWeights, Solution
+from primo_scale.methods.catalogue import ESTIMATORS, METHODS
+from primo_scale.methods.solve import LatticeWeights, Solution
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
@@ -196,7 +195,7 @@ def example_solved(mode: str, design: Design, estimator: str = "ridge") -> Solve
     is_ridge = chosen.name not in recompute_method.WITHOUT_PENALTIES
     penalties = (1.5,) * (layout.n_blocks * copies * is_ridge)
     numbers = dict.fromkeys(names, 1.5)
-    solution = Solution(weights, chosen.description, chosen.floor, numbers, penalties)
+    solution = Solution(weights, numbers, penalties)
     slope = np.full(layout.n_phenotypes, 0.9)
     slope[1:] = 1 + 1e-15  # rounding errors must not become an attenuation above 1
     response = ClipResponse(slope, np.zeros(layout.n_phenotypes), np.ones(layout.n_phenotypes))

@@ -7,13 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from primo_scale.methods.projection import (
-    ball_multiplier,
-    project_phenotypes,
-    shares_kept,
-    squared_radius,
-)
-from primo_scale.methods.shrinkage import Ridge, floored_at_zero
+from primo_scale.methods.linear_algebra import floored_at_zero, quotient
+from primo_scale.papers.primo import ball_multiplier, phenotype_projection, squared_radius
 
 VECTORS = Path(__file__).parents[1] / "reference" / "vectors"
 
@@ -24,7 +19,7 @@ def project(S, G, radius_squared):
     values = floored_at_zero(values)
     H = vectors.T @ G
     nu = ball_multiplier(values, (H**2).sum(axis=1), radius_squared)
-    return vectors @ (shares_kept(values, nu)[:, None] * H), nu
+    return vectors @ (quotient(values, values + nu)[:, None] * H), nu
 
 
 def test_reference_vector_03_projection_by_public_genotypes():
@@ -35,7 +30,7 @@ def test_reference_vector_03_projection_by_public_genotypes():
     assert nu == pytest.approx(float(vector["out_mu"]), rel=1e-9)
     np.testing.assert_allclose(P, vector["out_G_hat"], rtol=1e-9)
     values, vectors = np.linalg.eigh(S)
-    factors = Ridge(n * float(vector["lam"])).factors(values, P)
+    factors = 1 / (values + n * float(vector["lam"]))[:, None]
     np.testing.assert_allclose(vectors @ (factors * (vectors.T @ P)), vector["out_W"], rtol=1e-9)
 
 
@@ -43,15 +38,15 @@ def test_reference_vector_05_projection_by_public_phenotypes():
     vector = np.load(VECTORS / "05_proj_y_active.npz")
     X, Y, n = vector["X"], vector["Y"], len(vector["X"])
     G = X.T @ Y + vector["sigma2"] * vector["Z2"]
-    projection = project_phenotypes(Y.T @ Y, [G[:2], G[2:]], n * float(vector["Bx"]) ** 2)
-    assert projection.multiplier == pytest.approx(float(vector["out_mu"]), rel=1e-9)
-    np.testing.assert_allclose(G @ projection.matrix, vector["out_G_hat"], rtol=1e-9)
+    matrix, multiplier = phenotype_projection(Y.T @ Y, [G[:2], G[2:]], n * float(vector["Bx"]) ** 2)
+    assert multiplier == pytest.approx(float(vector["out_mu"]), rel=1e-9)
+    np.testing.assert_allclose(G @ matrix, vector["out_G_hat"], rtol=1e-9)
     off_diagonal = np.triu(vector["Z1"], 1) / np.sqrt(2)
     noise = np.diag(vector["Z1"].diagonal()) + off_diagonal + off_diagonal.T
     noisy = X.T @ X + vector["sigma1"] * noise
     values, vectors = np.linalg.eigh(noisy)
-    target = vectors.T @ G @ projection.matrix
-    factors = Ridge(n * float(vector["lam"])).factors(values, target)
+    target = vectors.T @ G @ matrix
+    factors = 1 / (values + n * float(vector["lam"]))[:, None]
     np.testing.assert_allclose(vectors @ (factors * target), vector["out_W"], rtol=1e-9)
 
 
@@ -77,11 +72,11 @@ def test_projected_gradient_descent_finds_the_same_point(n, d, l, radius):  # no
 def test_with_more_phenotypes_than_people_the_dual_problem_agrees():
     rng = np.random.default_rng(7)
     Y, G = rng.normal(size=(8, 50)), rng.normal(size=(5, 50))
-    ours = project_phenotypes(Y.T @ Y, [G], 0.5)
+    matrix, multiplier = phenotype_projection(Y.T @ Y, [G], 0.5)
     # P = G Y' (YY' + nu I)^-1 Y, through n x n matrices only.
-    dual = G @ Y.T @ np.linalg.solve(Y @ Y.T + ours.multiplier * np.eye(8), Y)
-    np.testing.assert_allclose(G @ ours.matrix, dual, rtol=1e-9, atol=1e-12)
-    assert np.linalg.norm(G @ Y.T @ np.linalg.inv(Y @ Y.T + ours.multiplier * np.eye(8))) == (
+    dual = G @ Y.T @ np.linalg.solve(Y @ Y.T + multiplier * np.eye(8), Y)
+    np.testing.assert_allclose(G @ matrix, dual, rtol=1e-9, atol=1e-12)
+    assert np.linalg.norm(G @ Y.T @ np.linalg.inv(Y @ Y.T + multiplier * np.eye(8))) == (
         pytest.approx(np.sqrt(0.5), rel=1e-9)
     )
 
@@ -113,7 +108,7 @@ def test_optimality_conditions(problem):
     values, vectors = np.linalg.eigh(S)
     values = floored_at_zero(values)
     # Z = X (S + nu)^-1 G in the basis of right singular vectors.
-    Z = Ridge(nu).factors(values, G) * np.sqrt(values)[:, None] * (vectors.T @ G)
+    Z = quotient(np.sqrt(values), values + nu)[:, None] * (vectors.T @ G)
     norm = (Z**2).sum()
     assert norm <= radius_squared * (1 + 1e-9)
     if nu > 0:
@@ -141,15 +136,14 @@ def test_noise_never_takes_the_projection_farther_from_the_truth(problem):
 def test_a_zero_target_is_inside_every_ball():
     assert ball_multiplier(np.zeros(3), np.ones(3), 1.0) == 0
     assert ball_multiplier(np.ones(3), np.zeros(3), 0.0) == 0
-    empty = project_phenotypes(np.zeros((2, 2)), [np.ones((3, 2))], 1.0)
-    np.testing.assert_array_equal(empty.matrix, 0)
+    empty, _ = phenotype_projection(np.zeros((2, 2)), [np.ones((3, 2))], 1.0)
+    np.testing.assert_array_equal(empty, 0)
 
 
 def test_a_ball_of_radius_zero_projects_to_zero():
     nu = ball_multiplier(np.ones(3), np.ones(3), 0.0)
     assert nu == np.inf
-    np.testing.assert_array_equal(shares_kept(np.ones(3), nu), 0)
-    np.testing.assert_array_equal(Ridge(nu).factors(np.ones(3), np.ones((3, 1))), 0)
+    np.testing.assert_array_equal(quotient(np.ones(3), np.ones(3) + nu), 0)
 
 
 def test_eigenvalues_of_very_different_sizes():

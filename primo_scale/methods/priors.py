@@ -1,11 +1,12 @@
 """Public scores as the prior mean of the effects, with slopes estimated from the noisy statistics.
 
-For the effects B (d x m) of m public scores, S and G adjusted for the fixed columns, and attenuated
-effects with mean ``B a`` of a phenotype::
+For the effects B (d x m) of m public scores, S and G adjusted for the fixed columns, S shrunk by
+its noise (`primo_scale.methods.solve.Blend`), and attenuated effects with mean ``B a`` of a
+phenotype::
 
     c = B'G,  A = B'S B        sums of score times phenotype, and of score times score
     a                          slopes of the phenotype on the scores, shrunk by their noise
-    W = B a + F (G - R B a)    F: a rule of `primo_scale.methods.shrinkage`, R: an estimate of S
+    W = B a + F (G - S B a)    F: the weights of `primo_scale.methods.solve` without scores
 
 The effect variance that the scores leave takes the place of the prior's. On private statistics all
 of these computations are post-processing: docs/maths/prior-scores.md.
@@ -15,19 +16,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
 import scipy
 
-from primo_scale.methods.adjustment import Adjustment
-from primo_scale.methods.effect_variances import EffectMoments, moments_of, squared_noise
-from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.map_blocks import map_blocks
-from primo_scale.methods.shrinkage import Float64, noise_edge
-from primo_scale.methods.spectrum import Spectrum
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import Float64
 
 # Combinations of scores are dropped if their variance is below this share of the largest, or below
 # this multiple of the standard deviation of its noise. The variance of a score below that multiple
@@ -68,17 +65,18 @@ class FittedScores:
 
 @dataclass(frozen=True, eq=False)
 class ScoreSums:
-    """Sums over LD blocks. M is S with all but its diagonal shrunk by the noise."""
+    """Sums over LD blocks, in which columns count by the sampling's share of their noise."""
 
     gram: Float64  # B'S B, shape (m, m)
     gram_variance: Float64  # variance of the noise on the diagonal of `gram`, shape (m,)
-    even_gram: Float64  # B'B times the mean eigenvalue of S: `gram` without LD, shape (m, m)
+    even_gram: Float64  # `gram` without LD, shape (m, m)
     sampling: Float64  # covariance of `cross` by a residual variance of 1, shape (m, m)
     products: Float64  # covariance of `cross` by noise of variance 1 in G, shape (m, m)
     cross: Float64  # B'G, shape (m, l)
-    moments: EffectMoments
-    response_gram: Float64  # unbiased estimate of B'M S B, shape (m, m)
-    response_trace: float  # unbiased estimate of tr(M S)
+    noise: Float64  # sum over columns of the variance of the noise in G, shape (l,)
+    trace: float  # tr S
+    response_gram: Float64  # B'S^2 B, shape (m, m)
+    response_trace: float  # signal in ||G||^2 of effects of variance 1
 
     def __add__(self, other: ScoreSums) -> ScoreSums:
         return ScoreSums(*map(operator.add, vars(self).values(), vars(other).values()))
@@ -94,7 +92,6 @@ def fit_scores(
     sums = reduce(operator.add, blocks)
     slopes, errors = np.zeros((2, *scores.used.shape))
     left = np.ones(scores.used.shape[1])
-    effect_variance = _effect_variance(sums, prior)
     for phenotype in np.flatnonzero(scores.used.any(axis=0)).tolist():
         own = np.flatnonzero(scores.used[:, phenotype])
         pairs = np.ix_(own, own)
@@ -103,9 +100,9 @@ def fit_scores(
         if (gram.diagonal() < _LEAST_SIGMAS * np.sqrt(gram_variance)).any():
             gram, gram_variance = sums.even_gram[pairs], np.zeros(len(own))
             sampling = gram
-            response_gram = gram * sums.moments.trace / n_columns
+            response_gram = gram * sums.trace / n_columns
         basis = _independent_combinations(gram, gram_variance)
-        noise_in_target = sums.moments.noise[phenotype] / n_columns
+        noise_in_target = sums.noise[phenotype] / n_columns
         noise = prior.residual_variance[phenotype] * sampling
         noise = basis.T @ (noise + noise_in_target * sums.products[pairs]) @ basis
         slope = basis @ shrunk_slopes(basis.T @ sums.cross[own, phenotype], _CAUTION * noise)
@@ -114,36 +111,9 @@ def fit_scores(
         variance = ((basis @ noise) * basis).sum(axis=1) + slope**2 * relative
         slopes[own, phenotype], errors[own, phenotype] = slope, np.sqrt(variance)
         explained = slope @ response_gram @ slope
-        share = explained / max(effect_variance[phenotype] * sums.response_trace, _TINY)
+        share = explained / max(prior.effect_variance[phenotype] * sums.response_trace, _TINY)
         left[phenotype] = np.clip(1 - share, _LEAST_LEFT, 1)
     return FittedScores(scores, slopes, errors, left)
-
-
-def around(spectrum: Spectrum, mean: Float64) -> Spectrum:
-    """Return the spectrum with the target that a prior mean of shape (d_b, l) leaves.
-
-    The noise in X'X of the block makes the prediction ``R mean`` noisy, and is added to that of
-    the target.
-    """
-    predicted = expected_eigenvalues(spectrum)[:, None] * spectrum.vectors.coordinates(mean)
-    noise_variance = spectrum.gram_sigma**2 / 2 * (mean**2).sum(axis=0)
-    return replace(
-        spectrum,
-        target=spectrum.target - predicted,
-        target_sigma=np.sqrt(spectrum.target_sigma**2 + noise_variance),
-    )
-
-
-def expected_eigenvalues(spectrum: Spectrum) -> Float64:
-    """Return the expected ``v'S v`` of the true S for the eigenvectors v of the noisy one.
-
-    Eigenvalues beyond the edge e of the noise become ``sqrt(lambda^2 - e^2)``. All others become
-    the mean that is left of the trace, because their eigenvectors are those of noise. Without
-    noise, eigenvalues stay as they are.
-    """
-    edge = noise_edge(spectrum.gram_sigma, len(spectrum.values))
-    signal = np.sqrt(np.maximum(spectrum.values**2 - edge**2, 0))
-    return np.asarray(np.maximum(signal, spectrum.mean_value - signal.mean()))
 
 
 def shrunk_slopes(observed: Float64, noise: Float64) -> Float64:
@@ -159,51 +129,12 @@ def shrunk_slopes(observed: Float64, noise: Float64) -> Float64:
     return np.asarray(vectors @ (rotated * _signal_share(rotated, variances)))
 
 
-def variant_sums(adjustment: Adjustment, scores: PublicScores) -> list[ScoreSums]:
-    """Return the sums of every LD block of variants."""
-    layout = adjustment.statistics.layout
-    return map_blocks(
-        lambda block: _block_sums(adjustment, block, scores.effects[layout.variants(block)]),
-        layout.sizes,
-    )
-
-
-def _block_sums(adjustment: Adjustment, block: int, effects: Float64) -> ScoreSums:
-    """Return the terms of one LD block, whose scores have `effects` of shape (d_b, m)."""
-    adjusted, size = adjustment.block(block), len(effects)
-    noisy, _ = adjustment.gram(adjusted, block, 0)
-    sigma = adjustment.gram_sigma(block)
-    products, responses = effects.T @ effects, noisy @ effects
-    gram = effects.T @ responses
-    moments = moments_of(noisy, sigma, adjusted.target, adjusted.target_sigma)
-    kept, level = kept_share(noisy, sigma), moments.trace / size
-    return ScoreSums(
-        gram=gram,
-        gram_variance=(sigma * products.diagonal()) ** 2,
-        even_gram=level * products,
-        sampling=gram,
-        products=products,
-        cross=effects.T @ adjusted.target,
-        moments=moments,
-        response_gram=kept * (responses.T @ responses - squared_noise(size, sigma) * products)
-        + (1 - kept) * level * gram,
-        response_trace=kept * moments.squared_trace + (1 - kept) * level * moments.trace,
-    )
-
-
 def kept_share(noisy: Float64, sigma: float) -> float:
     """Return the share of the mean square off the diagonal that is not noise, at least 0."""
     size = len(noisy)
-    squares = float((noisy**2).sum() - (noisy.diagonal() ** 2).sum())
+    squares = float(np.vdot(noisy, noisy) - (noisy.diagonal() ** 2).sum())
     expected = size * (size - 1) * sigma**2 / 2
     return max(0.0, 1 - expected / squares) if squares > 0 else 0.0
-
-
-def _effect_variance(sums: ScoreSums, prior: EffectPrior) -> Float64:
-    """Return the larger of the prior's effect variance and its estimate by moments, shape (l,)."""
-    if sums.moments.squared_trace <= 0:
-        return prior.effect_variance
-    return np.maximum(prior.effect_variance, sums.moments.estimates(prior.residual_variance))
 
 
 def _independent_combinations(gram: Float64, gram_variance: Float64) -> Float64:

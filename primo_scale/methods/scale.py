@@ -1,4 +1,4 @@
-"""Conversion of lattice weights to the units of the input files."""
+"""Lattice weights and marginal effects of single variants, in the units of the input files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.shrinkage import Float64
-from primo_scale.methods.solution import LatticeWeights
-from primo_scale.methods.summary_statistics import MarginalEffects
+from primo_scale.methods.adjustment import adjust
+from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.solve import LatticeWeights, SolveInputs
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.planning import ClipResponse
+from primo_scale.storage.block_matrices import BlockMatrices
 
 PRIVATE_DIGITS = 3
 """Significant digits of the weights of a private release (docs/report.md, "Digits of weights").
@@ -75,6 +76,33 @@ def round_in_place(values: Float64, digits: int) -> None:
             exponent = np.maximum(np.floor(np.log10(np.abs(rows))), -300.0)
         power = 10.0 ** (digits - 1 - exponent)
         rows[:] = np.round(rows * power) / power
+
+
+@dataclass(frozen=True)
+class MarginalEffects:
+    """Effects of single variants, in phenotype units per unit of the genotype."""
+
+    effect: Float64  # shape (d, l)
+    standard_error: Float64  # shape (d, l)
+
+
+def marginal_effects(
+    statistics: BlockMatrices, inputs: SolveInputs, variances: Float64
+) -> MarginalEffects:
+    """Return the effect of every variant on every phenotype in lattice units, and its error.
+
+    The score of a variant is the adjusted X'Y, divided by n times the public variance of the coded
+    variant in `variances`, shape (d,). Effects are attenuated by clipping. The standard error
+    counts the sampling of the clipped, zero-filled phenotype and the noise of the release: on
+    private statistics all of this is post-processing (docs/maths/summary-statistics.md).
+    """
+    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
+    blocks = map(adjustment.block, range(statistics.layout.n_blocks))
+    scores = np.concatenate([block.target for block in blocks])
+    sampling = np.outer(variances, adjustment.residual_squares())
+    errors = np.sqrt(sampling + (inputs.scales.phenotype_cross * inputs.rescale) ** 2)
+    people = (inputs.n_samples * variances)[:, None]
+    return MarginalEffects(scores / people, errors / people)
 
 
 def effects_per_allele(

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 from support.methods_examples import (
-    SHRINKAGES_OF_VARIANTS,
     inputs_for,
     integer_cohort,
     solved,
     statistics_of,
     with_noise,
 )
-from support.tiers import thinned
 
-from primo_scale.methods.catalogue import METHODS
-from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.shrinkage import noise_norm
+from primo_scale.methods.catalogue import METHODS, SHRINKAGES
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import noise_norm
+from primo_scale.methods.solve import adjusted
+from primo_scale.papers.ridge import spectrum_of
 from primo_scale.privacy.mechanism import Recipe, no_noise
 
 N, D, L = 300, 12, 5
@@ -47,7 +47,7 @@ EXPECTED_PENALTIES = {
     [
         # Estimated variances of the effects are not the prior's.
         *((name, None) for name, each in METHODS.items() if not each.estimator.fits_variances),
-        *(("reuse-cov-gauss", r) for r in SHRINKAGES_OF_VARIANTS if r != "effect-variances"),
+        ("reuse-cov-gauss", "known-noise"),
         ("sub-samp-reuse-cov", "known-noise"),
     ],
 )
@@ -63,7 +63,6 @@ def test_without_noise_every_method_and_shrinkage_is_ridge(name, estimator):
     solution = solved(DENSE, inputs, name, estimator)
     expected = SklearnRidge(alpha=EXPECTED_PENALTIES[name]).fit(X, Y).coef_.T
     np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
-    assert solution.rule and solution.floor
 
 
 def test_naive_solves_every_phenotype_with_its_own_gram():
@@ -97,16 +96,14 @@ def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     grams = ((part.T @ part,),)
     statistics = replace(DENSE, grams=grams)
     recipe = Recipe(subsample=len(part))
-    sigmas = scales(gram=(2.0,))
     inputs = inputs_for(statistics, N, recipe=recipe, penalty=500.0)
     ours = solved(statistics, inputs, "sub-samp-reuse-cov", "ridge")
     mean = X.mean(axis=0)
     S = 3 * part.T @ part - N * np.outer(mean, mean)
     expected = np.linalg.solve(S + 500 * np.eye(D), centred(X).T @ Y)
     np.testing.assert_allclose(ours.weights.genotypes, expected, rtol=1e-8)
-    inputs = replace(inputs, scales=sigmas, prior=EffectPrior(np.ones(L), np.full(L, 1e-9)))
-    ours = solved(statistics, inputs, "sub-samp-reuse-cov", "ridge-at-noise-norm")
-    assert ours.penalties == (pytest.approx(3 * noise_norm(2.0, D)),)
+    adjustment = adjusted(statistics, replace(inputs, scales=scales(gram=(2.0,))))
+    assert spectrum_of(adjustment, 0).noise_norm == pytest.approx(3 * noise_norm(2.0, D))
 
 
 SIGMAS = scales(2, phenotype_cross=2e5)
@@ -212,12 +209,7 @@ def test_every_block_is_shrunk_by_its_own_noise():
     inputs = inputs_for(EXACT, N, scales=sigmas)
     penalties = solved(EXACT, inputs, "const-ssp-full").penalties
     assert penalties == (noise_norm(9.0, 5) + 1, noise_norm(400.0, 7) + 1)
-    assert solved(EXACT, inputs, estimator="ridge-at-noise-norm").penalties == (
-        noise_norm(9.0, 5),
-        noise_norm(400.0, 7),
-    )
-    sure = solved(EXACT, replace(inputs, scales=replace(sigmas, phenotype_cross=10.0)))
-    assert sure.penalties == ()  # weights for known noise are no ridge
+    assert solved(EXACT, inputs).penalties == ()  # weights for known noise are no ridge
 
 
 def test_ada_ssp_subtracts_the_private_eigenvalue():
@@ -237,27 +229,9 @@ def test_the_solution_reports_the_prior_parameters():
         "effect_variance": 2.0,
         "residual_variance": 90.0,
     }
-    sure = solved(DENSE, inputs, estimator="sure")
-    assert sure.parameters == {"prior_penalty": 45.0}
-    assert sure.penalties == (45.0,)
 
 
-def test_james_stein_has_the_noise_norm_as_floor_and_the_priors_penalty_as_ridge():
-    """Without noise in X'Y the James-Stein factor is 1, so the floored X'X is solved as it is."""
-    prior = EffectPrior(np.full(L, 2.0), np.full(L, 90.0))
-    inputs = inputs_for(DENSE, N, scales=scales(gram=(30.0,)), prior=prior)
-    solution = solved(DENSE, inputs, estimator="james-stein")
-    values, vectors = np.linalg.eigh(centred(X).T @ centred(X))
-    floor = noise_norm(30.0, D)
-    assert values[0] < floor < values[-1]
-    floored = (vectors * np.maximum(values, floor)) @ vectors.T
-    expected = np.linalg.solve(floored + 45 * np.eye(D), centred(X).T @ centred(Y))
-    np.testing.assert_allclose(solution.weights.genotypes, expected, rtol=1e-8)
-    assert solution.penalties == (45.0,)
-    assert "raised to the noise norm in X'X" in solution.floor
-
-
-@pytest.mark.parametrize("estimator", thinned(SHRINKAGES_OF_VARIANTS, every=4))
+@pytest.mark.parametrize("estimator", SHRINKAGES)
 def test_shrinkage_predicts_better_than_solving_noise(estimator):
     """In-sample R^2 with noise at which least squares fails."""
     rng = np.random.default_rng(6)

@@ -18,8 +18,7 @@ from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
 from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
 from primo_scale.kernels.rows import clip_rows
 from primo_scale.methods.adjustment import missing_rescale
-from primo_scale.methods.dosage_scale import effects_per_allele
-from primo_scale.methods.summary_statistics import marginal_effects
+from primo_scale.methods.scale import effects_per_allele, marginal_effects
 from primo_scale.outcomes.bounds import PhenotypeBounds
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
 from primo_scale.privacy.mechanism import no_noise

@@ -1,31 +1,43 @@
-"""Eigenvectors of a symmetric matrix, computed without the global interpreter lock.
+"""Eigenvectors of symmetric matrices and what noise does to them, for many LD blocks at a time.
 
-LAPACK reduces the matrix to a tridiagonal one, whose eigenvectors Z take little time; those of the
+LAPACK reduces a matrix to a tridiagonal one, whose eigenvectors Z take little time; those of the
 matrix are V = Q Z, with a product Q of reflections. Only products of V with a few columns are
 needed, and to reflect these takes far less time than to reflect all of Z, which is a third of a
 whole decomposition.
 
-SciPy holds the lock while LAPACK runs, minutes for an LD block of 20,000 variants, so that the
-process cannot handle signals. ctypes releases the lock. LAPACK is the library that SciPy installs
-and exports to Cython.
+SciPy holds the interpreter lock while LAPACK runs, minutes for an LD block of 20,000 variants, so
+that the process cannot handle signals. ctypes releases the lock. LAPACK is the library that SciPy
+installs and exports to Cython.
 """
 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import scipy
+from threadpoolctl import threadpool_limits
 
-from primo_scale.methods.map_blocks import LARGEST_SIDE_BY_SIDE
-from primo_scale.methods.shrinkage import Float64
+from primo_scale.machine import usable_cpus
+from primo_scale.storage.tiles import in_threads
+
+Float64 = npt.NDArray[np.float64]
+
+LARGEST_SIDE_BY_SIDE = 2048
+"""Number of variants up to which LD blocks are solved side by side."""
+FLOOR_SHARE = 0.3
+"""Eigenvalues of a noisy Gram matrix below this share of the noise norm carry no information
+(docs/maths/estimation.md, Theorem 4)."""
 
 # LAPACK's ``dormqr`` keeps the factors of a block of reflections in so many numbers. The length of
 # work that ``dormtr`` asks for leaves them out, and with a few columns every reflection is then
 # applied alone, which takes several times as long.
 _BLOCK_FACTORS = 65 * 64
+_Result = TypeVar("_Result")
 _Argument = bytes | int | float | Float64 | npt.NDArray[np.intc]
 
 
@@ -143,3 +155,48 @@ def _pointer(argument: _Argument) -> object:
     if isinstance(argument, float):
         return ctypes.byref(ctypes.c_double(argument))
     return argument.ctypes
+
+
+def map_blocks(function: Callable[[int], _Result], sizes: Sequence[int]) -> list[_Result]:
+    """Apply `function` to the number of each LD block, and return the results in order.
+
+    `function` should release the interpreter lock: numpy.linalg does, and scipy.linalg does not.
+
+    Small blocks are solved side by side, each on one BLAS thread. BLAS threads that share a small
+    matrix wait for each other, and spin while they wait (docs/benchmarks.md). A large block has the
+    memory and all CPUs for itself.
+    """
+    threads = usable_cpus()
+    found: dict[int, _Result] = {}
+    large = [block for block, size in enumerate(sizes) if size > LARGEST_SIDE_BY_SIDE]
+    small = [block for block, size in enumerate(sizes) if size <= LARGEST_SIDE_BY_SIDE]
+    for blocks, side_by_side in ((large, 1), (small, threads)):
+        if not blocks:
+            continue
+        with threadpool_limits(threads // side_by_side, user_api="blas"):
+            found |= zip(blocks, in_threads(function, blocks, side_by_side), strict=True)
+    return [found[block] for block in range(len(sizes))]
+
+
+def noise_norm(sigma: float, size: int) -> float:
+    """Return a bound on the spectral norm of symmetric noise in the svec layout.
+
+    ``P(norm > sigma (sqrt(2 size) + 3))`` is below 3% (docs/maths/estimation.md, Theorem 5).
+    """
+    return sigma * (float(np.sqrt(2 * size)) + 3)
+
+
+def floored_at_zero(eigenvalues: Float64, rounding: float = 0.0) -> Float64:
+    """Return a symmetric matrix' eigenvalues with negative and negligible values set to zero.
+
+    `rounding` is the rounding error of the matrix itself, if it is the difference of larger ones.
+    """
+    largest = np.abs(eigenvalues).max(initial=0.0)
+    negligible = max(len(eigenvalues) * np.finfo(np.float64).eps * largest, rounding)
+    return np.where(eigenvalues > negligible, eigenvalues, 0.0)
+
+
+def quotient(numerator: Float64, denominator: Float64) -> Float64:
+    """Return ``numerator / denominator``, or 0 where the denominator is 0."""
+    shape = np.broadcast_shapes(numerator.shape, denominator.shape)
+    return np.divide(numerator, denominator, out=np.zeros(shape), where=denominator != 0)

@@ -1,4 +1,4 @@
-"""Weights from statistics of LD components."""
+"""Weights from statistics of variants and of LD components, by the estimators of the default."""
 
 from dataclasses import replace
 
@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 from support.methods_examples import (
+    MemoryStatistics,
     inputs_for,
     integer_cohort,
     solved,
@@ -14,15 +15,13 @@ from support.methods_examples import (
     with_noise,
 )
 
-from primo_scale.methods import blended_gram, component_weights
-from primo_scale.methods.adjustment import Adjustment, adjust
-from primo_scale.methods.blended_gram import blended
-from primo_scale.methods.component_weights import PanelComponents
-from primo_scale.methods.estimators import EffectPrior
-from primo_scale.methods.genetic_factors import EffectCovariance
-from primo_scale.methods.public_scores import PublicScores
-from primo_scale.methods.target_noise import TargetNoise
-from primo_scale.privacy.mechanism import NoiseScales
+from primo_scale.methods import solve as module
+from primo_scale.methods.adjustment import Adjustment, TargetNoise, adjust
+from primo_scale.methods.effects import EffectCovariance, EffectPrior
+from primo_scale.methods.priors import PublicScores
+from primo_scale.methods.solve import PanelComponents, blended, expected_eigenvalues
+from primo_scale.privacy.mechanism import NoiseScales, no_noise
+from primo_scale.storage.block_matrices import BlockLayout
 
 PRIORS = "known-noise"  # the estimator with the effect variances of the prior
 
@@ -86,7 +85,7 @@ def test_weights_are_the_posterior_mean_of_a_normal_model():
     exact = statistics_of(columns, fixed, Y)
     target = columns.T @ Y
     inputs = inputs_on(exact, n=n, maps=[T], sigma=sigma, effect=effect, residual=residual)
-    found = solved(exact, inputs).weights.genotypes
+    found = solved(exact, inputs, estimator=PRIORS).weights.genotypes
     # Effects on the span of the components are ``T' gamma`` with Var(gamma_i) = t / ||T_i||^2.
     gram = columns.T @ columns
     prior_covariance = np.diag(effect / (T**2).sum(axis=1))
@@ -101,8 +100,8 @@ def test_without_noise_normal_effects_give_the_ridge_even_of_equal_variants(monk
     X[:, 3], X[:, 7], X[:, 9] = X[:, 2], X[:, 8] - X[:, 10], 0
     exact, effect, residual = statistics_of(X, fixed, Y), 50.0, 9e4
     own = EffectCovariance(np.ones(3), None)
-    monkeypatch.setattr(component_weights, "fit_effects", lambda *_: own)
-    monkeypatch.setattr(component_weights, "phenotype_covariance", lambda *_: np.eye(3))
+    monkeypatch.setattr(module, "fit_effects", lambda *_: own)
+    monkeypatch.setattr(module, "phenotype_covariance", lambda *_: np.eye(3))
     inputs = inputs_on(exact, sigma=0.0, effect=effect, residual=residual)
     inputs = replace(inputs, components=replace(inputs.components, variances=np.ones(12)))
     found = solved(exact, inputs, estimator="genetic-factors").weights.genotypes
@@ -135,10 +134,11 @@ def test_phenotypes_of_other_noise_have_their_own_posterior():
     X, fixed, Y = cohort()
     exact = statistics_of(X, fixed, Y)
     rescale = np.array([1.0, 1.5, 1.0])
-    together = solved(exact, inputs_on(exact, rescale=rescale)).weights.genotypes
+    together = solved(exact, inputs_on(exact, rescale=rescale), estimator=PRIORS).weights.genotypes
     for column in range(3):
         one = statistics_of(X, fixed, Y[:, [column]])
-        alone = solved(one, inputs_on(one, rescale=rescale[[column]])).weights.genotypes
+        given = inputs_on(one, rescale=rescale[[column]])
+        alone = solved(one, given, estimator=PRIORS).weights.genotypes
         np.testing.assert_allclose(together[:, [column]], alone, rtol=1e-8)
 
 
@@ -149,8 +149,8 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
     exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
     basis, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))
     covariance = EffectCovariance(np.array([2.5, 0.4, 0.1]), basis)
-    monkeypatch.setattr(component_weights, "fit_effects", lambda *_: covariance)
-    monkeypatch.setattr(component_weights, "phenotype_covariance", lambda *_: np.eye(3))
+    monkeypatch.setattr(module, "fit_effects", lambda *_: covariance)
+    monkeypatch.setattr(module, "phenotype_covariance", lambda *_: np.eye(3))
     effect, residual, sigma = 50.0, 9e4, 4000.0
     noise = TargetNoise(np.full(3, sigma**2), 7000.0 * basis[:, :2].T)
     block_of = Adjustment.block
@@ -185,12 +185,12 @@ def test_the_phenotypes_covariance_is_that_of_their_residuals():
     expected = residuals.T @ residuals / len(X)
     prior = EffectPrior(np.ones(3), expected.diagonal())
     adjustment = adjust(exact, inputs.scales, inputs.rescale, gram_factor=1.0)
-    found = component_weights.phenotype_covariance(adjustment, prior, len(X))
+    found = module.phenotype_covariance(adjustment, prior, len(X))
     np.testing.assert_allclose(found, expected / expected.diagonal().mean(), rtol=1e-6)
     noisy = replace(inputs.scales, phenotype_gram=1e12)
     noise = with_noise(exact, noisy, np.random.default_rng(4))
     adjustment = adjust(noise, noisy, inputs.rescale, gram_factor=1.0)
-    found = component_weights.phenotype_covariance(adjustment, prior, len(X))
+    found = module.phenotype_covariance(adjustment, prior, len(X))
     limits = expected.diagonal() / expected.diagonal().mean()
     assert (found.diagonal() <= 2.001 * limits).all()
     assert (found.diagonal() >= 0.499 * limits).all()
@@ -213,7 +213,7 @@ def test_the_blended_gram_has_no_negative_eigenvalue(sigma):
     noisy = with_noise(exact, scales_for(exact, sigma, 0.0), np.random.default_rng(1))
     expected = exact.grams[0][0].diagonal().astype(float)
     blend = blended(noisy.grams[0][0].astype(float), sigma, expected, 500)
-    assert np.linalg.eigvalsh(blend.raised()).min() > -1e-6
+    assert blend.raised(np.linalg.eigvalsh(blend.gram)).min() > 0
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ def test_the_variance_of_the_blend_is_that_of_the_posterior():
 )
 def test_weights_are_not_too_large_if_the_gram_is_known_badly(monkeypatch, estimator, precision):
     """A posterior mean w of effects b has ``E[b w] = E[w^2]``, whatever it is conditioned on."""
-    monkeypatch.setattr(blended_gram, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
+    monkeypatch.setattr(module, "FLOOR_SHARE", 0.0)  # else it is not a posterior mean
     rng, norms, n_panel, n, sigma = np.random.default_rng(8), np.repeat([1, 4], 6), 30, 1000, 1500.0
     diagonal, effect = n * np.linspace(1, 5, 12), 50.0
     spread = np.sqrt(np.outer(diagonal, diagonal) / n_panel)
@@ -335,3 +335,82 @@ def test_a_score_keeps_what_it_explains_outside_the_components():
     np.testing.assert_allclose(
         found.weights.genotypes[9:], effects[9:] * found.scores.slopes, rtol=1e-8
     )
+
+
+def test_expected_eigenvalues_are_those_of_the_true_matrix_along_noisy_eigenvectors():
+    """Three strong directions beyond the edge of the noise, all others below it."""
+    rng, size, sigma = np.random.default_rng(8), 300, 10.0
+    basis = np.linalg.qr(rng.normal(size=(size, size)))[0]
+    true = (basis * np.concatenate([[4e3, 2e3, 8e2], np.full(size - 3, 20.0)])) @ basis.T
+    eigenvalues, vectors = np.linalg.eigh(true + symmetric_noise(size, sigma, rng))
+    along = np.einsum("ij,ik,kj->j", vectors, true, vectors)
+    found = expected_eigenvalues(eigenvalues, sigma)
+    np.testing.assert_allclose(found[-3:], along[-3:], rtol=0.03)
+    assert found[:-3].mean() == pytest.approx(along[:-3].mean(), rel=0.1)
+    target = rng.normal(size=size)
+    errors = [
+        np.linalg.norm(vectors @ (values * (vectors.T @ target)) - true @ target)
+        for values in (found, eigenvalues)
+    ]
+    assert errors[0] < 0.5 * errors[1]
+
+
+def test_weights_are_those_of_known_noise_with_the_fitted_variances():
+    rng = np.random.default_rng(8)
+    X = np.rint(rng.normal(0, 4, (3_000, 12))).astype(np.int64)
+    Y = np.rint(X @ rng.normal(0, [3.0, 30.0], (12, 2)) + rng.normal(0, 200, (3_000, 2)))
+    exact = statistics_of(X, np.full((3_000, 1), 50), Y.astype(np.int64), (0, 5, 12))
+    scales = replace(no_noise(2), gram=(300.0, 300.0), phenotype_cross=20_000.0)
+    prior = EffectPrior(np.full(2, 300.0), np.full(2, 200.0**2))
+    noisy = with_noise(exact, scales, rng)
+    given = inputs_for(exact, 3_000, prior=prior, scales=scales)
+    solution = solved(noisy, given, estimator="effect-variances")
+    fitted = solution.parameters["effect_variance"]
+    few, many = solved(noisy, given, estimator="known-noise").weights.genotypes.T
+    fitted_few, fitted_many = solution.weights.genotypes.T
+    assert fitted_few @ fitted_few < few @ few and fitted_many @ fitted_many > many @ many
+    assert fitted != prior.effect_variance.mean()
+
+
+def simulated(rng, *, n=400, d=60, effect=0.09, cross=12.0, gram=4.0, phenotypes=1):
+    """Return a noisy dense block drawn from the model of known noise, its mixing and effects."""
+    mixing = np.tril(rng.normal(size=(d, d))) / np.sqrt(d)
+    X = rng.normal(size=(n, d)) @ mixing.T
+    beta = rng.normal(0, np.sqrt(effect), (d, phenotypes))
+    target = X.T @ (X @ beta + rng.normal(size=(n, phenotypes)))
+    target += rng.normal(0, cross, target.shape)
+    noisy = X.T @ X + symmetric_noise(d, gram, rng)
+    outcomes = np.diag([1.0, *[n * 1.0] * phenotypes])
+    layout = BlockLayout((0, d), 1, phenotypes)
+    cross_product = np.hstack([np.zeros((d, 1)), target])
+    return MemoryStatistics(layout, ((noisy,),), (cross_product,), outcomes), mixing, beta
+
+
+def weights_of(statistics, estimator, **changes):
+    phenotypes = statistics.layout.n_phenotypes
+    prior = EffectPrior(np.full(phenotypes, 0.09), np.ones(phenotypes))
+    given = {"scales": scales_for(statistics, 4.0, 12.0), "prior": prior} | changes
+    return solved(statistics, inputs_for(statistics, 400, **given), estimator=estimator)
+
+
+def test_known_noise_predicts_better_than_any_ridge():
+    """On effects, residuals and noise drawn from its own model, with a noisy Gram matrix too."""
+    rng, losses = np.random.default_rng(2), dict[str, list[float]]()
+    for _ in range(40):
+        statistics, mixing, beta = simulated(rng)
+        found = {r: weights_of(statistics, "ridge", penalty=r) for r in np.geomspace(1, 1e5, 26)}
+        for name, solution in (found | {"known": weights_of(statistics, PRIORS)}).items():
+            loss = ((mixing.T @ (solution.weights.genotypes - beta)) ** 2).sum()
+            losses.setdefault(name, []).append(float(loss))
+    known = np.mean(losses.pop("known"))
+    assert known < min(np.mean(loss) for loss in losses.values())
+
+
+@pytest.mark.parametrize("effect", [0.03, 0.09, 0.2])
+def test_effect_variances_are_estimated_from_a_noisy_gram(effect):
+    """Nearly without bias, although the noise spreads the eigenvalues of X'X."""
+    rng, found = np.random.default_rng(3), []
+    for _ in range(10):
+        statistics, _, _ = simulated(rng, effect=effect, phenotypes=20)
+        found.append(weights_of(statistics, "effect-variances").parameters["effect_variance"])
+    assert np.mean(found) == pytest.approx(effect, rel=0.2)

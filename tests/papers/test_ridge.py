@@ -1,17 +1,19 @@
-"""The SSP family: the numbers of the thesis, and the constants of this project."""
+"""Ridge of the thesis: its numbers, the constants of this project, and PRIMO's reference vector."""
 
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.methods_examples import MemoryStatistics, inputs_for, solved
 
-from primo_scale.methods.estimators import EffectPrior, EstimatorInputs
-from primo_scale.methods.rules import eigenvalue_bound, eigenvalue_ridge, unit_ridge
-from primo_scale.methods.shrinkage import Ridge, noise_norm
+from primo_scale.methods.linear_algebra import noise_norm
+from primo_scale.papers.ridge import eigenvalue_bound
+from primo_scale.privacy.mechanism import NoiseScales
+from primo_scale.storage.block_matrices import BlockLayout
 
-VECTOR = np.load(Path(__file__).parents[1] / "reference" / "vectors" / "10_thesis.npz")
+VECTORS = Path(__file__).parents[1] / "reference" / "vectors"
+VECTOR = np.load(VECTORS / "10_thesis.npz")
 
 
 def classical(epsilon, delta):
@@ -28,9 +30,7 @@ def thesis_statistics(scale):
 
 
 def solve_ridge(gram, target, penalty):
-    values, vectors = np.linalg.eigh(gram)
-    H = vectors.T @ target[:, None]
-    return (vectors @ (Ridge(penalty).factors(values, H) * H))[:, 0]
+    return np.linalg.solve(gram + penalty * np.eye(len(gram)), target)
 
 
 def test_ssp_matches_the_thesis():
@@ -45,22 +45,26 @@ def test_adaptive_ridge_matches_the_thesis(gamma):
     ridge, smallest = VECTOR[f"out_lam_{gamma:g}"]
     share = (1 - gamma) / 2
     scale = classical(share * float(VECTOR["eps"]), share * float(VECTOR["delta"]))
-    penalty = product_penalty(eigenvalue_ridge, ridge + smallest, smallest)
+    penalty = product_penalty("ada-ssp", ridge + smallest, smallest)
     ours = solve_ridge(*thesis_statistics(scale), penalty)
     np.testing.assert_allclose(ours, VECTOR[f"out_budget_{gamma:g}"], rtol=1e-9)
 
 
-def product_penalty(rule, norm, smallest, unit=1):
-    """Penalty of a rule for a noise norm and a bound on the smallest eigenvalue."""
-    spectrum = SimpleNamespace(values=np.ones(2), gram_sigma=norm / noise_norm(1.0, 2))
-    prior = EffectPrior(np.ones(1), np.ones(1))
-    return rule(spectrum, EstimatorInputs(prior, 0.0, unit, smallest)).penalty
+def product_penalty(method, norm, smallest, unit=1):
+    """Return the penalty of a method for a noise norm and a bound on the smallest eigenvalue."""
+    layout = BlockLayout((0, 2), 0, 1)
+    statistics = MemoryStatistics(
+        layout, ((np.eye(2),),), (np.ones((2, 1)),), np.eye(1), eigenvalue=smallest
+    )
+    scales = NoiseScales((norm / noise_norm(1.0, 2),), 0.0, 0.0, 0.0)
+    inputs = inputs_for(statistics, 2, scales=scales, unit=unit)
+    return solved(statistics, inputs, method).penalties[0]
 
 
 def test_penalties_are_in_lattice_units():
-    assert product_penalty(unit_ridge, 1000.0, 300.0, unit=16) == 256
-    assert product_penalty(eigenvalue_ridge, 1000.0, 300.0, unit=16) == pytest.approx(956)
-    assert product_penalty(eigenvalue_ridge, 1000.0, 3000.0, unit=16) == 256
+    assert product_penalty("ssp", 1000.0, 300.0, unit=16) == 256
+    assert product_penalty("ada-ssp", 1000.0, 300.0, unit=16) == pytest.approx(956)
+    assert product_penalty("ada-ssp", 1000.0, 3000.0, unit=16) == 256
 
 
 def test_the_eigenvalue_bound_fails_within_its_stated_probability():
@@ -80,7 +84,7 @@ def test_ridge_beyond_the_smallest_eigenvalue_makes_a_noisy_gram_positive_defini
     rng = np.random.default_rng(2)
     d, sigma = 30, 40.0
     smallest = 0.2 * noise_norm(sigma, d)
-    penalty = product_penalty(eigenvalue_ridge, noise_norm(sigma, d), smallest)
+    penalty = product_penalty("ada-ssp", noise_norm(sigma, d), smallest)
     E = rng.normal(0, sigma, (500, d, d))
     lowest = np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)[:, 0] + smallest
     assert (lowest + penalty > 0).mean() > 0.97

@@ -1,0 +1,433 @@
+"""Effects of variants on every phenotype: their variances, shared factors, and those of zero.
+
+An LD block has coordinates ``h_j``, one row of l numbers each, in which signal and noise are
+uncorrelated between coordinates::
+
+    Cov(h_j) = (D_j + e_j) Omega + a_j P + (1 - a_j - e_j) R
+
+Omega is the covariance of the effects across phenotypes, P that of the clipped phenotypes, and R
+that of the release's noise. The signal has the part D_j. The part e_j is due to errors of
+X'X, which grow with the effects. If Omega is taken as diagonal, its entries maximise the
+likelihood. Otherwise the eigenvectors of its estimate by moments are genetic factors. The variance
+of a factor and the decision to use factors come from coordinates that the eigenvectors were not
+computed from, so that factors that are noise have no effect.
+
+Effects beta of which many are zero are 0 with probability ``1 - pi`` and otherwise normal. The
+coordinates of a block are ``h = M beta + noise``. The posterior mean is that of a Gibbs sampler,
+which draws pi and the variance of the effects as well. Its random numbers are public: they follow
+from the number of the column. The sampler also gives Stein's unbiased estimate of the loss, so that
+the result is used only where it is better than that of normal effects. On private statistics all of
+this is post-processing: docs/maths/genetic-factors.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import scipy
+
+from primo_scale.interruption import check
+from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
+from primo_scale.machine import usable_cpus
+from primo_scale.methods.adjustment import TargetNoise
+from primo_scale.methods.linear_algebra import Float64
+from primo_scale.storage.tiles import in_threads
+
+LEAST, LARGEST = 0.05, 3.0
+"""Limits of effect variances, relative to the prior's: heritabilities from 0.015 to 0.9."""
+COLUMNS_AT_A_TIME = 8
+"""Phenotypes whose variances are estimated together, without factors."""
+_FOLDS = 5
+# Smallest gain of accuracy, in standard errors, for which factors are used.
+_LEAST_GAIN = 2.0
+# Largest effective number of factors, as a share of the phenotypes. With more, the phenotypes share
+# next to no effects, and the factors hide which effects of single phenotypes are zero.
+_MOST_FACTORS = 0.8
+# Weight of the prior: that of an estimate whose standard error is 0.7 times the prior's variance.
+_PRIOR_INFORMATION = 4.0
+_ROUNDS, _PRECISION = 100, 1e-3
+# Sweeps before the means are taken, and those before pi and the variance are drawn.
+_DISCARDED, _FIXED = 100, 5
+# Sweeps over which means are taken, and the draws of effects in them: as many as take a minute.
+_FEWEST_KEPT, _MOST_KEPT, _DRAWS = 200, 2_000, 300_000_000
+_FIRST_SHARE = 0.1  # of variants with an effect
+_LEAST_SHARE = 1e-5
+_LEAST_GAIN_OF_ZEROS = 1.0  # in standard errors
+# Effects are sampled of phenotypes or factors whose variance is at least this share of the largest.
+_LEAST_OF_LARGEST = 0.05
+_ROUNDING = 1e-9  # of a phenotype that does not vary, without noise
+# Largest factor between the variance of a factor and that of the coordinates that its eigenvector
+# was computed from. Where these differ more, sampled effects would fit noise.
+_MOST_OVERFITTED = 2.0
+
+
+@dataclass(frozen=True)
+class EffectPrior:
+    """Variances of effects and phenotypes, public or estimated from noisy statistics."""
+
+    # Variance of a variant's effect on each phenotype, attenuated by clipping, in lattice units,
+    # shape (l,).
+    effect_variance: Float64
+    # Variance of each phenotype across people, in squared lattice units, shape (l,).
+    residual_variance: Float64
+    n_limited: int = 0  # number of phenotypes whose estimated effect variance was too large
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Coordinates of one LD block.
+
+    Their noise has variance 1 for an average phenotype whose effects have the prior's variance.
+    """
+
+    exposures: Float64  # variance D of the signal for these effects, shape (m,)
+    sampling: Float64  # share a of the noise that is due to the sampling of people, shape (m,)
+    errors: Float64  # share e of the noise that is due to errors of X'X, shape (m,)
+    values: Float64  # coordinates h, shape (m, l)
+    release_noise: TargetNoise  # relative covariance R of the release's noise
+
+    def of(self, columns: slice) -> Coordinates:
+        """Return the coordinates of some phenotypes."""
+        noise = TargetNoise(self.release_noise.own[columns], self.release_noise.shared[:, columns])
+        return replace(self, values=self.values[:, columns], release_noise=noise)
+
+
+@dataclass(frozen=True, eq=False)
+class EffectCovariance:
+    """Covariance ``U diag(w) U'`` of the effects, relative to the prior's mean variance."""
+
+    scales: Float64  # variances w, shape (l,)
+    # Factors U in columns, shape (l, l); None for the phenotypes themselves.
+    basis: Float64 | None = None
+    n_limited: int = 0  # number of phenotypes whose estimated variance was too large
+
+    @property
+    def n_factors(self) -> float:
+        """Effective number of factors, ``(sum w)^2 / sum w^2``; 0 without factors."""
+        if self.basis is None:
+            return 0.0
+        return float(self.scales.sum() ** 2 / (self.scales**2).sum())
+
+    def rotated(self, columns: Float64) -> Float64:
+        """Return columns of phenotypes, shape (k, l), as columns of factors."""
+        return columns if self.basis is None else columns @ self.basis
+
+    def variances(self, covariance: Float64) -> Float64:
+        """Return the variance of each factor from the covariance of the phenotypes, shape (l,)."""
+        if self.basis is None:
+            return covariance.diagonal()
+        return np.asarray(((covariance @ self.basis) * self.basis).sum(axis=0))
+
+    def noise_variances(self, noise: TargetNoise) -> Float64:
+        """Return the variance of each factor's noise from that of the phenotypes, shape (l,)."""
+        return noise.variances if self.basis is None else noise.along(self.basis)
+
+    def back(self, columns: Float64) -> Float64:
+        """Invert `rotated`."""
+        return columns if self.basis is None else columns @ self.basis.T
+
+
+def fit_effects(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
+) -> EffectCovariance:
+    """Estimate the covariance of the effects from the coordinates of every LD block.
+
+    `phenotype_covariance` is P, relative to the variance assumed of the clipped phenotypes, and
+    `prior` the prior variance of the effects on each phenotype, relative to its mean, shape (l,).
+    """
+    own = own_effects(blocks, phenotype_covariance, prior)
+    if len(prior) == 1:
+        return own
+    exposures = np.concatenate([block.exposures for block in blocks])
+    errors = np.concatenate([block.errors for block in blocks])
+    largest = LARGEST * prior * phenotype_covariance.diagonal()
+    squares, noise = projected(blocks, phenotype_covariance, EffectCovariance(prior, None))
+    losses = _losses(exposures, squares, noise + np.outer(errors, own.scales), own.scales)
+    strength = 1.0
+    for _ in range(2):  # the second time with weights for factors as strong as those found
+        squares, noise = _in_other_folds(blocks, phenotype_covariance, strength)
+        # Factors that are noise are many: together they weigh the prior as one phenotype does.
+        even, weight = np.ones_like(prior), 1 / len(prior)
+        unordered = likeliest_variances(exposures + errors, squares, noise, even, weight=weight)
+        # The nearest decreasing sequence, because noise in a variance does not order it.
+        scales = scipy.optimize.isotonic_regression(unordered, increasing=False).x
+        # Nothing that the phenotypes could share, or more than they vary: population structure.
+        if not 0 < scales.sum() <= largest.sum():
+            return own
+        strength = float((scales**2).sum() / scales.sum())
+    # The accuracy of a prediction weighs a coordinate by its inverse share of sampling noise.
+    gains = losses - _losses(exposures, squares, noise + np.outer(errors, scales), scales)
+    gains /= np.concatenate([block.sampling for block in blocks])
+    if gains.sum() <= _LEAST_GAIN * np.linalg.norm(gains):
+        return own
+    basis = _eigenvectors(blocks, phenotype_covariance, strength, None)
+    factors = EffectCovariance(scales, basis)
+    return factors if factors.n_factors <= _MOST_FACTORS * len(prior) else own
+
+
+def own_effects(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, prior: Float64
+) -> EffectCovariance:
+    """Estimate the variance of the effects on each phenotype; parameters as for `fit_effects`."""
+    visible = np.concatenate([block.exposures + block.errors for block in blocks])
+    largest, shown = LARGEST * prior * phenotype_covariance.diagonal(), np.empty_like(prior)
+    for start in range(0, len(prior), COLUMNS_AT_A_TIME):
+        columns = slice(start, start + COLUMNS_AT_A_TIME)
+        part, effects = [block.of(columns) for block in blocks], EffectCovariance(prior[columns])
+        squares, noise = projected(part, phenotype_covariance[columns, columns], effects)
+        shown[columns] = likeliest_variances(visible, squares, noise, prior[columns])
+    limited = np.maximum(np.minimum(shown, largest), LEAST * prior)
+    return EffectCovariance(limited, None, int((shown > largest).sum()))
+
+
+def _in_other_folds(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, strength: float
+) -> tuple[Float64, Float64]:
+    """Return what `projected` does for factors that come from the other folds' coordinates."""
+    fold_of = np.concatenate([_folds(block) for block in blocks])
+    squares, noise = np.empty((2, len(fold_of), len(phenotype_covariance)))
+    for fold in range(_FOLDS):
+        check()
+        basis = _eigenvectors(blocks, phenotype_covariance, strength, fold)
+        factors = EffectCovariance(np.ones(len(basis)), basis)
+        here = fold_of == fold
+        squares[here], noise[here] = projected(blocks, phenotype_covariance, factors, fold)
+    return squares, noise
+
+
+def projected(
+    blocks: Sequence[Coordinates],
+    phenotype_covariance: Float64,
+    effects: EffectCovariance,
+    fold: int | None = None,
+) -> tuple[Float64, Float64]:
+    """Return the squares of the coordinates on every factor, and their variances without effects.
+
+    Both have the shape (coordinates, l), where `fold` restricts the coordinates.
+    """
+    squares, noise = [], []
+    for block in blocks:
+        here = slice(None) if fold is None else _folds(block) == fold
+        squares.append(effects.rotated(block.values[here]) ** 2)
+        noise.append(noise_of(block, phenotype_covariance, effects)[here])
+    return np.concatenate(squares), np.concatenate(noise)
+
+
+def noise_of(
+    block: Coordinates, phenotype_covariance: Float64, effects: EffectCovariance
+) -> Float64:
+    """Return the variances of a block's coordinates on every factor without effects, (m, l)."""
+    share = block.sampling[:, None]
+    of_release = (1 - share - block.errors[:, None]) * effects.noise_variances(block.release_noise)
+    return np.asarray(share * effects.variances(phenotype_covariance) + of_release)
+
+
+def shown_variances(
+    exposures: Float64, squares: Float64, noise: Float64, scales: Float64
+) -> Float64:
+    """Return the variance of each factor that squares of coordinates show, shape (l,).
+
+    The squares have the expectations ``noise + w D``, and are weighted as is best for the variances
+    `scales`.
+    """
+    visible = exposures[:, None]
+    weights = visible / (noise + scales * visible) ** 2
+    return np.asarray((weights * (squares - noise)).sum(axis=0) / (weights * visible).sum(axis=0))
+
+
+def shrunk(exposures: Float64, noise: Float64, scale: Float64 | float) -> Float64:
+    """Return the factors ``w D / (w D + noise)`` of the posterior mean."""
+    signal = scale * exposures
+    return np.asarray(signal / (signal + noise))
+
+
+def _folds(block: Coordinates) -> npt.NDArray[np.intp]:
+    return np.arange(len(block.exposures)) % _FOLDS
+
+
+def _eigenvectors(
+    blocks: Sequence[Coordinates],
+    phenotype_covariance: Float64,
+    strength: float,
+    without: int | None,
+) -> Float64:
+    """Return the eigenvectors of the estimated Omega in columns, the largest eigenvalue first.
+
+    Coordinates are weighted as is best for factors of variance `strength`. Those of one fold are
+    left out.
+    """
+    total = np.zeros_like(phenotype_covariance)
+    for block in blocks:
+        kept = slice(None) if without is None else _folds(block) != without
+        share, errors, values = block.sampling[kept], block.errors[kept], block.values[kept]
+        visible = block.exposures[kept] + errors
+        weights = visible / (1 - errors + strength * visible)
+        total += (values * weights[:, None]).T @ values
+        total -= float(weights @ share) * phenotype_covariance
+        total -= float(weights @ (1 - share - errors)) * block.release_noise.matrix()
+    vectors = scipy.linalg.eigh(total, check_finite=False)[1][:, ::-1]
+    largest = np.abs(vectors).argmax(axis=0)  # is made positive, because LAPACK may choose any sign
+    return np.asarray(vectors * np.sign(vectors[largest, np.arange(len(vectors))]))
+
+
+def _losses(exposures: Float64, squares: Float64, noise: Float64, scales: Float64) -> Float64:
+    """Return Stein's unbiased estimate of each coordinate's loss, up to a constant, shape (m,)."""
+    factors = shrunk(exposures[:, None], noise, scales)
+    return np.asarray((factors * (factors - 2) * squares + 2 * factors * noise).sum(axis=1))
+
+
+def likeliest_variances(
+    exposures: Float64, squares: Float64, noise: Float64, prior: Float64, *, weight: float = 1.0
+) -> Float64:
+    """Return the variance w of each column that maximises the likelihood times the prior.
+
+    The squares and the noise, of shape (m, l), have the expectations ``noise + w exposures``.
+    `weight` multiplies the information of the prior, of shape (l,), from which Fisher's scoring
+    starts.
+    """
+    scales, known = prior.copy(), weight * _PRIOR_INFORMATION
+    for column, expected in enumerate(prior):
+        square, plain = squares[:, column], noise[:, column]
+        for _ in range(_ROUNDS):
+            before = scales[column]
+            weights = exposures / (plain + before * exposures) ** 2
+            information = float(weights @ exposures) + known / expected**2
+            score = float(weights @ (square - plain)) + known / expected
+            scales[column] = max(score / information, 0.0)
+            if abs(scales[column] - before) <= _PRECISION * max(before, _PRECISION):
+                break
+    return scales
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """Coordinates of one phenotype or genetic factor in all LD blocks, each of shape (m,)."""
+
+    number: int
+    exposures: Float64  # variance D of the signal for an effect variance of 1 (relative)
+    sampling: Float64  # share of the noise that is due to the sampling of people
+    values: Float64  # coordinates h
+    noise: Float64  # variances of their noise
+    scale: float  # effect variance w, relative to the prior's
+
+
+def columns_of(
+    blocks: Sequence[Coordinates], phenotype_covariance: Float64, effects: EffectCovariance
+) -> list[Column]:
+    """Return the coordinates of every factor, whose noise includes that of errors of X'X."""
+    exposures = np.concatenate([block.exposures for block in blocks])
+    sampling = np.concatenate([block.sampling for block in blocks])
+    values = np.concatenate([effects.rotated(block.values) for block in blocks])
+    noise = projected(blocks, phenotype_covariance, effects)[1]
+    noise += np.outer(np.concatenate([block.errors for block in blocks]), effects.scales)
+    return [
+        Column(number, exposures, sampling, values[:, number], noise[:, number], float(scale))
+        for number, scale in enumerate(effects.scales)
+    ]
+
+
+def sample_effects(
+    blocks: Sequence[Coordinates],
+    matrices: Sequence[npt.NDArray[np.float32]],
+    effects: EffectCovariance,
+    phenotype_covariance: Float64,
+    effect_variance: float,
+) -> dict[int, Float64]:
+    """Return point-normal effects of all variants, by the number of the factor that they predict.
+
+    `matrices` are the transposed matrices M of the blocks, each of shape (d_b, m_b), and
+    `effect_variance` is the mean prior variance of the effects. `blocks` and `phenotype_covariance`
+    are those of `fit_effects`, and `effects` is its result.
+    """
+    maps = effect_maps(matrices)
+    squares, noise = projected(blocks, phenotype_covariance, effects)
+    suited = effects.scales > _LEAST_OF_LARGEST * effects.scales.max()
+    suited &= squares.sum(axis=0) > _ROUNDING * noise.sum(axis=0)
+    if effects.basis is not None:
+        visible = np.concatenate([block.exposures + block.errors for block in blocks])
+        shown = shown_variances(visible, squares, noise, effects.scales)
+        suited &= (shown <= _MOST_OVERFITTED * effects.scales) & (
+            effects.scales <= _MOST_OVERFITTED * shown
+        )
+    every = columns_of(blocks, phenotype_covariance, effects)
+    columns = [every[number] for number in np.flatnonzero(suited)]
+    kept = sweeps_kept(len(columns), int(maps.variants[-1]))
+
+    def sampled(column: Column) -> Float64 | None:
+        return point_normal_effects(maps, column, effect_variance * column.scale, kept)
+
+    found = zip(columns, in_threads(sampled, columns, usable_cpus()), strict=True)
+    return {column.number: each for column, each in found if each is not None}
+
+
+def sweeps_kept(n_columns: int, n_variants: int) -> int:
+    """Return the number of sweeps over which means are taken: as many as take a minute."""
+    most = _DRAWS // max(1, n_columns * n_variants)
+    return min(max(most, _FEWEST_KEPT), _MOST_KEPT)
+
+
+def point_normal_effects(
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int
+) -> Float64 | None:
+    """Return the effects of all variants, or None if normal effects predict as well.
+
+    `effect_variance` is the mean variance of the effects, and `kept` the number of sweeps over
+    which means are taken.
+    """
+    effects, residual, spread, _ = sample(maps, column, effect_variance, kept)
+    factors = shrunk(column.exposures, column.noise, column.scale)
+    normal = ((1 - factors) * column.values) ** 2 + 2 * factors * column.noise
+    gains = (normal - residual**2 - 2 * spread) / column.sampling
+    return effects if gains.sum() > _LEAST_GAIN_OF_ZEROS * np.linalg.norm(gains) else None
+
+
+def effect_maps(matrices: Sequence[npt.NDArray[np.float32]]) -> EffectMaps:
+    """Return the transposed matrices M of all blocks, each of shape (d_b, m_b), as one array."""
+    return EffectMaps(
+        entries=np.concatenate([matrix.ravel() for matrix in matrices]),
+        starts=np.cumsum([0, *(matrix.size for matrix in matrices[:-1])]),
+        variants=np.cumsum([0, *(len(matrix) for matrix in matrices)]),
+        coordinates=np.cumsum([0, *(matrix.shape[1] for matrix in matrices)]),
+    )
+
+
+def sample(
+    maps: EffectMaps, column: Column, effect_variance: float, kept: int, n_states: int = 0
+) -> tuple[Float64, Float64, Float64, npt.NDArray[np.float32]]:
+    """Return the posterior means of the effects, and of ``h - M beta`` with its variance.
+
+    `effect_variance` is the mean variance of the effects, and `kept` the number of sweeps over
+    which means are taken. The last result has `n_states` draws of the effects, evenly spaced.
+    """
+    rng = np.random.Generator(np.random.SFC64(column.number))
+    precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
+    informations = information(maps, precisions)
+    chain = Chain(column.values * precisions, *np.zeros((2, n_variants)))
+    share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
+    variance = start
+    total, squares = np.zeros((2, len(precisions)))
+    states = np.empty((n_states, n_variants), dtype=np.float32)
+    draws = np.empty((2, n_variants))
+    for number in range(_DISCARDED + kept):
+        check()
+        rng.random(out=draws[0])
+        rng.standard_normal(out=draws[1])
+        sweep(maps, precisions, informations, chain, draws, (share, variance))
+        if number >= _FIXED:
+            count = np.count_nonzero(chain.effects)
+            share = float(np.clip(rng.beta(1 + count, 1 + n_variants - count), _LEAST_SHARE, 0.999))
+            squared = float((chain.effects**2).sum())  # BLAS would share it among its threads
+            variance = (start + squared) / float(rng.chisquare(1 + count))
+        if number == _DISCARDED - 1:
+            chain.means[:] = 0
+        if number >= _DISCARDED:
+            residual = chain.residual * column.noise
+            total += residual
+            squares += residual**2
+            if n_states and (number - _DISCARDED) % (kept // n_states) == 0:
+                states[(number - _DISCARDED) // (kept // n_states)] = chain.effects
+    mean = total / kept
+    return chain.means / kept, mean, np.maximum(squares / kept - mean**2, 0.0), states

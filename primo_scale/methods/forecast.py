@@ -1,0 +1,160 @@
+"""Memory that a solution needs, and accuracy that the noise on X'X costs, from public sizes.
+
+The memory is a tight upper bound, as in `primo_scale.accumulation.needs`, so that a
+release can be refused before it is paid. Tests compare it with measured peaks.
+
+An LD block of m variants has ``S = N diag(lambda)`` in the basis of its eigenvectors, in which
+symmetric noise has the same law. The weights are ``W = F G`` for the filter F of the noisy S with
+eigenvalues raised to a share of the noise norm, effects of variance t, residual variance v and
+noise of variance s^2 in G. Their scores have the squared correlation ::
+
+    tr(L F S)^2 t / (tr L tr[F L F (t S^2 + v S + s^2 I)]),    L = diag(lambda)
+
+with the genetic values, on average over effects, people and the noise in G. One draw of public
+random numbers stands for the noise in S, because the traces of a large matrix hardly vary. Source:
+docs/maths/planner.md, "The noise on X'X".
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from primo_scale.machine import usable_cpus
+from primo_scale.methods.catalogue import Estimator, Method
+from primo_scale.methods.effects import COLUMNS_AT_A_TIME
+from primo_scale.methods.linear_algebra import (
+    FLOOR_SHARE,
+    LARGEST_SIDE_BY_SIDE,
+    Float64,
+    noise_norm,
+    quotient,
+)
+from primo_scale.storage.block_matrices import BlockLayout
+
+_FLOAT64 = 8
+# Number of matrices of (variants of a block, phenotypes) in memory: while a block is solved, and of
+# the phenotype before, if each has a decomposition of its own.
+_COLUMNS_SOLVING, _COLUMNS_BEFORE = 13, 6
+# Matrices of (variants of a block, phenotypes) for the prior mean of public scores.
+_COLUMNS_OF_MEAN = 3
+# Numbers for each coordinate of LD components and phenotype, while genetic factors are estimated.
+_COORDINATES = 6
+# Matrices of (components, variants) of a block that is solved, those of (components, components)
+# beside its decomposition, and numbers for each variant of a sampler of effects.
+_MAPS, _GRAMS, _OF_A_SAMPLER = 3, 2, 6
+# Z'Z and the matrices of its decomposition, for a projection across phenotypes.
+_OUTCOME_GRAMS = 5
+# Variants of the block that is drawn; its noise has the same norm as that of the block it stands
+# for, and its eigenvalues are as many quantiles.
+_DRAWN = 256
+
+
+def effects_bytes(layout: BlockLayout, block_sizes: tuple[int, ...], estimator: Estimator) -> int:
+    """Return the further memory of fitting effects and of LD components, in bytes.
+
+    `layout` is that of the statistics, and `block_sizes` are the numbers of variants of each block.
+    """
+    phenotypes, n_variants = layout.n_phenotypes, sum(block_sizes)
+    maps = [
+        components * variants
+        for components, variants in zip(layout.sizes, block_sizes, strict=True)
+    ]
+    needed = _OUTCOME_GRAMS * phenotypes**2
+    if estimator.fits_variances:
+        columns = phenotypes if estimator.fits_factors else min(phenotypes, COLUMNS_AT_A_TIME)
+        needed += _COORDINATES * layout.n_variants * columns
+    samples = estimator.samples_effects_of(n_variants, phenotypes)
+    if samples or layout.sizes != block_sizes:
+        solving = (_MAPS * m + _GRAMS * n**2 for m, n in zip(maps, layout.sizes, strict=True))
+        needed += sum(sorted(solving)[-usable_cpus() :])
+    if samples:
+        needed += sum(maps)  # kept twice in float32
+        needed += n_variants * (phenotypes + _OF_A_SAMPLER * min(usable_cpus(), phenotypes))
+    return _FLOAT64 * needed
+
+
+def solve_bytes(
+    layout: BlockLayout, method: Method, estimator: Estimator, *, n_scores: int = 0
+) -> int:
+    """Return the memory that solving every phenotype adds to the process, in bytes.
+
+    `n_scores` is the number of public scores, whose effects are in memory already.
+    """
+    columns = 1 if method.gram_per_phenotype else layout.n_phenotypes
+
+    def spectrum(size: int) -> int:
+        """Return the entries of a block's decomposition."""
+        return size * (size * (2 if 2 * columns < size else 1) + columns)
+
+    def entries(size: int) -> int:
+        """Return the most entries at a time while a block is solved."""
+        solving = spectrum(size) + _COLUMNS_SOLVING * size * columns
+        matrices = 3 if size <= LARGEST_SIDE_BY_SIDE else 2
+        decomposing = size * (matrices * size + 2 * layout.n_outcomes)
+        if method.gram_per_phenotype:
+            decomposing += spectrum(size) + _COLUMNS_BEFORE * size * columns
+        if n_scores:
+            solving += _COLUMNS_OF_MEAN * size * columns
+            decomposing += size * n_scores
+        return max(solving, decomposing)
+
+    large = [entries(size) for size in layout.sizes if size > LARGEST_SIDE_BY_SIDE]
+    small = sorted(entries(size) for size in layout.sizes if size <= LARGEST_SIDE_BY_SIDE)
+    kept = sum(map(spectrum, layout.sizes)) if estimator.needs_every_spectrum else 0
+    weights = layout.n_variants * layout.n_phenotypes
+    across = _OUTCOME_GRAMS * layout.n_outcomes**2 if method.projects_phenotypes else 0
+    at_once = max(*large, sum(small[-usable_cpus() :]), 0)
+    return _FLOAT64 * (at_once + kept + weights + across)
+
+
+@dataclass(frozen=True)
+class BlockNoise:
+    """Noise and signal of one LD block, in lattice units."""
+
+    size: int  # number of variants
+    gram_sigma: float  # standard deviation of the noise on the diagonal of X'X
+    cross_sigma: float  # standard deviation s of the noise on X'Y
+    eigenvalue: float  # mean eigenvalue N of X'X without noise
+    effect_variance: float  # variance t of an effect
+    residual_variance: float  # variance v of a phenotype
+
+
+def share_with_noisy_gram(noise: BlockNoise, eigenvalues: Float64) -> float:
+    """Return R^2 with the noise on X'X, as a share of that with the exact X'X.
+
+    `eigenvalues` are any number of eigenvalues of the correlation matrix, of mean 1.
+    """
+    if noise.gram_sigma == 0:
+        return 1.0
+    ranks = (np.arange(_DRAWN) + 0.5) / _DRAWN
+    values = np.quantile(eigenvalues, ranks) * noise.eigenvalue
+    sigma = noise.gram_sigma * math.sqrt(noise.size / _DRAWN)
+    normal = np.random.Generator(np.random.Philox(key=0)).standard_normal((_DRAWN, _DRAWN))
+    noisy = np.diag(values) + (normal + normal.T) * (sigma / 2)
+    noisy[np.diag_indices(_DRAWN)] = values + normal.diagonal() * sigma
+    found, vectors = np.linalg.eigh(noisy)
+    filtered = (vectors * _factors(found, noise, sigma)) @ vectors.T
+    exact = np.diag(_factors(values, noise, 0.0))
+    return _squared_correlation(filtered, values, noise) / _squared_correlation(
+        exact, values, noise
+    )
+
+
+def _factors(values: Float64, noise: BlockNoise, gram_sigma: float) -> Float64:
+    """Return the factors of the weights for known noise, shape (d,)."""
+    raised = np.maximum(values, FLOOR_SHARE * noise_norm(gram_sigma, len(values)))
+    signal = noise.effect_variance * raised
+    return quotient(
+        signal, signal * raised + noise.residual_variance * raised + noise.cross_sigma**2
+    )
+
+
+def _squared_correlation(filtered: Float64, values: Float64, noise: BlockNoise) -> float:
+    """Return the squared correlation of scores and genetic values, up to a constant."""
+    covariance = float(filtered.diagonal() @ values**2)
+    in_target = noise.effect_variance * values**2 + noise.residual_variance * values
+    variance = float(values @ filtered**2 @ (in_target + noise.cross_sigma**2))
+    return covariance**2 / variance

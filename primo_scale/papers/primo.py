@@ -1,0 +1,220 @@
+"""PRIMO's baselines: projections onto what bounded rows can produce, and an X'X per phenotype.
+
+Given X, the true X'Y lies in ``K = {X'Z : ||Z||_F <= R}`` with ``R^2 >= ||Y||_F^2``. The nearest
+point of K to the noisy G is, with ``X'X = V diag(lambda) V'`` and ``H = V'G``, ::
+
+    P = V diag(lambda_j / (lambda_j + nu)) H
+    phi(nu) = sum_j lambda_j ||H_j||^2 / (lambda_j + nu)^2 = ||Z||_F^2
+    nu = 0 if phi(0) <= R^2, else the root of phi(nu) = R^2
+
+K is a ball, not a sphere: the projection leaves a G inside K unchanged. Because ``(X'X)^-1 P`` is
+``V diag(1/(lambda_j + nu)) H``, solving after the projection is ridge with penalty nu.
+If Y is given instead of X, the same holds with ``T = Y'Y`` for X'X and G' for G: the projection
+multiplies G from the right by ``T (T + nu I)^-1``. Source: PRIMO, GaussProj and Naive, with the
+corrections of docs/maths/papers.md; docs/maths/estimation.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy
+
+from primo_scale.methods.adjustment import Adjustment
+from primo_scale.methods.catalogue import Estimator
+from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import Float64, floored_at_zero, map_blocks, quotient
+from primo_scale.methods.solve import LatticeWeights, Solution, SolveInputs, adjusted
+from primo_scale.papers.ridge import solve_ridge, spectrum_of
+from primo_scale.storage.block_matrices import BlockMatrices, Int64
+
+# Number of standard deviations added to a radius from a noisy sum of squares. The true value lies
+# outside the widened radius with probability below 1 in 700.
+_RADIUS_SIGMAS = 3
+
+
+def project_genotypes(
+    adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator
+) -> Solution:
+    """Solve after the projection by X'X: ridge at its multiplier, at least at the noise norm.
+
+    The multiplier is 0 if the noisy X'Y lies in the set, but X'X is noisy too. It depends on all
+    blocks, whose decompositions stay in memory. Columns are used without the correction for missing
+    values, because the bound applies to them.
+    """
+    layout, rescale = adjustment.statistics.layout, adjustment.rescale
+    every = map_blocks(lambda block: spectrum_of(adjustment, block), layout.sizes)
+    radius = squared_radius(
+        float(inputs.bounds.n_samples * inputs.bounds.phenotype_norm),
+        float(adjustment.statistics.outcome_gram().diagonal()[layout.n_fixed :].sum()),
+        adjustment.scales.phenotype_gram * math.sqrt(layout.n_phenotypes),
+    )
+    values = np.concatenate([spectrum.values for spectrum in every])
+    squares = np.concatenate([spectrum.target**2 @ rescale**-2.0 for spectrum in every])
+    multiplier = ball_multiplier(values, squares, radius)
+    parameters = _parameters(multiplier, radius)
+    return solve_ridge(
+        adjustment, lambda norm: max(multiplier, norm), parameters, every.__getitem__
+    )
+
+
+def project_phenotypes(
+    adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator
+) -> Solution:
+    """Solve with the estimator after X'Y is projected across phenotypes, by Y'Y.
+
+    The bound on the genotypes also holds for the adjusted genotypes Z of the true ``Z'Y``, because
+    adjustment never increases a norm.
+    """
+    statistics, rescale = adjustment.statistics, adjustment.rescale
+    layout, blocks = statistics.layout, range(statistics.layout.n_blocks)
+    sigmas = np.array(adjustment.scales.gram) * np.sqrt(layout.sizes)
+    radius = squared_radius(
+        float(inputs.bounds.n_samples * inputs.bounds.row_norm),
+        sum(float(statistics.gram(block).trace()) for block in blocks),
+        float(np.linalg.norm(sigmas)),
+    )
+    phenotypes = slice(layout.n_fixed, None)
+    matrix, multiplier = phenotype_projection(
+        statistics.outcome_gram()[phenotypes, phenotypes].astype(np.float64),
+        (adjustment.block(block).target / rescale for block in blocks),
+        radius,
+    )
+    across = matrix * rescale / rescale[:, None]
+    projected = replace(adjustment, across=across)
+    solution: Solution = estimator.load_solver()(projected, inputs, estimator)
+    return replace(solution, parameters=solution.parameters | _parameters(multiplier, radius))
+
+
+def solve_separately(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> Solution:
+    """Solve every phenotype with its own copy of X'X."""
+    statistics, solver = adjustment.statistics, estimator.load_solver()
+    found: list[Solution] = []
+    for phenotype in range(statistics.layout.n_phenotypes):
+        one, prior = slice(phenotype, phenotype + 1), inputs.prior
+        own = replace(
+            inputs,
+            rescale=inputs.rescale[one],
+            prior=EffectPrior(prior.effect_variance[one], prior.residual_variance[one]),
+        )
+        found.append(solver(adjusted(OnePhenotype.of(statistics, phenotype), own), own, estimator))
+    return Solution(
+        weights=LatticeWeights(
+            np.hstack([each.weights.genotypes for each in found]),
+            np.hstack([each.weights.fixed for each in found]),
+        ),
+        parameters={
+            name: float(np.mean([each.parameters[name] for each in found]))
+            for name in found[0].parameters
+        },
+        penalties=tuple(np.array([each.penalties for each in found]).T.ravel().tolist()),
+        n_limited=sum(each.n_limited for each in found),
+    )
+
+
+@dataclass(frozen=True)
+class OnePhenotype(BlockMatrices):
+    """Statistics of one phenotype, with its copy of X'X."""
+
+    every: BlockMatrices
+    number: int
+
+    @classmethod
+    def of(cls, every: BlockMatrices, number: int) -> OnePhenotype:
+        """Return the statistics of a phenotype by its number."""
+        return cls(every.path, every.kind, replace(every.layout, n_phenotypes=1), every, number)
+
+    def gram(self, block: int, copy: int = 0) -> Int64:
+        """Return X_b'X_b, shape (d_b, d_b)."""
+        return self.every.gram(block, self.number)
+
+    def cross(self, block: int) -> Int64:
+        """Return X_b'(C, y), shape (d_b, f + 1)."""
+        return self.every.cross(block)[:, self._columns]
+
+    def outcome_gram(self) -> Int64:
+        """Return (C, y)'(C, y)."""
+        return self.every.outcome_gram()[np.ix_(self._columns, self._columns)]
+
+    def smallest_eigenvalue(self) -> int | None:
+        """Return None: no method of separate X'X measures it."""
+        return None
+
+    @property
+    def _columns(self) -> list[int]:
+        n_fixed = self.layout.n_fixed
+        return [*range(n_fixed), n_fixed + self.number]
+
+
+def ball_multiplier(eigenvalues: Float64, squares: Float64, squared_radius: float) -> float:
+    """Return the multiplier nu of the projection onto K, the root of the secular equation.
+
+    It is 0 if G lies inside the ball and inf if the projection of G is 0. The nonnegative
+    eigenvalues lambda_j are those of all blocks, shape (d,); zeros are ignored. `squares` are the
+    squared norms ``||H_j||^2``, shape (d,).
+
+    phi is convex and decreasing, and ``phi^(-1/2)`` is nearly linear in nu, so that Brent's method
+    converges quickly on it. Brent's method cannot leave its bracket, whereas Newton's can.
+    """
+    spanned = (eigenvalues > 0) & (squares > 0)
+    if not spanned.any():
+        return 0.0
+    # Scaling by the largest eigenvalue prevents overflow and underflow.
+    scale = float(eigenvalues.max())
+    values = eigenvalues[spanned] / scale
+    weights = squares[spanned] / scale
+    if squared_radius <= 0:
+        return math.inf
+    if _norm_of_fit(values, weights, 0.0) <= squared_radius:
+        return 0.0
+    radius = math.sqrt(squared_radius)
+
+    def excess(nu: float) -> float:
+        return 1 / math.sqrt(_norm_of_fit(values, weights, nu)) - 1 / radius
+
+    # phi(nu) < sum lambda ||H||^2 / nu^2, so phi(highest) < R^2; 1.001 allows for rounding.
+    highest = 1.001 * math.sqrt(float(values @ weights)) / radius
+    root = scipy.optimize.brentq(
+        excess, 0.0, highest, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=500
+    )
+    return float(root) * scale
+
+
+def phenotype_projection(
+    phenotype_gram: Float64, targets: Iterable[Float64], squared_radius: float
+) -> tuple[Float64, float]:
+    """Return ``T (T + nu I)^-1``, shape (l, l), and nu, for T = Y'Y and ``R^2 >= ||X||_F^2``.
+
+    `targets` are X_b'Y of each block. With more phenotypes than people, T has rank at most n, and
+    its null directions are dropped. An equivalent n x n problem would need Y, which is not
+    available here.
+    """
+    values, vectors = scipy.linalg.eigh(phenotype_gram, check_finite=False)
+    values = floored_at_zero(values)
+    squares = np.zeros_like(values)
+    for target in targets:
+        squares += ((target @ vectors) ** 2).sum(axis=0)
+    multiplier = ball_multiplier(values, squares, squared_radius)
+    return (vectors * quotient(values, values + multiplier)) @ vectors.T, multiplier
+
+
+def squared_radius(bound: float, noisy_total: float, sigma: float) -> float:
+    """Return R^2, an upper bound on the sum of squared row norms over all people.
+
+    `bound` is the public upper bound n N, or inf if the rows have none. `noisy_total` is the trace
+    of the noisy X'X or Y'Y, and `sigma` the standard deviation of its noise.
+    """
+    return min(bound, max(noisy_total, 0.0) + _RADIUS_SIGMAS * sigma)
+
+
+def _norm_of_fit(eigenvalues: Float64, squares: Float64, nu: float) -> float:
+    """Return phi(nu)."""
+    damped = eigenvalues + nu
+    return float((eigenvalues / damped * squares / damped).sum())
+
+
+def _parameters(multiplier: float, radius: float) -> dict[str, float]:
+    return {"projection_multiplier": multiplier, "projection_radius": math.sqrt(radius)}

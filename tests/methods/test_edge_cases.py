@@ -7,13 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.methods_examples import (
-    inputs_for,
-    ridge_weights,
-    solved,
-    statistics_of,
-    with_noise,
-)
+from support.methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
 from support.tiers import thinned
 
 from primo_scale.methods.adjustment import missing_rescale

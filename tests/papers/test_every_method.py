@@ -5,13 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
-from support.methods_examples import (
-    inputs_for,
-    integer_cohort,
-    solved,
-    statistics_of,
-    with_noise,
-)
+from support.methods_examples import inputs_for, integer_cohort, solved, statistics_of, with_noise
 
 from primo_scale.methods.catalogue import METHODS, SHRINKAGES
 from primo_scale.methods.effects import EffectPrior

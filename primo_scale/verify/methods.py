@@ -122,7 +122,7 @@ def estimation_problems(document: Document) -> list[str]:
 
 def _score_problems(document: Document) -> list[str]:
     """Return the contradictions of the public scores with the method and the phenotypes."""
-    scores = document["estimation"]["public_scores"]
+    scores = document["estimation"].get("public_scores", [])
     if not scores:
         return []
     mechanism, n_variants = document["mechanism"], document["cohort"]["n_variants"]

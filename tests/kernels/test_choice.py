@@ -57,12 +57,11 @@ def features(monkeypatch: pytest.MonkeyPatch):
     product_kernels._fastest.cache_clear()
 
 
-def test_the_command_line_lists_the_names_without_importing_numba() -> None:
+def test_a_request_knows_the_names_without_importing_numba() -> None:
     program = (
-        "import sys; from primo_scale.cli.commands import accumulate as main; "
+        "import sys; from primo_scale.run.request import KERNELS; "
         "from primo_scale.kernels import NAMES; "
-        "(option,) = [option for option in main.params if option.name == 'kernel']; "
-        "assert tuple(option.type.choices) == NAMES; assert 'numba' not in sys.modules"
+        "assert KERNELS == NAMES; assert 'numba' not in sys.modules"
     )
     printed(program)
 

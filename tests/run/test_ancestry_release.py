@@ -175,7 +175,7 @@ def test_the_sums_of_each_group_are_those_of_its_people(released):
     r = pheno - outcomes.means - moved @ outcomes.covariate_weights
     # What is released beside the score is the same regression.
     np.testing.assert_allclose(
-        beside, outcomes.covariate_weights - explained, atol=0.03 * np.abs(explained).max()
+        beside, outcomes.covariate_weights - explained, atol=0.1 * np.abs(explained).max()
     )
     sigma = {q["name"]: q["sigma"][0] for q in document["mechanism"]["queries"]}["held_out_gram"]
     unit, kappa = hold_out["unit"], hold_out["constant"] / hold_out["unit"]

@@ -33,7 +33,7 @@ from experiments.releases import (
     write_frequencies,
 )
 from experiments.result_tables import markdown_table
-from primo_scale.simulation.panel import read_panel
+from primo_scale.simulation.cohort import read_panel
 
 _TRAITS = 10
 _COHORT = People(20_000, 41, phenotypes=_TRAITS, effects_seed=3)

@@ -32,11 +32,16 @@ from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, score_people
 from primo_scale.evaluation.scoring_files import read_scoring_file
 from primo_scale.run.request import GenotypeFiles
-from primo_scale.simulation.cohort_files import CohortFiles
+from primo_scale.simulation.cohort import (
+    CohortFiles,
+    Effects,
+    ReferencePanel,
+    TraitModel,
+    draw_effects,
+    read_panel,
+)
 from primo_scale.simulation.mosaic import genotype_slabs
 from primo_scale.simulation.mosaic import score_people as genetic_values
-from primo_scale.simulation.panel import ReferencePanel, read_panel
-from primo_scale.simulation.traits import Effects, TraitModel, draw_effects
 
 _PEOPLE = {"cohort": 40_000, "fresh": 8_000}
 _SEEDS = {"cohort": 1, "fresh": 2}

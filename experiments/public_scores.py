@@ -25,10 +25,16 @@ import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from experiments.releases import mosaic_of, write_frequencies
 from experiments.result_tables import markdown_table
-from primo_scale.simulation.cohort_files import CohortFiles
+from primo_scale.simulation.cohort import (
+    CohortFiles,
+    Effects,
+    ReferencePanel,
+    TraitModel,
+    draw_effects,
+    read_panel,
+    simulate_people,
+)
 from primo_scale.simulation.mosaic import genotype_slabs
-from primo_scale.simulation.panel import ReferencePanel, read_panel
-from primo_scale.simulation.traits import Effects, TraitModel, draw_effects, simulate_people
 
 HERITABILITY, CORRELATION = 0.3, 0.7
 # Seeds of the people of each cohort, and of the effects and of those of the public cohort alone.

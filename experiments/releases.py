@@ -14,9 +14,14 @@ import pandas as pd
 
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
+from primo_scale.simulation.cohort import (
+    ReferencePanel,
+    SimulatedCohort,
+    lay_out_sites,
+    read_panel,
+    simulate,
+)
 from primo_scale.simulation.mosaic import Mosaic
-from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
 
 _ROOT = Path(__file__).resolve().parents[1]
 DEMO = _ROOT / "demo" / "1000g_eur343_chr22"

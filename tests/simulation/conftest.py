@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from support.command_io import PANEL
 
+from primo_scale.simulation.cohort import lay_out_sites, read_panel
 from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
-from primo_scale.simulation.panel import lay_out_sites, read_panel
 
 
 @pytest.fixture(scope="session")

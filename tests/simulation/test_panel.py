@@ -7,7 +7,7 @@ from support.command_io import PANEL
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.simulation.panel import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.cohort import ReferencePanel, lay_out_sites, read_panel
 
 
 def small_panel(chromosomes, positions):

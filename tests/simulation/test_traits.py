@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from primo_scale.errors import InputError
-from primo_scale.simulation import traits
-from primo_scale.simulation.traits import (
+from primo_scale.simulation import cohort as cohort_module
+from primo_scale.simulation.cohort import (
     AGE_MEAN,
     AGE_SD,
     TraitModel,
@@ -107,7 +107,7 @@ def test_results_do_not_depend_on_the_slab_size(panel, mosaic_of, monkeypatch):
     mosaic = mosaic_of()
     effects = effects_for(panel, mosaic, MODEL, seed=3)
     whole = list(simulate_people(mosaic, 1_001, MODEL, effects))
-    monkeypatch.setattr(traits, "_PEOPLE_PER_SLAB", 17)
+    monkeypatch.setattr(cohort_module, "_PEOPLE_PER_SLAB", 17)
     pieces = list(simulate_people(mosaic, 1_001, MODEL, effects))
     assert len(whole) == 1
     assert len(pieces) == 59

@@ -1,14 +1,13 @@
 """PLINK 1 filesets: a .bed file with its tables of variants (.bim) and people (.fam).
 
-A .bed file is three header bytes, then packed genotypes. Both layouts are read: variant-major
-(third byte 1, which PLINK writes) and sample-major (0). Files are not memory-mapped. A read needs
-the memory of its result and at most `RAW_SLAB_BYTES` more.
+A .bed file is three header bytes, then packed genotypes, one row for each variant. Files are not
+memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES` more.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from primo_scale.kernels.compiling import (
     function,
     pointer,
 )
-from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack, transpose
+from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file, refuse_special_file
 
@@ -41,16 +40,7 @@ RAW_SLAB_BYTES = 4 << 20
 # A chunk-row of 2,048 variants of a million people. A longer range has few selected variants.
 _READ_AHEAD_BYTES = 512 << 20
 
-_MAGIC = b"\x6c\x1b"
-_HEADER_BYTES = 3
-_SAMPLE_MAJOR, _VARIANT_MAJOR = 0, 1
-
-# Option that reads a file of another format, by file name ending.
-_OTHER_FORMATS = {
-    **dict.fromkeys((".pgen", ".pvar", ".psam"), "--pfile {prefix}"),
-    ".bgen": "--bgen {file}",
-    **dict.fromkeys((".vcf", ".vcf.gz", ".bcf"), "--vcf {file}"),
-}
+_HEADER = b"\x6c\x1b\x01"  # two bytes of magic, then 1: a row for each variant
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,36 +70,38 @@ class Fileset(GenotypeSource):
         """Ask the operating system to read these variants into its page cache in one pass.
 
         Without it, reading 2,048 scattered pieces of 2 KiB has a third of the speed of one slab.
-        For a sample-major file, `read_into` does this.
         """
-        if self.variant_major:
+        start = len(_HEADER) + int(variants[0]) * self._row_bytes
+        length = (int(variants[-1]) - int(variants[0]) + 1) * self._row_bytes
+        if length <= _READ_AHEAD_BYTES:
             with self._bed.open("rb", buffering=0) as file:
-                self._read_rows_ahead(file.fileno(), variants)
+                os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read as `read` does, into a C-contiguous array of the result's shape."""
         with self._bed.open("rb", buffering=0) as file:
             descriptor = file.fileno()
-            if self.variant_major and _is_whole_bytes(samples):
+            if samples[0] % 4 == 0 and samples[-1] - samples[0] + 1 == len(samples):
                 self._read_rows(descriptor, variants, int(samples[0]) // 4, result)
                 if len(samples) % 4:
                     result[:, -1] &= (1 << 2 * (len(samples) % 4)) - 1
-            elif self.variant_major:
-                for start, stop, raw, origin in self._slabs(descriptor, variants, samples):
-                    result[start:stop] = repack(raw, samples - origin)
-            else:
-                self._read_rows_ahead(descriptor, samples)
-                for start, stop, raw, origin in self._slabs(descriptor, samples, variants):
-                    result[:, start // 4 : packed_width(stop)] = transpose(raw, variants - origin)
+                return
+            first = int(samples[0]) // 4
+            span = packed_width(int(samples[-1]) + 1) - first
+            step = max(1, RAW_SLAB_BYTES // span)
+            buffer = np.empty((min(step, len(variants)), span), dtype=np.uint8)
+            for start in range(0, len(variants), step):
+                rows = variants[start : start + step]
+                self._read_rows(descriptor, rows, first, buffer[: len(rows)])
+                result[start : start + step] = repack(buffer[: len(rows)], samples - 4 * first)
 
     def raw_values(self, variant: int, samples: Index) -> list[int]:
         """Read genotypes as the format defines them, slowly, as an independent check of `read`."""
         values = []
         with self._bed.open("rb") as file:
             for sample in samples.tolist():
-                row, column = (variant, sample) if self.variant_major else (sample, variant)
-                file.seek(_HEADER_BYTES + row * self._row_bytes + column // 4)
-                values.append((file.read(1)[0] >> 2 * (column % 4)) & 3)
+                file.seek(len(_HEADER) + variant * self._row_bytes + sample // 4)
+                values.append((file.read(1)[0] >> 2 * (sample % 4)) & 3)
         return values
 
     @property
@@ -118,34 +110,11 @@ class Fileset(GenotypeSource):
 
     @property
     def _row_bytes(self) -> int:
-        return packed_width(len(self.samples if self.variant_major else self.variants))
-
-    def _slabs(
-        self, descriptor: int, rows: Index, columns: Index
-    ) -> Iterator[tuple[int, int, PackedGenotypes, int]]:
-        """Yield (start, stop, bytes of rows[start:stop], column of their first genotype).
-
-        The next iteration overwrites the bytes.
-        """
-        first = int(columns[0]) // 4
-        span = packed_width(int(columns[-1]) + 1) - first
-        step = max(4, RAW_SLAB_BYTES // span // 4 * 4)  # whole bytes after transposing
-        buffer = np.empty((min(step, len(rows)), span), dtype=np.uint8)
-        for start in range(0, len(rows), step):
-            stop = min(start + step, len(rows))
-            raw = buffer[: stop - start]
-            self._read_rows(descriptor, rows[start:stop], first, raw)
-            yield start, stop, raw, 4 * first
-
-    def _read_rows_ahead(self, descriptor: int, rows: Index) -> None:
-        start = _HEADER_BYTES + int(rows[0]) * self._row_bytes
-        length = (int(rows[-1]) - int(rows[0]) + 1) * self._row_bytes
-        if length <= _READ_AHEAD_BYTES:
-            os.posix_fadvise(descriptor, start, length, os.POSIX_FADV_WILLNEED)
+        return packed_width(len(self.samples))
 
     def _read_rows(self, descriptor: int, rows: Index, first: int, out: PackedGenotypes) -> None:
         """Fill `out` with the bytes of `rows`, starting at byte `first` of each row."""
-        offsets = _HEADER_BYTES + rows.astype(np.int64) * self._row_bytes + first
+        offsets = len(_HEADER) + rows.astype(np.int64) * self._row_bytes + first
         if out.shape[1] == self._row_bytes:  # read neighbouring whole rows together
             for start, stop in runs_of(rows - np.arange(len(rows))):
                 self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
@@ -189,11 +158,6 @@ def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
     return out.shape[0]
 
 
-def _is_whole_bytes(samples: Index) -> bool:
-    """Return whether the samples are neighbours that begin at a byte boundary."""
-    return bool(samples[0] % 4 == 0 and samples[-1] - samples[0] + 1 == len(samples))
-
-
 def fileset_path(prefix: Path, extension: str) -> Path:
     """Return a file of a fileset; unlike `Path.with_suffix`, this allows dots in the prefix."""
     return prefix.parent / (prefix.name + extension)
@@ -202,47 +166,33 @@ def fileset_path(prefix: Path, extension: str) -> Path:
 def open_fileset(prefix: Path, _files: SourceFiles) -> Fileset:
     """Read the tables of a fileset and check the .bed file against them.
 
-    Malformed files, files of other formats, and a file in place of a prefix are refused.
+    Malformed files, and a file in place of a prefix, are refused.
     """
     bed, bim, fam = (fileset_path(prefix, extension) for extension in EXTENSIONS)
     if not bed.exists():
-        _check_format(prefix)
+        refuse_file_of_fileset(prefix, EXTENSIONS)
     for path in (bed, bim, fam):
         refuse_special_file(path)
-    table, people = read_bim(bim), read_fam(fam)
-    return Fileset(
-        prefix,
-        people,
-        table.variants,
-        odd_positions=table.odd_positions,
-        variant_major=_is_variant_major(bed, len(people), len(table.variants)),
-    )
+    variants, people = read_bim(bim), read_fam(fam)
+    _check_bed(bed, len(people), len(variants))
+    return Fileset(prefix, people, variants)
 
 
-def _is_variant_major(path: Path, n_samples: int, n_variants: int) -> bool:
-    """Check the header and the exact size of a .bed file, and return its layout."""
+def _check_bed(path: Path, n_samples: int, n_variants: int) -> None:
+    """Check the header and the exact size of a .bed file."""
     refuse_missing_file(path)
     with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
+        header = file.read(len(_HEADER))
         size = os.fstat(file.fileno()).st_size
-    if header[:2] != _MAGIC:
+    if header != _HEADER:
         raise InputError(
-            "is not a PLINK 1 .bed file: wrong first two bytes",
+            "is not a PLINK 1 .bed file with a row for each variant: wrong first three bytes",
             where=path,
-            value=header[:2].hex() or "an empty file",
-            expected=_MAGIC.hex(),
+            value=header.hex() or "an empty file",
+            expected=_HEADER.hex(),
+            remedy="Convert it (plink2 --make-bed)",
         )
-    mode = header[2] if len(header) == _HEADER_BYTES else None
-    if mode not in (_SAMPLE_MAJOR, _VARIANT_MAJOR):
-        raise InputError(
-            "has an unknown layout byte",
-            where=path,
-            value=mode,
-            expected="1 variant-major or 0 sample-major",
-        )
-    variant_major = mode == _VARIANT_MAJOR
-    rows, columns = (n_variants, n_samples) if variant_major else (n_samples, n_variants)
-    expected = _HEADER_BYTES + rows * packed_width(columns)
+    expected = len(_HEADER) + n_variants * packed_width(n_samples)
     if size != expected:
         raise InputError(
             f"has the wrong size for {n_samples} samples and {n_variants} variants",
@@ -251,7 +201,6 @@ def _is_variant_major(path: Path, n_samples: int, n_variants: int) -> bool:
             expected=f"{expected} bytes",
             remedy="Check that .bed, .bim and .fam belong together and are complete",
         )
-    return variant_major
 
 
 def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
@@ -262,19 +211,3 @@ def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
             where=prefix,
             remedy=f"Give {prefix.with_suffix('')}",
         )
-
-
-def _check_format(prefix: Path) -> None:
-    """Refuse files of other formats, with the option that reads them."""
-    refuse_file_of_fileset(prefix, EXTENSIONS)
-    for ending, option in _OTHER_FORMATS.items():
-        if prefix.name.endswith(ending):
-            file, bare = prefix, prefix.with_name(prefix.name.removesuffix(ending))
-        else:
-            file, bare = fileset_path(prefix, ending), prefix
-        if file.exists() or file == prefix:
-            raise InputError(
-                "is not a PLINK 1 fileset",
-                where=file,
-                remedy=f"Give {option.format(file=file, prefix=bare)}",
-            )

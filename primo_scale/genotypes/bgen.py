@@ -53,13 +53,9 @@ _DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
 }
 _LAYOUT, _HAS_SAMPLES = 2, 1 << 31
 _SCANNED_BYTES = 1 << 10  # first read of a variant's description, which may be longer
-_SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID", "sex": "sex", "SEX": "sex"}
+_SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID"}
 
 _MOST_BITS = 32  # of one probability
-_UNUSED_PROBABILITIES = (
-    "dosages are not used: probabilities became hard calls as by plink2 --hard-call-threshold "
-    "0.1, and missing genotypes where that is uncertain (--dosages reads dosages)"
-)
 
 
 class _Header(NamedTuple):
@@ -182,10 +178,10 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
             expected=None if people is None else header.n_samples,
             remedy="Give its .sample file with --sample",
         )
-    members = files.sample, starts, stops, header.compression, counts_first
-    if files.packing is DOSAGES:
-        return BgenDosages(path, people, variants, *members)
-    return BgenFile(path, people, variants, *members, remark=_UNUSED_PROBABILITIES)
+    kind = BgenDosages if files.packing is DOSAGES else BgenFile
+    return kind(
+        path, people, variants, files.sample, starts, stops, header.compression, counts_first
+    )
 
 
 def read_sample(path: Path) -> SampleTable:

@@ -120,7 +120,12 @@ def select_variants(
     list and of each kind of chromosome left out by default.
     """
     chosen = variants.position >= 0
-    counts = _select_chromosomes(chosen, variants, selection.chromosomes)
+    counts = []
+    if negative := int(np.sum(~chosen)):
+        left = len(chosen) - negative
+        what = "variants of negative position", "variants"
+        counts = [FilterCount(*what, negative, negative, left, "as in PLINK 2")]
+    counts += _select_chromosomes(chosen, variants, selection.chromosomes)
     for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue

@@ -25,7 +25,7 @@ LEAST_MATCHED = 0.1
 matches a few variants by chance, and a suitable panel nearly all."""
 MOST_MATCHED = 0.75
 """Share of the variants below which a panel that matches them is warned of."""
-_NO_IDENTIFIER = "."
+NO_IDENTIFIER = "."
 _REQUIRED_COLUMNS = ("ID", "REF", "ALT", "ALT_FREQS", "OBS_CT")
 _COUNTS = "ALT_CTS"  # of plink2 --freq counts, in place of ALT_FREQS
 _REMEDY = "Write it with 'plink2 --freq' on the reference panel"
@@ -123,7 +123,7 @@ def read_reference_frequencies(path: Path, variants: VariantTable) -> MatchedFre
     """
     rows_of_identifier: dict[str, list[int]] = defaultdict(list)
     for index, identifier in enumerate(variants.identifier):
-        if identifier != _NO_IDENTIFIER:
+        if identifier != NO_IDENTIFIER:
             rows_of_identifier[identifier].append(index)
     frequency, n_alleles = np.full(len(variants), np.nan), np.zeros(len(variants))
     line_of_match = np.zeros(len(variants), dtype=np.int64)

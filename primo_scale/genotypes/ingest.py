@@ -39,7 +39,6 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.input_warnings import count_input_warnings
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS
 from primo_scale.genotypes.partitions import PartitionRecord, total_record, write_partition
 from primo_scale.genotypes.source import SourceFiles
@@ -229,8 +228,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "identity_digest": plan.identity_digest,
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
-            "hazards": asdict(count_input_warnings(plan, record)),
-            "remark": plan.source.remark,
             "orientation_self_test": orientation,
         },
     )

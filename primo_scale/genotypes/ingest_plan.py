@@ -10,12 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from primo_scale.errors import UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
-from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filters import (
     NO_LISTS,
     FilterCount,
@@ -134,11 +130,6 @@ class IngestPlan:
     def variants(self) -> VariantTable:
         """Selected variants."""
         return self.source.variants.select(self.variant_index)
-
-    @cached_property
-    def chromosomes(self) -> npt.NDArray[np.object_]:
-        """Canonical chromosome codes of the selected variants."""
-        return canonical_chromosomes(self.variants)
 
     @cached_property
     def request(self) -> dict[str, Any]:

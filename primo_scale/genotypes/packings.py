@@ -45,8 +45,6 @@ class Packing:
     add_squared_norms: Callable[[npt.NDArray[np.int64], PackedBytes, _Table], None]
     # Count, of so many samples, those with 2 copies, missing, in between, and with 0, shape (v, 4).
     count: Callable[[PackedBytes, int], npt.NDArray[np.int64]]
-    # Flag the samples without a call, shape (width,); flags of variants combine by a bitwise and.
-    always_missing: Callable[[PackedBytes], npt.NDArray[np.uint8]]
     # Return the genotypes of the samples at these positions.
     select: Callable[[PackedBytes, npt.NDArray[np.intp]], PackedBytes]
     # Return copies of A1 of so many samples in steps, -1 where missing, shape (v, samples).
@@ -71,7 +69,6 @@ HARD_CALLS = Packing(
     decode_into=packed.decode_into,
     add_squared_norms=packed.add_squared_norms,
     count=packed.count_genotypes,
-    always_missing=packed.always_missing,
     select=packed.repack,
     steps_or_missing=copies_of_hard_calls,
 )
@@ -84,7 +81,6 @@ DOSAGES = Packing(
     decode_into=dosage_bytes.decode_into,
     add_squared_norms=dosage_bytes.add_squared_norms,
     count=dosage_bytes.count_dosages,
-    always_missing=dosage_bytes.always_missing,
     select=dosage_bytes.select,
     steps_or_missing=dosage_bytes.steps_or_missing,
 )

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import xarray
 
 _DIMENSIONS = ("sample", "variant")
-_COORDINATES = ("fid", "iid", "gender", "chrom", "snp", "cm", "pos", "a0", "a1")
+_COORDINATES = ("fid", "iid", "chrom", "snp", "pos", "a0", "a1")
 _ALLELES = ("a0", "a1")
 _PEOPLE = 1024  # of a chunk where those of the array do not begin at whole bytes
 # The function of pandas-plink that reads a chunk, and two of its arguments.
@@ -109,18 +109,14 @@ class PlinkArray:
     @cached_property
     def samples(self) -> tables.SampleTable:
         """People of the array."""
-        family, individual, gender = self._texts("fid", "iid", "gender")
-        sex = [tables.SEX_CODES.get(code, tables.UNKNOWN_SEX) for code in gender]
-        return tables.SampleTable(family, individual, np.array(sex, dtype=np.int8))
+        return tables.SampleTable(*self._texts("fid", "iid"))
 
     @cached_property
     def variants(self) -> tables.VariantTable:
         """Variants of the array."""
         chromosome, identifier, allele1, allele2 = self._texts("chrom", "snp", "a0", "a1")
-        position, centimorgan = (self.array[name].values for name in ("pos", "cm"))
-        return tables.VariantTable.of(
-            chromosome, identifier, position, allele1, allele2, centimorgan
-        )
+        position = self.array["pos"].values
+        return tables.VariantTable.of(chromosome, identifier, position, allele1, allele2)
 
     def ingest(
         self, out: Path, on_progress: Callable[[int, int], None] = lambda done, total: None

@@ -15,12 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.genotypes.ingest_plan import IngestPlan
-from primo_scale.genotypes.packings import PackedBytes, Packing
-from primo_scale.genotypes.tables import MALE, StringColumn
 from primo_scale.storage.chunks import chunk_path, open_chunk_appender
 from primo_scale.storage.files import sync_directory, write_atomically
 from primo_scale.storage.groups import Array
-from primo_scale.verify.chromosomes import CHROMOSOME_X
 
 
 @dataclass(frozen=True)
@@ -31,8 +28,6 @@ class PartitionRecord:
     # (partitions, chunks).
     crc32c: npt.NDArray[np.uint32]
     counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
-    never_called: npt.NDArray[np.uint8]  # people without a call, as `always_missing`
-    heterozygous_haploids: npt.NDArray[np.int64]  # heterozygous calls on X in men, shape ()
 
     def commit(self, path: Path) -> None:
         """Write the record atomically and durably."""
@@ -44,7 +39,7 @@ class PartitionRecord:
     def load(cls, path: Path) -> PartitionRecord:
         """Read a committed record."""
         with np.load(path, allow_pickle=False) as content:
-            return cls(**content)
+            return cls(content["crc32c"], content["counts"])
 
 
 def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRecord:
@@ -54,13 +49,10 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
     number of people.
     """
     source, packing, people = plan.source, plan.packing, plan.sample_index
-    partition = plan.variants_of(number)
-    index, chromosome = plan.variant_index[partition], plan.chromosomes[partition]
+    index = plan.variant_index[plan.variants_of(number)]
     chunk_bytes, width = array.chunks[1], array.shape[1]
     rows, chunks = plan.slab_shape
     counts = np.zeros((len(index), 4), dtype=np.int64)
-    never_called = np.full(width, 0xFF, dtype=np.uint8)
-    heterozygous_haploids = np.zeros((), dtype=np.int64)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
     source.read_ahead(index)
@@ -76,38 +68,18 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
                 packed = buffer[: shape[0] * shape[1]].reshape(shape)
                 source.read_into(packed, index[variants], people[samples])
                 counts[variants] += packing.count(packed, samples.stop - samples.start)
-                never_called[columns] &= packing.always_missing(packed)
-                heterozygous_haploids += _heterozygous_haploids(
-                    packed, packing, chromosome[variants], plan.samples.sex[samples]
-                )
                 appender.append(packed)
             checksums.append(appender.finish())
     directory = chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
-    return PartitionRecord(np.concatenate(checksums), counts, never_called, heterozygous_haploids)
-
-
-def _heterozygous_haploids(
-    packed: PackedBytes, packing: Packing, chromosome: StringColumn, sex: npt.NDArray[np.int8]
-) -> int:
-    """Count men with exactly one copy on X, from packed genotypes (v, width)."""
-    men, count = np.flatnonzero(sex == MALE), 0
-    for row in np.flatnonzero(chromosome == CHROMOSOME_X):  # one by one, to bound the memory
-        steps = packing.steps_or_missing(packing.select(packed[row : row + 1], men), len(men))
-        count += int((steps == packing.steps).sum())
-    return count
+    return PartitionRecord(np.concatenate(checksums), counts)
 
 
 def total_record(paths: Sequence[Path]) -> PartitionRecord:
     """Combine the records of all partitions, in order."""
-    counts, checksums = [], []
-    never_called: npt.NDArray[np.uint8] = np.array(0xFF, dtype=np.uint8)
-    heterozygous = np.zeros((), dtype=np.int64)
-    for path in paths:
-        record = PartitionRecord.load(path)
-        counts.append(record.counts)
-        checksums.append(record.crc32c)
-        never_called = never_called & record.never_called
-        heterozygous += record.heterozygous_haploids
-    return PartitionRecord(np.stack(checksums), np.concatenate(counts), never_called, heterozygous)
+    records = [PartitionRecord.load(path) for path in paths]
+    return PartitionRecord(
+        np.stack([record.crc32c for record in records]),
+        np.concatenate([record.counts for record in records]),
+    )

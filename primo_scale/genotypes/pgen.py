@@ -28,9 +28,9 @@ from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     BIM_COLUMNS,
     FAM_COLUMNS,
-    BimFile,
     Index,
     SampleTable,
+    VariantTable,
     read_people_table,
     read_variants,
     refuse_multiallelic,
@@ -40,18 +40,11 @@ from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, bytes_of_copies
 from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
 from primo_scale.storage.files import refuse_missing_file
 
-# The header's last byte says whether the types of variants have room for phase and dosages.
-_HEADER_BYTES, _COMPRESSED, _FIRST_WIDE_TYPES = 12, b"\x10", 4
-_UNUSED = (
-    "phase and dosages are not used: the hard calls are those stored in the .pgen file "
-    "(--dosages reads dosages)"
-)
-
 EXTENSIONS = (".pgen", ".pvar", ".psam")
 _PVAR_NAMES = {
-    "#CHROM": "chromosome", "ID": "ID", "CM": "cM", "POS": "position", "ALT": "A1", "REF": "A2",
+    "#CHROM": "chromosome", "ID": "ID", "POS": "position", "ALT": "A1", "REF": "A2",
 }  # fmt: skip
-_PSAM_NAMES = {"#FID": "FID", "#IID": "IID", "IID": "IID", "SEX": "sex"}
+_PSAM_NAMES = {"#FID": "FID", "#IID": "IID", "IID": "IID"}
 # Other columns that a header must have, by its first column.
 _PVAR_HEADERS = {"#CHROM": ("POS", "ID", "REF", "ALT")}
 _PSAM_HEADERS: dict[str, tuple[str, ...]] = {"#FID": ("IID",), "#IID": ()}
@@ -152,32 +145,20 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
         pvar = fileset_path(prefix, ".pvar.zst")
     for path in (pgen, pvar, psam):
         refuse_missing_file(path)
-    table, people = _read_pvar(pvar), _read_psam(psam)
+    variants, people = _read_pvar(pvar), _read_psam(psam)
     refuse_multiallelic(
-        table.variants,
+        variants,
         pvar,
         f"Keep the others with plink2 --pfile {prefix} --max-alleles 2 --make-pgen --out "
         f"{prefix}.biallelic, or split them before plink2 reads them (bcftools norm -m -any)",
     )
-    kind, remark = PgenFileset, _remark(pgen)
-    if files.packing is DOSAGES:
-        kind, remark = PgenDosages, ""
-    fileset = kind(
-        pgen, people, table.variants, pvar, psam, odd_positions=table.odd_positions, remark=remark
-    )
+    kind = PgenDosages if files.packing is DOSAGES else PgenFileset
+    fileset = kind(pgen, people, variants, pvar, psam)
     with fileset._reader(np.arange(len(people))):
         return fileset
 
 
-def _remark(path: Path) -> str:
-    """Return a line about dosages, if the types of the records leave room for them."""
-    with path.open("rb") as file:
-        header = file.read(_HEADER_BYTES)
-    wide = header[2:3] == _COMPRESSED and header[-1] & 15 >= _FIRST_WIDE_TYPES
-    return _UNUSED if wide else ""
-
-
-def _read_pvar(path: Path) -> BimFile:
+def _read_pvar(path: Path) -> VariantTable:
     """Read a .pvar file; A1 is ALT, with commas between several, and A2 is REF.
 
     The refusals are those of `primo_scale.genotypes.tables.read_bim`, and a header without one of

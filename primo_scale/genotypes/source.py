@@ -37,10 +37,8 @@ class GenotypeSource(ABC):
     samples: SampleTable  # all people, in the order of the files
     variants: VariantTable  # all variants, in the order of the files; allele 1 is the counted one
     _: KW_ONLY
-    odd_positions: int = 0  # variants whose position is not a plain integer in the file
     # Whether a few variants of all people are read faster than many variants of a few.
     variant_major: bool = True
-    remark: str = ""  # line of the log about content that is not used
 
     @abstractmethod
     def files(self) -> list[Path]:
@@ -125,9 +123,7 @@ def open_source(files: SourceFiles) -> GenotypeSource:
         VariantTable.concatenate([part.variants for part in parts]),
         parts,
         np.cumsum([0, *(len(part.variants) for part in parts)], dtype=np.intp),
-        odd_positions=sum(part.odd_positions for part in parts),
         variant_major=all(part.variant_major for part in parts),
-        remark="; ".join(dict.fromkeys(part.remark for part in parts if part.remark)),
     )
 
 

@@ -5,8 +5,8 @@ Layout (format 3 of hard calls, 1 of dosages): ``genotypes`` uint8 (variant, byt
 (variant, 4), the number of samples with each raw value, or those that `Packing.count` counts;
 ``chunk_crc32c`` uint32 (row of chunks, chunk), the checksum of each chunk of ``genotypes``, which
 detects exchanged chunks; and one array for each column of the variant and sample tables. The
-attributes hold digests, input warnings (``hazards``), a remark about the source, the effects of the
-filters, the orientation self-test and the checksums of all other chunks. All of it is private.
+attributes hold digests, the effects of the filters, the orientation self-test and the checksums of
+all other chunks. All of it is private.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from primo_scale.errors import errors_explained
 from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.input_warnings import InputWarnings
+from primo_scale.genotypes.frequencies import NO_IDENTIFIER
 from primo_scale.genotypes.packings import (
     COPIES_OF_A1,
     HARD_CALLS,
@@ -62,41 +62,35 @@ class GenotypeStore:
     @cached_property
     def samples(self) -> SampleTable:
         """People of the store, in the order of the genotypes."""
-        group = self._group
-        return SampleTable(
-            family=groups.read_strings(group, "sample_family"),
-            individual=groups.read_strings(group, "sample_individual"),
-            sex=read_block(groups.array_of(group, "sample_sex")),
-        )
+        names = "family", "individual"
+        return SampleTable(*(groups.read_strings(self._group, f"sample_{n}") for n in names))
 
     @cached_property
     def variants(self) -> VariantTable:
         """Variants of the store, in the order of the genotypes."""
-        group = self._group
-        return VariantTable(
-            chromosome=groups.read_strings(group, "variant_chromosome"),
-            identifier=groups.read_strings(group, "variant_identifier"),
-            centimorgan=read_block(groups.array_of(group, "variant_centimorgan")),
-            position=read_block(groups.array_of(group, "variant_position")),
-            allele1=groups.read_strings(group, "variant_allele1"),
-            allele2=groups.read_strings(group, "variant_allele2"),
+        chromosome, identifier, allele1, allele2 = (
+            groups.read_strings(self._group, f"variant_{name}")
+            for name in ("chromosome", "identifier", "allele1", "allele2")
         )
+        position = read_block(groups.array_of(self._group, "variant_position"))
+        return VariantTable(chromosome, identifier, position, allele1, allele2)
 
-    @cached_property
-    def input_warnings(self) -> InputWarnings:
-        """Counts of suspicious features of the input. Private."""
-        return InputWarnings(**groups.attributes_of(self._group)["hazards"])
+    def input_warnings(self) -> list[str]:
+        """Return what is suspicious about the input. Private."""
+        counts = read_block(groups.array_of(self._group, "genotype_counts"))
+        found = {
+            "variants with the identifier '.', which no list and no score can name": np.sum(
+                self.variants.identifier == NO_IDENTIFIER
+            ),
+            "variants without any call (kept)": np.sum(counts[:, 1] == self.n_samples),
+        }
+        return [f"{words}: {count}" for words, count in found.items() if count]
 
     @property
     def people_file(self) -> str:
         """File of the source that lists the people, such as the .fam."""
         sources = groups.attributes_of(self._group)["sources"]
         return people_file_of([source["path"] for source in sources], str(self.path))
-
-    @property
-    def remark(self) -> str:
-        """What the reader of the files remarked, see `GenotypeSource`."""
-        return str(groups.attributes_of(self._group).get("remark", ""))
 
     @cached_property
     def filter_counts(self) -> tuple[FilterCount, ...]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,14 +18,10 @@ StringColumn = npt.NDArray[np.object_]
 Strings = Sequence[str] | StringColumn
 Index = npt.NDArray[np.intp]
 
-MALE, FEMALE, UNKNOWN_SEX = 1, 2, 0
-
 BIM_COLUMNS = ("chromosome", "ID", "cM", "position", "A1", "A2")
 FAM_COLUMNS = ("FID", "IID", "father", "mother", "sex", "phenotype")
 NO_FAMILY = "0"
 LARGEST_POSITION = 2**31 - 2  # as in plink2
-_LEADING_INTEGER = re.compile(r"[+-]?[0-9]+")
-SEX_CODES = {"1": MALE, "M": MALE, "m": MALE, "2": FEMALE, "F": FEMALE, "f": FEMALE}
 
 
 class _Columns:
@@ -46,11 +40,10 @@ class _Columns:
 
 @dataclass(frozen=True)
 class VariantTable(_Columns):
-    """Variants: the columns of a .bim file, each of length m."""
+    """Variants: the columns of a .bim file but the genetic distance, each of length m."""
 
     chromosome: StringColumn  # as written in the file (``chr1`` stays ``chr1``)
     identifier: StringColumn  # as written in the file
-    centimorgan: npt.NDArray[np.float64]  # genetic distance
     position: npt.NDArray[np.int64]  # in base pairs
     allele1: StringColumn  # allele A1 (column 5), whose copies are counted
     allele2: StringColumn  # allele A2 (column 6)
@@ -58,13 +51,12 @@ class VariantTable(_Columns):
     @classmethod
     def of(
         cls, chromosome: Strings, identifier: Strings, position: npt.ArrayLike, allele1: Strings,
-        allele2: Strings, centimorgan: npt.ArrayLike | None = None,
+        allele2: Strings,
     ) -> Self:  # fmt: skip
-        """Return the table with these columns; genetic distances that are not known are 0."""
+        """Return the table with these columns."""
         return cls(
             string_column(chromosome),
             string_column(identifier),
-            np.asarray(np.zeros(len(chromosome)) if centimorgan is None else centimorgan, float),
             np.asarray(position, dtype=np.int64),
             string_column(allele1),
             string_column(allele2),
@@ -80,7 +72,6 @@ class SampleTable(_Columns):
 
     family: StringColumn  # FID; ``0`` means none, shape (n,)
     individual: StringColumn  # IID, shape (n,)
-    sex: npt.NDArray[np.int8]  # 1 male, 2 female, 0 unknown, shape (n,)
 
     def __len__(self) -> int:
         return len(self.individual)
@@ -104,26 +95,13 @@ class SampleTable(_Columns):
             )
 
 
-@dataclass(frozen=True)
-class BimFile:
-    """Content of a .bim file: one variant for each line, and the number of odd positions.
-
-    The variants include those of negative position, which plink2 and this project leave out later,
-    because the .bed file holds their genotypes. Odd positions are not plain integers (``1.5e6x``);
-    they are read as their leading integer, as in plink2.
-    """
-
-    variants: VariantTable
-    odd_positions: int
-
-
-def read_bim(path: Path) -> BimFile:
+def read_bim(path: Path) -> VariantTable:
     """Read a .bim file: chromosome, identifier, centimorgans, position, A1, A2.
 
     Columns are separated by blanks or tabs, lines may end with CR LF, and columns after the sixth
-    are ignored. A missing or empty file is refused, and so are a line with fewer columns, a
-    position that does not begin with an integer or is beyond 2**31 - 2, and a genetic distance that
-    is not a number.
+    are ignored. A missing or empty file is refused, and so are a line with fewer columns and a
+    position that is no integer or is beyond 2**31 - 2. Variants of negative position are left out
+    later, as in plink2, because the .bed file holds their genotypes.
     """
     with open_lines(path) as lines:
         return read_variants(lines, path, BIM_COLUMNS)
@@ -131,37 +109,31 @@ def read_bim(path: Path) -> BimFile:
 
 def read_variants(
     lines: Iterator[tuple[int, bytes]], path: Path, columns: Sequence[str]
-) -> BimFile:
+) -> VariantTable:
     """Read a table of variants whose columns have the names of `BIM_COLUMNS`, in any order.
 
     `cM` may be absent. The refusals are those of `read_bim`.
     """
-    chromosome, identifier, position_of, allele1, allele2 = (
+    chromosome, identifier, position, allele1, allele2 = (
         columns.index(name) for name in ("chromosome", "ID", "position", "A1", "A2")
     )
-    distance = columns.index("cM") if "cM" in columns else None
-    chromosomes, identifiers, alleles1, alleles2 = [], [], [], []
-    positions, centimorgans, odd = [], [], 0
+    chromosomes, identifiers, positions, alleles1, alleles2 = [], [], [], [], []
     for line, tokens in table_rows(lines, path, columns):
-        position, plain = _position(tokens[position_of], path, line)
-        odd += not plain
-        centimorgans.append(0 if distance is None else _centimorgan(tokens[distance], path, line))
-        positions.append(position)
+        positions.append(_position(tokens[position], path, line))
         chromosomes.append(sys.intern(tokens[chromosome]))
         identifiers.append(tokens[identifier])
         alleles1.append(sys.intern(tokens[allele1]))
         alleles2.append(sys.intern(tokens[allele2]))
     if not identifiers:
         raise InputError("has no variants", where=path, remedy="Check that the file is complete")
-    columns_read = chromosomes, identifiers, positions, alleles1, alleles2, centimorgans
-    return BimFile(VariantTable.of(*columns_read), odd)
+    return VariantTable.of(chromosomes, identifiers, positions, alleles1, alleles2)
 
 
 def read_fam(path: Path) -> SampleTable:
-    """Read the identity columns of a .fam file: FID, IID and sex (columns 1, 2 and 5).
+    """Read the identity columns of a .fam file, FID and IID.
 
-    The columns of parents and phenotype must exist, but are not used. A missing or empty file is
-    refused, and so is the IID ``0``, which PLINK reserves for absent people.
+    The other columns must exist, but are not used. A missing or empty file is refused, and so is
+    the IID ``0``, which PLINK reserves for absent people.
     """
     with open_lines(path) as lines:
         return read_people_table(lines, path, FAM_COLUMNS)
@@ -172,12 +144,11 @@ def read_people_table(
 ) -> SampleTable:
     """Read a table of people whose columns have the names of `FAM_COLUMNS`, in any order.
 
-    `FID` and `sex` may be absent. The refusals are those of `read_fam`.
+    `FID` may be absent. The refusals are those of `read_fam`.
     """
     individual_at = columns.index("IID")
     family_at = columns.index("FID") if "FID" in columns else None
-    sex_at = columns.index("sex") if "sex" in columns else None
-    families, individuals, sexes = [], [], []
+    families, individuals = [], []
     for line, tokens in table_rows(lines, path, columns):
         individual = tokens[individual_at]
         family = NO_FAMILY if family_at is None else tokens[family_at]
@@ -190,12 +161,9 @@ def read_people_table(
         # FID and IID are often equal and then share one string in memory.
         families.append(individual if family == individual else sys.intern(family))
         individuals.append(individual)
-        sexes.append(UNKNOWN_SEX if sex_at is None else SEX_CODES.get(tokens[sex_at], UNKNOWN_SEX))
     if not individuals:
         raise InputError("has no samples", where=path, remedy="Check that the file is complete")
-    return SampleTable(
-        string_column(families), string_column(individuals), np.asarray(sexes, dtype=np.int8)
-    )
+    return SampleTable(string_column(families), string_column(individuals))
 
 
 def refuse_multiallelic(variants: VariantTable, where: Path, remedy: str) -> None:
@@ -220,8 +188,7 @@ def string_column(values: Strings) -> StringColumn:
 
 def people_with_ids(individual: StringColumn) -> SampleTable:
     """Return the table of people of whom a file has the sample IDs alone."""
-    family = string_column([NO_FAMILY] * len(individual))
-    return SampleTable(family, individual, np.full(len(individual), UNKNOWN_SEX, dtype=np.int8))
+    return SampleTable(string_column([NO_FAMILY] * len(individual)), individual)
 
 
 def is_one_of(column: StringColumn, values: Collection[str]) -> npt.NDArray[np.bool_]:
@@ -258,37 +225,19 @@ def table_rows(
         yield line, utf8_text(b"\n".join(tokens[: len(columns)]), path, line).split("\n")
 
 
-def _position(token: str, path: Path, line: int) -> tuple[int, bool]:
-    """Parse a base-pair position; the flag is True for a plain integer."""
-    match = _LEADING_INTEGER.match(token)
-    if match is None:
+def _position(token: str, path: Path, line: int) -> int:
+    if not token[token[0] in "+-" :].isdecimal():
         raise InputError(
-            "the position is not a number",
+            "the position is not an integer",
             where=f"{path}:{line}",
-            value=token,
+            value=token[:20],
             remedy="The position is in base pairs (column 4 of a .bim file)",
         )
-    position = float(match.group())  # of any number of digits, unlike an integer
-    if abs(position) > LARGEST_POSITION:
+    if abs(float(token)) > LARGEST_POSITION:  # int() refuses thousands of digits
         raise InputError(
             "the position is too large",
             where=f"{path}:{line}",
             value=token[:20],
             limit=LARGEST_POSITION,
         )
-    return int(position), match.end() == len(token)
-
-
-def _centimorgan(token: str, path: Path, line: int) -> float:
-    try:
-        value = float(token)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise InputError(
-            "the genetic distance is not a number",
-            where=f"{path}:{line}",
-            value=token,
-            remedy="It is in centimorgans (column 3 of a .bim file); write 0 where it is unknown",
-        )
-    return value
+    return int(token)

@@ -32,7 +32,6 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
-    UNUSED_DOSAGES,
     code_of_alleles,
     count_copies,
     read_dosages,
@@ -203,10 +202,8 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
         )
     variants = _variants(_open_reader(path), path)
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    if files.packing is DOSAGES:
-        return VcfDosages(path, people, variants, index, dosages)
-    remark = UNUSED_DOSAGES if dosages else ""
-    return VcfFile(path, people, variants, index, dosages, remark=remark)
+    kind = VcfDosages if files.packing is DOSAGES else VcfFile
+    return kind(path, people, variants, index, dosages)
 
 
 def _variants(reader: VCF, path: Path) -> VariantTable:

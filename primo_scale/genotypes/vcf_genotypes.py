@@ -17,7 +17,6 @@ from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 from primo_scale.kernels.packed import code_of_copies
 
 MOST_PLOIDY = 2
-UNUSED_DOSAGES = "dosages are not used: hard calls are those of GT (--dosages reads dosages)"
 _MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
 
 

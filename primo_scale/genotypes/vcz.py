@@ -26,7 +26,6 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
-    UNUSED_DOSAGES,
     code_of_alleles,
     count_copies,
     read_dosages,
@@ -156,8 +155,7 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     if files.packing is DOSAGES:
         dosages = _dosages(arrays, path)
         return VcfZarrDosages(path, people, variants, genotypes, dosages)
-    unused = {_DOSAGES, _PROBABILITIES} & arrays.keys()
-    return VcfZarr(path, people, variants, genotypes, remark=UNUSED_DOSAGES if unused else "")
+    return VcfZarr(path, people, variants, genotypes)
 
 
 def _check_shapes(arrays: Mapping[str, Array], path: Path) -> None:

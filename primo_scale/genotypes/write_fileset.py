@@ -63,7 +63,7 @@ def write_bim(path: Path, variants: VariantTable, *, mode: int = _PRIVATE) -> No
     columns = (
         variants.chromosome,
         variants.identifier,
-        [f"{distance:g}" for distance in variants.centimorgan],
+        [0] * len(variants),  # genetic distance
         variants.position,
         variants.allele1,
         variants.allele2,
@@ -72,9 +72,9 @@ def write_bim(path: Path, variants: VariantTable, *, mode: int = _PRIVATE) -> No
 
 
 def write_fam(path: Path, samples: SampleTable) -> None:
-    """Write the sample table, without parents and phenotypes."""
-    people = zip(samples.family, samples.individual, samples.sex, strict=True)
-    write_rows(path, ((fid, iid, 0, 0, sex, -9) for fid, iid, sex in people))
+    """Write the sample table, without parents, sexes and phenotypes."""
+    people = zip(samples.family, samples.individual, strict=True)
+    write_rows(path, ((fid, iid, 0, 0, 0, -9) for fid, iid in people))
 
 
 def write_rows(path: Path, rows: Iterable[Iterable[object]], *, mode: int = _PRIVATE) -> None:

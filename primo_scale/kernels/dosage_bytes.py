@@ -67,11 +67,6 @@ def select(dosages: DosageBytes, keep: npt.NDArray[np.intp]) -> DosageBytes:
     return np.take(dosages, keep, axis=1)
 
 
-def always_missing(dosages: DosageBytes) -> npt.NDArray[np.uint8]:
-    """Return 1 for every sample without a dosage at any variant, else 0, shape (n,)."""
-    return np.asarray((dosages == MISSING_BYTE).all(axis=0), dtype=np.uint8)
-
-
 def steps_or_missing(dosages: DosageBytes, n_samples: int) -> Int16:
     """Return the steps of each dosage, -1 where it is missing, int16 of shape (v, n_samples)."""
     steps = dosages[:, :n_samples].astype(np.int16)

@@ -107,29 +107,9 @@ def repack(packed: PackedGenotypes, keep: npt.NDArray[np.intp]) -> PackedGenotyp
     return result
 
 
-def transpose(packed: PackedGenotypes, columns: npt.NDArray[np.intp]) -> PackedGenotypes:
-    """Return variant-major genotypes from sample-major ones, (n, width) with four variants a byte.
-
-    `columns` are the positions of the requested variants, below ``4 * width``.
-    """
-    result = np.zeros((len(columns), packed_width(len(packed))), dtype=np.uint8)
-    _transpose(packed, *_places(columns), result)
-    return result
-
-
 def _places(positions: npt.NDArray[np.intp]) -> tuple[Int64, npt.NDArray[np.uint32]]:
     """Return the byte of every position, and the place of its lowest bit in the byte."""
     return positions >> 2, ((positions & 3) << 1).astype(np.uint32)
-
-
-def always_missing(packed: PackedGenotypes) -> PackedGenotypes:
-    """Return ``MISSING`` for each sample without a call, else 0, packed in shape (width,).
-
-    The results of two sets of variants combine by a bitwise and.
-    """
-    result = np.full(packed.shape[1], 0x55, dtype=np.uint8)
-    _and_missing(packed, result)
-    return result
 
 
 def _as_words(packed: PackedGenotypes) -> npt.NDArray[np.uint64]:
@@ -293,21 +273,3 @@ def _gather(row: Any, source: Any, shifts: Any, start: Any, count: Any) -> Any:
         value = (u32(row[source[start + k]]) >> shifts[start + k]) & u32(3)
         byte |= value << u32(2 * k)
     return np.uint8(byte)
-
-
-@compiled
-def _transpose(packed: Any, source: Any, shifts: Any, result: Any) -> None:
-    for sample in range(packed.shape[0]):
-        row = packed[sample]
-        bits = u32(2 * (sample & 3))
-        for v in range(source.shape[0]):
-            value = (u32(row[source[v]]) >> shifts[v]) & u32(3)
-            result[v, sample >> 2] |= np.uint8(value << bits)
-
-
-@compiled
-def _and_missing(packed: Any, result: Any) -> None:
-    for v in range(packed.shape[0]):
-        for b in range(packed.shape[1]):
-            byte = packed[v, b]
-            result[b] &= byte & ~(byte >> np.uint8(1)) & np.uint8(0x55)

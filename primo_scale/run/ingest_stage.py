@@ -23,6 +23,7 @@ from primo_scale.genotypes.ingest_plan import (
     recorded_request,
 )
 from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
+from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
@@ -139,7 +140,10 @@ def ingest_stage(
             )
     for count in store.filter_counts:
         LOGGER.info("%s", count, extra=about("filter", asdict(count)))
-    for line in [*filter(None, [store.remark]), *store.input_warnings.lines()]:
+    notes = store.input_warnings()
+    if store.packing is HARD_CALLS and isinstance(files, GenotypeFiles) and files.bfile is None:
+        notes.append("hard calls are read; --dosages reads dosages")
+    for line in notes:
         LOGGER.info("note: %s", line, extra=about("hazard", {}))
     sizes = {"variants": store.n_variants, "people": store.n_samples}
     LOGGER.info(

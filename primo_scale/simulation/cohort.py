@@ -19,7 +19,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import open_fileset
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.tables import FEMALE, LARGEST_POSITION, MALE, VariantTable
+from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_rows
 from primo_scale.kernels.packed import decode
 from primo_scale.simulation.mosaic import (
@@ -36,6 +36,7 @@ A1_COPIES = np.array([2.0, np.nan, 1.0, 0.0])
 """Copies of A1 by raw PLINK value; nan for a missing call."""
 
 _AUTOSOMES = 22
+_MALE, _FEMALE = 1, 2  # as in .fam files
 _GAP_BETWEEN_TILES = 1_000  # base pairs
 
 
@@ -121,7 +122,6 @@ def _renamed(variants: VariantTable, tile: npt.NDArray[np.int64]) -> VariantTabl
         variants,
         chromosome=chromosome.astype(str).astype(object),
         identifier=variants.identifier + suffix[tile],
-        centimorgan=np.zeros(len(variants)),
         position=position,
     )
 
@@ -238,7 +238,7 @@ def simulate_people(
     n_traits = len(model.names)
     for first in range(0, n_people, _PEOPLE_PER_SLAB):
         people = range(first, min(first + _PEOPLE_PER_SLAB, n_people))
-        sex = sexes.integers(MALE, FEMALE, len(people), endpoint=True)
+        sex = sexes.integers(_MALE, _FEMALE, len(people), endpoint=True)
         age = ages.integers(AGE_YOUNGEST, AGE_OLDEST, len(people), endpoint=True)
         genetic = np.zeros((len(people), n_traits))
         if effects is not None:
@@ -314,7 +314,7 @@ class CohortFiles:
         """Write the public bounds of phenotypes and covariates, from the model, not the cohort."""
         header = ("name", "lower", "upper", "mean", "sd", "type")
         age = ("age", AGE_YOUNGEST, AGE_OLDEST, AGE_MEAN, f"{AGE_SD:.6g}", "NA")
-        sex = ("sex", 0, FEMALE - 1, 0.5, 0.5, "NA")
+        sex = ("sex", 0, _FEMALE - _MALE, 0.5, 0.5, "NA")
         write_rows(self.path(".covar-bounds.tsv"), (header, age, sex), mode=_READABLE)
         if not model.names:
             return

@@ -81,6 +81,6 @@ def test_touching_blocks_in_any_order_and_the_demos_blocks_are_taken(tmp_path):
     """LDetect's blocks start at the end of the one before."""
     ldetect = "chr start stop\nchr1 200 300\nchr1 100 200\nchr1 301 400\n"
     assert boundaries_of(tmp_path, ldetect, ["1"] * 3, [150, 200, 350]) == (0, 1, 2, 3)
-    genotypes = read_bim(PANEL.with_suffix(".bim")).variants
+    genotypes = read_bim(PANEL.with_suffix(".bim"))
     rows = Path(f"{PANEL}.blocks.tsv").read_text().splitlines()[1:]
     assert len(block_boundaries(f"{PANEL}.blocks.tsv", genotypes)) == len(rows) + 1

@@ -155,7 +155,7 @@ def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
 
 
 def test_a_number_for_ld_blocks_is_taken_for_a_window(cohort: Path) -> None:
-    variants = read_bim(cohort / "cohort.bim").variants
+    variants = read_bim(cohort / "cohort.bim")
     with pytest.raises(UsageError, match=r"write --ld-blocks window:500$"):
         block_boundaries("500", variants)
     with pytest.raises(InputError, match="window:500"):
@@ -170,28 +170,6 @@ def test_a_file_in_place_of_the_prefix(cohort: Path, ending: str) -> None:
         open_filesets([cohort / f"cohort{ending}"])
     assert f"without {ending}" in str(caught.value)
     assert str(caught.value).endswith(f"Give {cohort / 'cohort'}")
-
-
-@pytest.mark.parametrize(
-    ("ending", "remedy"),
-    [
-        (".pgen", "Give --pfile {prefix}"),
-        (".bgen", "Give --bgen {prefix}.bgen"),
-        (".vcf.gz", "Give --vcf {prefix}.vcf.gz"),
-    ],
-)
-@pytest.mark.parametrize("with_ending", [True, False])
-def test_other_formats_are_named_with_the_option(
-    tmp_path: Path, ending: str, remedy: str, with_ending: bool
-) -> None:
-    prefix = tmp_path / "chr1.v2"
-    Path(f"{prefix}{ending}").touch()
-    given = Path(f"{prefix}{ending}") if with_ending else prefix
-    with pytest.raises(InputError) as caught:
-        open_filesets([given])
-    said = str(caught.value)
-    assert "not a PLINK 1 fileset" in said
-    assert remedy.format(prefix=prefix) in said
 
 
 def test_the_same_fileset_twice(cohort: Path) -> None:

@@ -77,7 +77,7 @@ def test_unmatched_variants_are_coded_at_one_half():
 
 def test_codes_are_centred_and_have_the_stated_variance(reference):
     data = reference / "data/real/1000g_eur343_chr22"
-    variants = read_bim(data / "eur343_chr22.bim").variants
+    variants = read_bim(data / "eur343_chr22.bim")
     coding = reference_coding(read_reference_frequencies(data / "truth/chr22.afreq.gz", variants))
     genotypes = open_bed(data / "eur343_chr22.bed").read(dtype="int8").astype(np.int64)
     codes = coding.multiplier * genotypes - coding.centre

@@ -135,7 +135,7 @@ def test_a_store_holds_the_dosages_of_chosen_people_and_variants(
     assert array.dtype == np.float32 and array.sample.values.tolist() == ["Zoë", "p3", "p_5"]
     copies = np.where(expected == 255, -1, expected / np.float32(STEPS))
     np.testing.assert_array_equal(array.values, copies.astype(np.float32))
-    assert store.remark == "" and store.packing is DOSAGES
+    assert store.packing is DOSAGES
 
 
 def every_variant(weights: np.ndarray, centre: np.ndarray) -> MatchedWeights:

@@ -72,7 +72,7 @@ def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink
     selection = Selection(
         **{"chromosomes": parse_chromosomes(value)} if option == "--chr" else {option[2:]: argument}
     )
-    variants = read_bim(prefix.with_suffix(".bim")).variants
+    variants = read_bim(prefix.with_suffix(".bim"))
     if "No variants loaded" in done.stderr:
         with pytest.raises(InputError, match="no variant is left"):
             select_variants(variants, selection)
@@ -85,7 +85,7 @@ def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink
         assert samples.individual[index].tolist() == expected
     else:
         index, (count,) = select_variants(variants, selection)
-        expected, found = read_bim(tmp_path / "o.bim").variants, variants.select(index)
+        expected, found = read_bim(tmp_path / "o.bim"), variants.select(index)
         np.testing.assert_array_equal(found.identifier, expected.identifier)
         np.testing.assert_array_equal(found.position, expected.position)
     assert count.left == len(expected)
@@ -96,7 +96,7 @@ def test_rows_are_selected_as_by_plink2(fileset, option, value, reference, plink
 def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2, tmp_path, least):
     """The panel lacks ten of the variants; plink2 takes 0.5 for them, and needs --extract."""
     prefix = reference / "data/edge/plink_made/base_n43_m61"
-    variants = read_bim(prefix.with_suffix(".bim")).variants
+    variants = read_bim(prefix.with_suffix(".bim"))
     with gzip.open(reference / "data/real/hapmap3_chr1-10/truth/hm3.afreq.gz", "rt") as file:
         header, *rows = file
     absent = set(variants.identifier[:10])

@@ -50,13 +50,12 @@ def assert_equal_stores(ours: GenotypeStore, plink: GenotypeStore, kind: str) ->
     for name in ("genotypes", "genotype_counts", "chunk_crc32c", *TABLES):
         np.testing.assert_array_equal(stored(ours, name), stored(plink, name), err_msg=name)
     assert ours.samples.individual.tolist() == plink.samples.individual.tolist()
-    if kind not in ("vcf", "vcz"):  # a VCF has no FID, no sex and no PAR1
+    if kind not in ("vcf", "vcz"):  # a VCF has no FID and no PAR1
         assert (
             canonical_chromosomes(ours.variants).tolist()
             == canonical_chromosomes(plink.variants).tolist()
         )
         assert ours.cohort_digest == plink.cohort_digest
-        assert ours.samples.sex.tolist() == plink.samples.sex.tolist()
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -176,17 +175,6 @@ def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
     assert other.variants.allele1.tolist() == ours.variants.allele2.tolist()
     codes = [genotypes(source)[:, :10, None] >> np.arange(0, 8, 2) & 3 for source in (ours, other)]
     np.testing.assert_array_equal(codes[1], np.array([3, 1, 2, 0])[codes[0]])
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "remark"),
-    thinned([("odd", "pfile", "dosages are not used"), ("base_n43_m61", "pfile", ""),
-     ("odd", "bgen", "hard-call-threshold 0.1"), ("odd", "vcz", "dosages are not used"),
-     ("base_n43_m61", "vcz", ""), ("odd", "vcf", "dosages are not used")], every=2),
-)  # fmt: skip
-def test_the_store_remarks_that_dosages_are_not_used(name, kind, remark, files_of, tmp_path):
-    store = run(files_of(name, kind), tmp_path / "g.zarr")
-    assert remark in store.remark and bool(remark) == bool(store.remark)
 
 
 def test_a_bgen_file_with_its_own_sample_ids_needs_no_sample_file(files_of):

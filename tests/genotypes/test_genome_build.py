@@ -15,7 +15,7 @@ from primo_scale.run.request import to_build_name
 @pytest.fixture(scope="module")
 def grch37(reference) -> VariantTable:
     """Return 17,489 variants of chromosome 22 of 1000 Genomes phase 3."""
-    return read_bim(reference / "data/real/1000g_eur343_chr22/eur343_chr22.bim").variants
+    return read_bim(reference / "data/real/1000g_eur343_chr22/eur343_chr22.bim")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def test_the_build_is_inferred_from_known_positions(grch37, grch38, reference):
     assert found["GRCh37"] >= 30
     assert found["GRCh38"] <= 1
     assert (build_of(found), build_of(find_known_variants(grch38))) == ("GRCh37", "GRCh38")
-    ncbi36 = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim").variants
+    ncbi36 = read_bim(reference / "data/real/hapmap3_chr1-10/hm3_chr1-10.bim")
     assert build_of(find_known_variants(ncbi36)) is None
 
 

@@ -124,11 +124,21 @@ def test_a_full_disk_is_explained_and_the_run_can_continue(base, tmp_path, monke
     run(base, tmp_path / "g.zarr")
 
 
-@pytest.mark.parametrize(("name", "large"), [("base_n43_m61", 2), ("samplemajor_n43_m61", 1)])
-def test_large_chunks_of_sample_major_files_are_written_one_at_a_time(
-    reference, tmp_path, name, large
-):
-    prefix = reference / "data/edge/plink_made" / name
-    plan = plan_ingest(SourceFiles((prefix,)), tmp_path / "g.zarr", chunk_shape=(16, 12))
+def test_large_chunks_that_are_read_whole_are_written_one_at_a_time(base, tmp_path):
+    plan = plan_ingest(SourceFiles((base,)), tmp_path / "g.zarr", chunk_shape=(16, 12))
     assert plan.partitions_at_once == 2
-    assert replace(plan, chunk_shape=(65_536, 8192)).partitions_at_once == large
+    for variant_major, at_once in ((True, 2), (False, 1)):  # of .bed and of VCF-Zarr
+        source = replace(plan.source, variant_major=variant_major)
+        large = replace(plan, source=source, chunk_shape=(65_536, 8192))
+        assert large.partitions_at_once == at_once
+
+
+def test_variants_without_names_or_calls_are_counted(reference, tmp_path):
+    """The counts are those of reference/data/README.md, "edge/plink_made"."""
+    folder = reference / "data/edge/plink_made"
+    expected = {
+        "base_n43_m61": [], "degenerate": ["variants without any call (kept): 1"],
+        "dot_ids": ["variants with the identifier '.', which no list and no score can name: 61"],
+    }  # fmt: skip
+    for name, lines in expected.items():
+        assert run(folder / name, tmp_path / name).input_warnings() == lines

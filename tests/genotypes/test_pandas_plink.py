@@ -54,7 +54,6 @@ def test_the_store_has_the_genotypes_that_bed_reader_reads(
     expected = bed_reader_dosages(reference / "data/edge/plink_made" / name)
     np.testing.assert_array_equal(open_genotypes(tmp_path / "store").values, expected)
     assert store.samples.individual.tolist() == array.iid.values.tolist()
-    assert store.samples.sex.tolist() == [int(sex) for sex in array.gender.values]
     assert store.variants.allele1.tolist() == array.a0.values.tolist()
     assert store.variants.position.tolist() == array.pos.values.tolist()
     assert {path.name for path in tmp_path.iterdir()} == {"store"}
@@ -85,8 +84,3 @@ def test_an_array_in_memory_and_a_second_call_give_the_same_store(array_of, tmp_
     first = from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store")
     again = from_pandas_plink(array_of("base_n43_m61").compute(), tmp_path / "store")
     assert again.identity_digest == first.identity_digest
-
-
-def test_letters_are_codes_of_sex_as_in_a_fam_file(array_of, tmp_path):
-    array = array_of("n1_m61").assign_coords(gender=("sample", ["F"]))
-    assert from_pandas_plink(array, tmp_path / "store").samples.sex.tolist() == [2]

@@ -11,7 +11,6 @@ from primo_scale.kernels.dosage_bytes import (
     STEPS,
     UNITS,
     add_squared_norms,
-    always_missing,
     byte_of_units,
     bytes_of_copies,
     count_dosages,
@@ -111,7 +110,6 @@ def test_counts_and_selections_are_those_of_the_steps():
     counts = [[(s == 254).sum(), (s == -1).sum(), ((s > 0) & (s < 254)).sum(), (s == 0).sum()]
               for s in steps]  # fmt: skip
     np.testing.assert_array_equal(count_dosages(dosages, 49), counts)
-    assert np.flatnonzero(always_missing(dosages)).tolist() == [3, 7]
     np.testing.assert_array_equal(select(dosages, np.array([9, 2])), dosages[:, [9, 2]])
 
 

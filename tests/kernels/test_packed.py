@@ -8,13 +8,11 @@ from hypothesis.extra import numpy as hnp
 
 from primo_scale.kernels.packed import (
     add_squared_norms,
-    always_missing,
     count_genotypes,
     decode,
     decode_into,
     packed_width,
     repack,
-    transpose,
 )
 from primo_scale.kernels.products import row_stride, spread_rows
 
@@ -136,19 +134,3 @@ def test_repack_of_a_run(start: int, stop: int) -> None:
 def test_repack_of_no_samples_is_empty() -> None:
     nobody = np.array([], dtype=np.intp)
     assert repack(pack(np.ones((3, 9), dtype=np.uint8)), nobody).shape == (3, 0)
-
-
-@settings(deadline=None)
-@given(raw=raw_genotypes, data=st.data())
-def test_transpose(raw: np.ndarray, data: st.DataObject) -> None:
-    columns = sorted(data.draw(st.sets(st.integers(0, raw.shape[1] - 1), min_size=1)))
-    result = transpose(pack(raw), np.array(columns, dtype=np.intp))
-    np.testing.assert_array_equal(result, pack(raw[:, columns].T))
-
-
-@settings(deadline=None)
-@given(raw=raw_genotypes)
-def test_always_missing_marks_samples_without_a_call(raw: np.ndarray) -> None:
-    raw[:, 0] = 1
-    expected = np.where((raw == 1).all(axis=0), 1, 0)[None, :]
-    np.testing.assert_array_equal(always_missing(pack(raw)), pack(expected)[0])

@@ -118,7 +118,7 @@ def test_no_neighbour_moves_a_measurement_further(centre, half_width, groups):
 
 def test_one_person_moves_one_group_alone(tmp_path):
     ids = np.array([f"p{i}" for i in range(12)], dtype=object)
-    samples = SampleTable(ids, ids, np.zeros(12, dtype=np.int8))
+    samples = SampleTable(ids, ids)
     coding = code_outcomes([PhenotypeBounds("y", -2, 2, 0, 1, "quantitative")], [])
     choice = HoldOutChoice(4, KEY)
     apart = choice.members(samples)

@@ -31,7 +31,7 @@ def test_the_command_computes_the_scores_of_the_release(
     fileset, some, phenotypes, private, reference, plink2, tmp_path
 ):
     prefix = reference / "data" / fileset
-    variants = read_bim(Path(f"{prefix}.bim")).variants
+    variants = read_bim(Path(f"{prefix}.bim"))
     variants = variants.select(np.arange(len(variants))[some])
     weights = example_weights(variants, phenotypes=phenotypes)
     statement = example_statement(weights, private=private)

@@ -32,11 +32,8 @@ def copy_fileset(source: Path, target: Path, *, random_genotypes: bool = False) 
 
 
 def sample_table(people: Iterable[tuple[str, str]]) -> SampleTable:
-    """Return people of unknown sex by their FIDs and IIDs."""
-    family, individual = zip(*people, strict=True)
-    return SampleTable(
-        string_column(family), string_column(individual), np.zeros(len(family), dtype=np.int8)
-    )
+    """Return people by their FIDs and IIDs."""
+    return SampleTable(*map(string_column, zip(*people, strict=True)))
 
 
 def variants_with(d: int, **columns: object) -> VariantTable:
@@ -44,7 +41,7 @@ def variants_with(d: int, **columns: object) -> VariantTable:
     constant = {"chromosome": "1", "identifier": "v", "allele1": "A", "allele2": "G"}
     position = columns.pop("position", np.arange(1, d + 1))
     text = {name: np.full(d, value, object) for name, value in {**constant, **columns}.items()}
-    return VariantTable(centimorgan=np.zeros(d), position=np.asarray(position), **text)
+    return VariantTable(position=np.asarray(position), **text)
 
 
 def open_filesets(prefixes: list[Path]) -> GenotypeSource:

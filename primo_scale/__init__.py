@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from primo_scale.errors import PrimoError as PrimoError
     from primo_scale.errors import ResourceError as ResourceError
     from primo_scale.errors import UsageError as UsageError
-    from primo_scale.evaluation.results import Evaluation as Evaluation
     from primo_scale.genotypes.pandas_plink import from_pandas_plink as from_pandas_plink
     from primo_scale.genotypes.store import open_genotypes as open_genotypes
     from primo_scale.publication.open_release import PartyRelease as PartyRelease
     from primo_scale.publication.open_release import Release as Release
     from primo_scale.publication.open_release import open_party_release as open_party_release
     from primo_scale.publication.open_release import open_release as open_release
+    from primo_scale.run.evaluation import Evaluation as Evaluation
     from primo_scale.run.evaluation import evaluate as evaluate
     from primo_scale.run.forecast import ForecastRow as ForecastRow
     from primo_scale.run.forecast import forecast as forecast
@@ -60,12 +60,11 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "errors": "BudgetRefused InputError InterruptedRun PrimoError ResourceError UsageError",
-    "evaluation.results": "Evaluation",
     "genotypes.store": "open_genotypes",
     "genotypes.pandas_plink": "from_pandas_plink",
     "publication.open_release": "PartyRelease Release open_party_release open_release",
     "verify": "Verification",
-    "run.evaluation": "evaluate",
+    "run.evaluation": "Evaluation evaluate",
     "run.forecast": "ForecastRow forecast",
     "run.operations": "accumulate finalize ingest plan release",
     "run.other_requests": "EvaluationRequest ForecastRequest PartyFitRequest PartyReleaseRequest",

@@ -219,8 +219,7 @@ def evaluate(asked: Any) -> None:
     evaluate a release in the cohort that it was made from. Its accuracy there is too high, and the
     result is not covered by the release's epsilon.
     """
-    from primo_scale.evaluation.results import TABLE_FILE
-    from primo_scale.run.evaluation import evaluate
+    from primo_scale.run.evaluation import TABLE_FILE, evaluate
 
     click.echo(evaluate(asked))
     click.echo(f"results: {asked.out / TABLE_FILE}")

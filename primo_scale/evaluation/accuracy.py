@@ -34,47 +34,43 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Calibration:
-    """Regression of the phenotype on the score, with standard errors that allow unequal variances.
+class Fit:
+    """Accuracy of a score by a linear model of the phenotype.
 
-    A slope of 1 means that a difference of scores is a difference of expected phenotypes.
+    A slope of 1 means that a difference of scores is a difference of expected phenotypes. Its
+    standard error allows unequal variances.
     """
 
-    slope: float
+    r: Estimate  # correlation of score and phenotype
+    r2: Estimate  # its square
+    slope: float  # of the phenotype on the score
     slope_se: float
-    # None within groups, each of which has its own.
+
+
+@dataclass(frozen=True)
+class Measures(Fit):
+    """Accuracy of one score in one group of people.
+
+    With `offset`, the intercept and covariates times weights of the release are subtracted from the
+    phenotype before its regression on the score.
+    """
+
+    n: int  # people with the phenotype and all covariates
+    offset: bool  # whether the score is of a release, all of whose covariates are known
+    # Of the regression on the score; None within groups, each of which has its own.
     intercept: float | None
     intercept_se: float | None
-
-
-@dataclass(frozen=True)
-class PartialMeasures:
-    """Accuracy beyond the covariates: score and phenotype less what the covariates explain."""
-
-    r: Estimate
-    r2: Estimate
-    slope: float
-    slope_se: float
-
-
-@dataclass(frozen=True)
-class Decile:
-    """People of one decile of the score."""
-
-    n: int
-    mean_score: float
-    mean_phenotype: float
-    se: float  # of the mean phenotype
-
-
-@dataclass(frozen=True)
-class Discrimination:
-    """Accuracy of a score of a binary trait."""
-
-    n_cases: int
-    auc: Estimate
+    # Increase of a linear model's R^2 by the score; None without covariates.
+    incremental_r2: Estimate | None
+    # Of score and phenotype less what the covariates explain; None without covariates, and if they
+    # explain all of the score or of the phenotype.
+    partial: Fit | None
+    # Of a phenotype of two values, otherwise None.
+    n_cases: int | None
+    auc: Estimate | None
     # R^2 of the liability (`primo_scale.verify.held_out_accuracy`); None without a prevalence.
     liability_r2: Estimate | None
+    deciles: tuple[dict[str, float], ...]  # see `decile_means`
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,25 +108,6 @@ class Sample:
         )
 
 
-@dataclass(frozen=True)
-class Measures:
-    """Accuracy of one score in one group of people."""
-
-    n: int  # people with the phenotype and all covariates
-    r: Estimate  # correlation of score and phenotype
-    r2: Estimate  # its square
-    # Increase of a linear model's R^2 by the score; None without covariates.
-    incremental_r2: Estimate | None
-    # None without covariates, and if they explain all of the score or of the phenotype.
-    partial: PartialMeasures | None
-    # Regression of the phenotype on the score. With `offset`, the intercept and covariates times
-    # weights of the release are subtracted from the phenotype before.
-    calibration: Calibration
-    offset: bool  # whether the score is of a release, all of whose covariates are known
-    discrimination: Discrimination | None  # for a phenotype of two values
-    deciles: tuple[Decile, ...]  # of the score
-
-
 def why_unmeasured(sample: Sample) -> str | None:
     """Return why a score has no result in these people, or None if it has one."""
     n_people, n_covariates = sample.covariates.shape
@@ -157,38 +134,40 @@ def measure(sample: Sample, prevalence: float | None) -> Measures:
     """
     n_people, n_covariates = sample.covariates.shape
     codes = np.unique(sample.phenotype)
-    is_binary = len(codes) == _BINARY and sample.n_means == 1
     values = sample.phenotype, sample.score
-    r = correlation(*values, sample.covariates[:, :0], sample.n_means)
     beyond = (*values, sample.covariates, sample.n_means)
-    r2 = squared(r)
-    discrimination = None
-    if is_binary:
-        is_case = sample.phenotype == codes[1]
-        liability = None
-        if prevalence is not None:
-            ends = (r2.value, r2.lower, r2.upper)
-            share = float(is_case.mean())
-            liability = Estimate(*(liability_r2(each, share, prevalence) for each in ends))
-        area = area_under_curve(is_case, sample.score)
-        discrimination = Discrimination(int(is_case.sum()), area, liability)
+    r = correlation(*values, sample.covariates[:, :0], sample.n_means)
     offset = 0.0 if sample.offset is None else sample.offset
+    line = calibrate(sample.phenotype - offset, sample.score, sample.n_means)
+    n_cases = auc = liability = None
+    if len(codes) == _BINARY and sample.n_means == 1:
+        is_case = sample.phenotype == codes[1]
+        n_cases, auc = int(is_case.sum()), area_under_curve(is_case, sample.score)
+        if prevalence is not None:
+            r2, share = squared(r), float(is_case.mean())
+            ends = (r2.value, r2.lower, r2.upper)
+            liability = Estimate(*(liability_r2(end, share, prevalence) for end in ends))
     return Measures(
-        n=n_people,
         r=r,
-        r2=r2,
+        r2=squared(r),
+        slope=line[0],
+        slope_se=line[1],
+        n=n_people,
+        offset=sample.offset is not None,
+        intercept=line[2],
+        intercept_se=line[3],
         incremental_r2=squared(correlation(*beyond)) if n_covariates else None,
         partial=partial_measures(*beyond) if n_covariates else None,
-        calibration=calibrate(sample.phenotype - offset, sample.score, sample.n_means),
-        offset=sample.offset is not None,
-        discrimination=discrimination,
+        n_cases=n_cases,
+        auc=auc,
+        liability_r2=liability,
         deciles=decile_means(*values),
     )
 
 
 def partial_measures(
     phenotype: Floats, score: Floats, covariates: Floats, n_means: int = 1
-) -> PartialMeasures | None:
+) -> Fit | None:
     """Return the accuracy of the score less, for the phenotype less, what the covariates explain.
 
     The slope is that of the score in a linear model with the covariates. The result is None if they
@@ -199,8 +178,8 @@ def partial_measures(
         return None
     # The residual of a residual is itself, so that the interval is that of a partial correlation.
     r = correlation(rest, score, covariates, n_means)
-    line = calibrate(rest, own, n_means + covariates.shape[1])
-    return PartialMeasures(r, squared(r), line.slope, line.slope_se)
+    slope, slope_se, *_ = calibrate(rest, own, n_means + covariates.shape[1])
+    return Fit(r, squared(r), slope, slope_se)
 
 
 def correlation(phenotype: Floats, score: Floats, covariates: Floats, n_means: int = 1) -> Estimate:
@@ -232,10 +211,13 @@ def squared(r: Estimate) -> Estimate:
     return Estimate(r.value**2, 0.0 if r.lower < 0 < r.upper else ends[0], ends[1])
 
 
-def calibrate(phenotype: Floats, score: Floats, n_fitted: int = 1) -> Calibration:
-    """Return the regression of the phenotype on the score, with White's standard errors (HC1).
+def calibrate(
+    phenotype: Floats, score: Floats, n_fitted: int = 1
+) -> tuple[float, float, float | None, float | None]:
+    """Return slope and intercept of the phenotype on the score, each with its standard error.
 
-    `n_fitted` coefficients beside the slope were fitted; if several, there is no intercept.
+    These are White's (HC1). `n_fitted` coefficients beside the slope were fitted; if several, there
+    is no intercept.
     """
     n_people, mean = len(score), score.mean()
     per_person = (score - mean) / np.sum((score - mean) ** 2)  # of the slope
@@ -245,21 +227,24 @@ def calibrate(phenotype: Floats, score: Floats, n_fitted: int = 1) -> Calibratio
     residual *= math.sqrt(n_people / (n_people - 1 - n_fitted))
     slope_se = np.linalg.norm(residual * per_person)
     if n_fitted > 1:
-        return Calibration(float(slope), float(slope_se), None, None)
+        return float(slope), float(slope_se), None, None
     intercept_se = np.linalg.norm(residual * (1 / n_people - mean * per_person))
-    return Calibration(float(slope), float(slope_se), float(intercept), float(intercept_se))
+    return float(slope), float(slope_se), float(intercept), float(intercept_se)
 
 
-def decile_means(phenotype: Floats, score: Floats) -> tuple[Decile, ...]:
-    """Return the mean phenotype in each decile of the score; equal scores keep their order."""
+def decile_means(phenotype: Floats, score: Floats) -> tuple[dict[str, float], ...]:
+    """Return the people, means and standard error of the mean phenotype by decile of the score.
+
+    Equal scores keep their order.
+    """
     parts = np.array_split(np.argsort(score, kind="stable"), _DECILES)
     return tuple(
-        Decile(
-            len(part),
-            float(score[part].mean()),
-            float(phenotype[part].mean()),
-            float(phenotype[part].std(ddof=1) / math.sqrt(len(part))),
-        )
+        {
+            "n": len(part),
+            "mean_score": float(score[part].mean()),
+            "mean_phenotype": float(phenotype[part].mean()),
+            "se": float(phenotype[part].std(ddof=1) / math.sqrt(len(part))),
+        }
         for part in parts
     )
 

@@ -72,29 +72,23 @@ def open_files(files: SourceFiles) -> Genotypes:
 
 def open_store(location: Location) -> Genotypes:
     """Open a genotype store."""
-    store = open_genotype_store(location)
+    return people_of_store(open_genotype_store(location))
+
+
+def people_of_store(
+    store: GenotypeStore, samples: slice = slice(None), people: Index | None = None
+) -> Genotypes:
+    """Return the genotypes of people of a store, of all or at positions in the chunk `samples`."""
 
     def read(variants: Index) -> PackedBytes:
-        return _read_run(store, variants, slice(None))
+        first, last = int(variants[0]), int(variants[-1])
+        packed = store.read_packed(slice(first, last + 1), samples)
+        if len(packed) > len(variants):  # a whole run is not copied
+            packed = packed[variants - first]
+        return packed if people is None else store.packing.select(packed, people)
 
-    return Genotypes(store.samples, store.variants, read, store.packing, store.chunk_shape[0])
-
-
-def people_of_store(store: GenotypeStore, samples: slice, people: Index) -> Genotypes:
-    """Return the genotypes of people of a store, at positions in the chunk `samples`."""
-
-    def read(variants: Index) -> PackedBytes:
-        return store.packing.select(_read_run(store, variants, samples), people)
-
-    table = store.samples.select(samples.start + people)
+    table = store.samples if people is None else store.samples.select(samples.start + people)
     return Genotypes(table, store.variants, read, store.packing, store.chunk_shape[0])
-
-
-def _read_run(store: GenotypeStore, variants: Index, samples: slice) -> PackedBytes:
-    """Return the genotypes at increasing positions of variants; a whole run is not copied."""
-    first, last = int(variants[0]), int(variants[-1])
-    packed = store.read_packed(slice(first, last + 1), samples)
-    return packed if len(packed) == len(variants) else packed[variants - first]
 
 
 def match_weights(

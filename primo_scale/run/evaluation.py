@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import LEAST_PEOPLE, Floats, Sample, measure, why_unmeasured
-from primo_scale.evaluation.results import Evaluation, ScoreResult, draw_pictures, write_results
+from primo_scale.evaluation.accuracy import (
+    LEAST_PEOPLE,
+    Estimate,
+    Floats,
+    Measures,
+    Sample,
+    measure,
+    why_unmeasured,
+)
 from primo_scale.evaluation.scores import (
     Genotypes,
     match_weights,
@@ -33,8 +42,82 @@ from primo_scale.run.principal_components import components_of
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.verify.formats import INTERCEPT
-from primo_scale.verify.held_out_accuracy import EVERYBODY, NORMAL_QUANTILE, WITHIN_GROUPS
+from primo_scale.verify.held_out_accuracy import EVERYBODY, NARROW, NORMAL_QUANTILE, WITHIN_GROUPS
 from primo_scale.verify.words import NOT_PRIVATE
+from primo_scale.version import __version__
+
+EVALUATION_FILE, TABLE_FILE = "evaluation.json", "evaluation.tsv"
+_COLUMNS = (
+    *("weights", "phenotype", "group", "n", "r", "r_lower", "r_upper"),
+    *("r2", "r2_lower", "r2_upper"),
+    *("incremental_r2", "incremental_r2_lower", "incremental_r2_upper"),
+    *("partial_r2", "partial_r2_lower", "partial_r2_upper", "partial_slope", "partial_slope_se"),
+    *("slope", "slope_se", "intercept", "intercept_se", "n_cases", "auc", "auc_lower"),
+    *("auc_upper", "liability_r2", "liability_r2_lower", "liability_r2_upper"),
+)
+_LEVELS = r"^measures_|_value$"
+
+
+@dataclass(frozen=True)
+class ScoreResult:
+    """Accuracy of a score for a phenotype in a group of people."""
+
+    weights: str  # path of the weights
+    phenotype: str
+    group: str  # ``all`` for everybody, ``within groups`` for all groups together
+    measures: Measures  # numbers with their intervals
+
+    @property
+    def is_told(self) -> bool:
+        """Whether it is of several groups, or its interval of R^2 says something."""
+        r2 = (self.measures.partial or self.measures).r2
+        together = self.group in (WITHIN_GROUPS, EVERYBODY)
+        return together or r2.lower > 0 or r2.upper - r2.lower < NARROW
+
+    def __str__(self) -> str:
+        own, partial = self.measures, self.measures.partial
+        shown = partial or own
+        half = NORMAL_QUANTILE * shown.slope_se
+        return (
+            f"{self.weights}: {self.phenotype}, {self.group}, n = {own.n}: "
+            f"{'' if partial is None else 'beyond covariates '}r {shown.r.value:.3f}, "
+            f"R^2 {_in_words(shown.r2)}, slope {shown.slope:.3g} "
+            f"({shown.slope - half:.3g} to {shown.slope + half:.3g})"
+            f"{'' if partial is None else f'; not adjusted R^2 {_in_words(own.r2)}'}"
+        )
+
+
+def _in_words(r2: Estimate) -> str:
+    return f"{r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Accuracy of several scores in the same people. It is not private.
+
+    Attributes
+    ----------
+    stamp : str
+        Statement that the results are not private, with the people they were computed from.
+    variants : dict of str to MatchCounts
+        Numbers of matched variants by path of the weights.
+    results : tuple of ScoreResult
+        Accuracy of each score.
+    """
+
+    stamp: str
+    variants: Mapping[str, MatchCounts]
+    results: tuple[ScoreResult, ...]
+
+    def __repr__(self) -> str:
+        told = [result for result in self.results if result.is_told]
+        lines = [self.stamp, *map(str, told)]
+        if len(told) < len(self.results):
+            lines.append(
+                f"{len(self.results) - len(told)} results of single groups are in the files alone: "
+                f"their intervals of R^2 contain 0 and are wider than {NARROW:g}"
+            )
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +156,7 @@ class _People:
 
 @takes(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
-    """Measure how well scores predict phenotypes, and write the results and their pictures.
+    """Measure how well scores predict phenotypes, and write the results.
 
     The results are computed from individual data without noise: the people have consented, are
     public, or are simulated.
@@ -93,11 +176,12 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
     """
     refuse_existing(request.out)
     genotypes, stamp = _open_genotypes(request)
-    people = _read_people(request, genotypes.samples)
-    files = [read_scoring_file(path, tuple(people.phenotypes)) for path in request.weights]
-    people = _with_codes(people, files, request.prevalence)
+    phenotypes, covariates, groups = _read_people(request, genotypes.samples)
+    files = [read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
+    codes = _take_codes(phenotypes, files, request.prevalence)
     if request.pc_loadings is not None:
-        people = _with_components(people, request.pc_loadings, genotypes)
+        _add_components(covariates, request.pc_loadings, genotypes)
+    people = _People(phenotypes, covariates, groups, codes)
     variants: dict[str, MatchCounts] = {}
     results: list[ScoreResult] = []
     unmeasured: list[str] = []
@@ -119,23 +203,34 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         )
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
-        write_results(staging, evaluation)
-        draw_pictures(staging, evaluation)
+        _write_results(staging, evaluation)
     return evaluation
+
+
+def _write_results(directory: Path, evaluation: Evaluation) -> None:
+    """Write evaluation.json and evaluation.tsv, both with the stamp."""
+    content = {**asdict(evaluation), "software": f"primo-scale {__version__}"}
+    (directory / EVALUATION_FILE).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
+    # A measure that only some results have is also a column of its own without values.
+    table = pd.json_normalize(content["results"], sep="_").dropna(axis="columns", how="all")
+    table.columns = table.columns.str.replace(_LEVELS, "", regex=True)
+    with (directory / TABLE_FILE).open("w", encoding="utf-8") as file:
+        file.write(f"##{evaluation.stamp}\n")
+        table = table.reindex(columns=_COLUMNS)
+        table.to_csv(file, sep="\t", index=False, na_rep="NA", float_format="%.9g")
 
 
 def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
     """Return the slope of a result; that of a score in units of its own tells nothing."""
-    measures, partial = result.measures, result.measures.partial
-    line = partial or measures.calibration
-    half = NORMAL_QUANTILE * line.slope_se if file.release is not None else np.inf
-    found = None if partial else measures.discrimination
+    shown = result.measures.partial or result.measures
+    half = NORMAL_QUANTILE * shown.slope_se if file.release is not None else np.inf
+    auc = None if result.measures.partial else result.measures.auc
     return ScoreSlope(
         result.phenotype + ("" if result.group == EVERYBODY else f" ({result.group})"),
-        line.slope,
-        line.slope - half,
-        line.slope + half,
-        reversed=(partial or measures).r.upper < 0 or (found is not None and found.auc.upper < 0.5),
+        shown.slope,
+        shown.slope - half,
+        shown.slope + half,
+        reversed=shown.r.upper < 0 or (auc is not None and auc.upper < 0.5),
     )
 
 
@@ -151,7 +246,10 @@ def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
     )
 
 
-def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
+def _read_people(
+    request: EvaluationRequest, samples: SampleTable
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, npt.NDArray[np.int64]]]:
+    """Return phenotypes, covariates and groups of people, see `_People`."""
     groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
     if request.groups is not None:
         own = _read_groups(request.groups, samples)
@@ -169,7 +267,7 @@ def _read_people(request: EvaluationRequest, samples: SampleTable) -> _People:
     covariates = {}
     if request.covar is not None:
         covariates = _read_columns(request.covar, request.covar_name, samples)
-    return _People(phenotypes, covariates, groups, {})
+    return phenotypes, covariates, groups
 
 
 def _read_columns(
@@ -195,17 +293,17 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.i
     return {name: np.asarray(of_people == name, np.int64) for name in names}
 
 
-def _with_codes(
-    people: _People, files: Sequence[ScoringFile], prevalence: Collection[str]
-) -> _People:
-    """Make values missing that are no code of a binary phenotype, in the table's own coding.
+def _take_codes(
+    phenotypes: dict[str, Floats], files: Sequence[ScoringFile], prevalence: Collection[str]
+) -> dict[str, tuple[float, float]]:
+    """Make values missing that are no code of a binary phenotype, and return the codes.
 
     Releases and prevalences say which phenotypes are binary. As in plink, one with the value 2 has
     the codes 1 and 2.
     """
     by_release = {name for file in files for name in file.codes}
-    phenotypes, codes = dict(people.phenotypes), {}
-    for name, values in people.phenotypes.items():
+    codes = {}
+    for name, values in phenotypes.items():
         if name not in by_release.union(prevalence):
             _warn_of_codes(name, values)
             continue
@@ -214,14 +312,14 @@ def _with_codes(
             _refuse_quantitative(name, values if own == ZERO_ONE else values[values != 0])
         if name in by_release or own == ONE_TWO:
             codes[name] = own
-            phenotypes[name] = np.where(np.isin(values, own), values, np.nan)
-    return replace(people, phenotypes=phenotypes, codes=codes)
+            values[~np.isin(values, own)] = np.nan
+    return codes
 
 
-def _with_components(people: _People, path: Path, genotypes: Genotypes) -> _People:
+def _add_components(covariates: dict[str, Floats], path: Path, genotypes: Genotypes) -> None:
     """Add the principal components of the people to their covariates."""
     components = components_of(path, genotypes)
-    twice = sorted(components.keys() & people.covariates.keys())
+    twice = sorted(components.keys() & covariates.keys())
     if twice:
         raise InputError(
             "the covariates have components of the loadings",
@@ -229,7 +327,7 @@ def _with_components(people: _People, path: Path, genotypes: Genotypes) -> _Peop
             value=", ".join(twice),
             remedy="Leave these columns out by --covar-name",
         )
-    return replace(people, covariates={**people.covariates, **components})
+    covariates |= components
 
 
 def _warn_of_codes(name: str, values: Floats) -> None:

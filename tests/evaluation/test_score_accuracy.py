@@ -9,7 +9,6 @@ from support.tiers import thinned
 
 from primo_scale.evaluation.accuracy import (
     Estimate,
-    PartialMeasures,
     Sample,
     area_under_curve,
     calibrate,
@@ -93,14 +92,12 @@ def test_measures_within_groups_are_those_of_models_with_a_constant_for_each():
     dummies = (groups[:, None] == [2, 3]) * 1.0
     plain = partial_measures(sample.phenotype, sample.score, dummies)
     both = partial_measures(sample.phenotype, sample.score, np.hstack([dummies, sample.covariates]))
-    line = found.calibration
-    within = PartialMeasures(found.r, found.r2, line.slope, line.slope_se)
-    for ours, theirs in ((within, plain), (found.partial, both)):
+    for ours, theirs in ((found, plain), (found.partial, both)):
         for ends in ("value", "lower", "upper"):
             assert getattr(ours.r2, ends) == pytest.approx(getattr(theirs.r2, ends), rel=1e-9)
         assert ours.slope == pytest.approx(theirs.slope, rel=1e-10)
         assert ours.slope_se == pytest.approx(theirs.slope_se, rel=1e-10)
-    assert line.intercept is line.intercept_se is None
+    assert found.intercept is found.intercept_se is None
     assert measure(sample, None).r2.value > found.r2.upper
 
 
@@ -121,8 +118,8 @@ def test_a_binary_phenotype_has_no_area_under_the_curve_within_groups():
     rng = np.random.default_rng(1)
     sample = Sample(np.arange(400) % 2 * 1.0, rng.normal(size=400), np.empty((400, 0)), None)
     groups = np.repeat([1, 2], 200)
-    assert measure(sample, 0.5).discrimination is not None
-    assert measure(sample.within(groups), 0.5).discrimination is None
+    assert measure(sample, 0.5).auc is not None
+    assert measure(sample.within(groups), 0.5).auc is None
     assert sample.within(np.ones(400, dtype=int)) is sample
 
 
@@ -150,18 +147,18 @@ def test_a_small_covariate_counts_beside_a_large_one(largest):
 
 def test_calibration_is_the_least_squares_line():
     phenotype, score, _ = linear_draw(np.random.default_rng(2))
-    found, line = calibrate(phenotype, score), stats.linregress(score, phenotype)
-    assert (found.slope, found.intercept) == pytest.approx((line.slope, line.intercept))
+    (slope, _, intercept, _), line = calibrate(phenotype, score), stats.linregress(score, phenotype)
+    assert (slope, intercept) == pytest.approx((line.slope, line.intercept))
 
 
 def test_deciles_are_means_of_sorted_people():
     score = np.random.default_rng(3).permutation(105).astype(float)
     deciles = decile_means(2 * score, score)
-    assert sum(decile.n for decile in deciles) == 105
-    assert deciles[0].n == 11
-    assert deciles[0].mean_phenotype == 2 * deciles[0].mean_score == 10
-    assert deciles[0].se == pytest.approx(stats.sem(np.arange(0, 22, 2)))
-    assert deciles[-1].mean_score == np.arange(95, 105).mean()
+    assert sum(decile["n"] for decile in deciles) == 105
+    assert deciles[0]["n"] == 11
+    assert deciles[0]["mean_phenotype"] == 2 * deciles[0]["mean_score"] == 10
+    assert deciles[0]["se"] == pytest.approx(stats.sem(np.arange(0, 22, 2)))
+    assert deciles[-1]["mean_score"] == np.arange(95, 105).mean()
 
 
 def test_auc_and_its_interval_follow_the_definition():
@@ -251,16 +248,16 @@ def binormal_auc(rng):
 
 def slope_with_unequal_variances(rng):
     score = rng.normal(size=PEOPLE)
-    line = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE) * np.abs(score), score)
-    half = NORMAL_QUANTILE * line.slope_se
-    return Estimate(line.slope, line.slope - half, line.slope + half), 0.8
+    slope, se, *_ = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE) * np.abs(score), score)
+    half = NORMAL_QUANTILE * se
+    return Estimate(slope, slope - half, slope + half), 0.8
 
 
 def intercept(rng):
     score = 1 + rng.normal(size=PEOPLE)
-    line = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE), score)
-    half = NORMAL_QUANTILE * line.intercept_se
-    return Estimate(line.intercept, line.intercept - half, line.intercept + half), 3
+    *_, value, se = calibrate(3 + 0.8 * score + rng.normal(size=PEOPLE), score)
+    half = NORMAL_QUANTILE * se
+    return Estimate(value, value - half, value + half), 3
 
 
 @pytest.mark.parametrize(

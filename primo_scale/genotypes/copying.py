@@ -65,7 +65,12 @@ def copy_genotypes(
             same = content == here.read(key)
         if not same:
             there.remove(key)
-            raise _differs(destination, key)
+            raise InputError(
+                f"the copy of an object differs from the original: {key}",
+                where=str(destination),
+                remedy="The copy was deleted. Run the same command again. If the error persists, "
+                "the original store is damaged: ingest it again",
+            )
         on_progress(next(steps), total)
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
@@ -75,15 +80,6 @@ def copy_genotypes(
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)
-
-
-def _differs(location: Location, key: str) -> InputError:
-    return InputError(
-        f"the copy of an object differs from the original: {key}",
-        where=str(location),
-        remedy="The copy was deleted. Run the same command again. If the error persists, the "
-        "original store is damaged: ingest it again",
-    )
 
 
 def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.ld_panel import Float32, Float64, LdPanel, centred, read_dosages
-from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import text_published_at_end
 
@@ -59,8 +59,11 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
     position.
     """
     source = open_source(SourceFiles((panel,)))
-    variants = source.variants
-    n_blocks = 0
+    variants, n_blocks = source.variants, 0
+
+    def standardised(part: slice) -> Float32:
+        return standardise(centred(read_dosages(source, np.arange(part.start, part.stop))))
+
     with text_published_at_end(out, mode=_PUBLIC_MODE) as table:
         table.write("chr\tstart\tstop\n")
         for first, last in runs_of(canonical_chromosomes(variants)):
@@ -72,7 +75,7 @@ def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
                     where=panel,
                     remedy="Sort them (plink2 --make-pgen --sort-vars, then --make-bed)",
                 )
-            cost = crossing_ld(partial(_standardised, source, first), last - first, sizes.most)
+            cost = crossing_ld(standardised, range(first, last), sizes.most)
             cost[1:-1][np.diff(position) == 0] = math.inf
             cuts = least_cuts(cost, sizes)
             if cuts is None:
@@ -96,27 +99,19 @@ def panel_boundaries(panel: LdPanel, sizes: BlockSizes) -> tuple[int, ...]:
     variants in a block.
     """
     boundaries = [0]
+
+    def standardised(part: slice) -> Float32:
+        here, dosages = panel.centred_dosages(part)
+        rows = np.zeros((part.stop - part.start, panel.n_people), dtype=np.float32)
+        rows[here] = standardise(dosages)
+        return rows
+
     for start, stop in runs_of(panel.chromosome):
-        rows = partial(_standardised_panel, panel, start)
-        cuts = least_cuts(crossing_ld(rows, stop - start, sizes.most), sizes)
+        cuts = least_cuts(crossing_ld(standardised, range(start, stop), sizes.most), sizes)
         if cuts is None:
             raise ValueError("no cut has an infinite cost")
         boundaries.extend(start + cut for cut in cuts[1:])
     return tuple(boundaries)
-
-
-def _standardised_panel(panel: LdPanel, first: int, part: slice) -> Float32:
-    """Return the standardised rows of a part of the variants from `first` on, zero if not found."""
-    here, dosages = panel.centred_dosages(slice(first + part.start, first + part.stop))
-    rows = np.zeros((part.stop - part.start, panel.n_people), dtype=np.float32)
-    rows[here] = standardise(dosages)
-    return rows
-
-
-def _standardised(source: GenotypeSource, first: int, part: slice) -> Float32:
-    """Return the standardised rows of a part of the variants from `first` on."""
-    variants = np.arange(first + part.start, first + part.stop)
-    return standardise(centred(read_dosages(source, variants)))
 
 
 def standardise(rows: Float32) -> Float32:
@@ -125,20 +120,21 @@ def standardise(rows: Float32) -> Float32:
     return np.asarray(rows / np.where(norms > 0, norms, 1)[:, None], np.float32)
 
 
-def crossing_ld(standardised: Callable[[slice], Float32], n_variants: int, reach: int) -> Float64:
+def crossing_ld(standardised: Callable[[slice], Float32], variants: range, reach: int) -> Float64:
     """Return the sum of r^2, beyond that of chance, over pairs on both sides of every cut.
 
     Between independent variants, the mean of r^2 in a panel of n people is ``1 / (n - 1)``. Pairs
     count that are less than `reach` variants apart. `standardised` returns the rows of
-    `standardise` for a run of variants. Entry k of the result, float64 (n_variants + 1,), is the
-    sum over ``i < k <= j``.
+    `standardise` for a run of variants. Entry k of the result, float64 (len(variants) + 1,), is the
+    sum over ``i < k <= j``, counted from the first variant.
     """
+    first, n_variants = variants.start, len(variants)
     change = np.zeros(n_variants + 1)
     counts = np.empty((0, 0), dtype=np.float32)  # 1 for the pairs that count, otherwise 0
     for start in range(0, n_variants, _VARIANTS_PER_PASS):
         rows = slice(start, min(start + _VARIANTS_PER_PASS, n_variants))
         columns = slice(start, min(rows.stop + reach, n_variants))
-        others = standardised(columns)
+        others = standardised(slice(first + columns.start, first + columns.stop))
         squares = (others[: rows.stop - start] @ others.T) ** 2
         squares -= 1 / max(others.shape[1] - 1, 1)
         if counts.shape != squares.shape:

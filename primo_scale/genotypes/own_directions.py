@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.genotypes.ld_components import LdComponents
 from primo_scale.kernels.products import Float64, Int64
 from primo_scale.kernels.rows import LinearMap
 from primo_scale.storage import groups
@@ -39,30 +40,22 @@ class OwnWindow:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnDirections:
-    """Finished store of directions. Public."""
+class OwnDirections(LdComponents):
+    """Finished store of directions, whose blocks are windows. Public."""
 
-    path: Location
-    digest: str  # SHA-256 of all windows
-    sizes: tuple[int, ...]  # number of directions in each window
-    boundaries: tuple[int, ...]  # of the windows among the variants: 0, ..., d
     row_norm: int  # bound on the squared norm of a row of one phenotype that is not scaled down
     n_phenotypes: int
     residuals: tuple[float, ...]  # share of each phenotype's variance that the scores leave
     degrees: float  # mean degrees of freedom of the squared norm of a phenotype's row
 
-    def variants(self, window: int) -> slice:
-        """Return the indices of the variants of one window."""
-        return slice(self.boundaries[window], self.boundaries[window + 1])
-
     def rows(self, window: int) -> slice:
         """Return the positions of the directions of one window among all."""
         return slice(*self._rows[window : window + 2])
 
-    def map_of(self, window: int) -> LinearMap:
+    def map_of(self, block: int) -> LinearMap:
         """Return the map from the codes of one window to its directions."""
-        rows, size = self.rows(window), self.sizes[window]
-        entries = self._whole["maps"][slice(*self._entries[window : window + 2])]
+        rows, size = self.rows(block), self.sizes[block]
+        entries = self._whole["maps"][slice(*self._entries[block : block + 2])]
         return LinearMap(entries.reshape(size, -1), self._whole["multipliers"][rows])
 
     def owners_of(self, window: int) -> Int64:

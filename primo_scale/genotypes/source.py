@@ -21,8 +21,6 @@ REF_FIRST = "ref-first"
 ALLELE_ORDERS = (REF_FIRST, "ref-last", "ref-unknown")
 """plink2's words for the place of the reference allele in .bgen files; the other one is counted."""
 
-_SAME_PEOPLE = "All filesets must hold the same people in the same order"
-
 
 @dataclass(frozen=True, eq=False)
 class GenotypeSource(ABC):
@@ -166,31 +164,22 @@ class _JoinedSources(GenotypeSource):
 
 
 def _check_same_people(expected: SampleTable, found: SampleTable, path: Path) -> None:
-    if len(expected) != len(found):
-        raise InputError(
-            "the number of people differs from that of the first fileset",
-            where=path,
-            value=len(found),
-            expected=len(expected),
-            remedy=_SAME_PEOPLE,
-        )
-    other_individual = expected.individual != found.individual
-    differs = (expected.family != found.family) | other_individual
-    if not differs.any():
-        return
-    if other_individual.any():
-        row = int(np.argmax(other_individual))
-        what, remedy = "the people or their order differ from those of the first fileset", ""
-    else:
+    where: Path | str = path
+    value, right = f"{len(found)} people", f"{len(expected)} people"
+    if len(expected) == len(found):
+        differs = (expected.family != found.family) | (expected.individual != found.individual)
+        if not differs.any():
+            return
         row = int(np.argmax(differs))
-        what = "the family identifiers (FID) differ from those of the first fileset"
-        remedy = ". Rewrite the FIDs of one fileset with plink2 --update-ids"
+        where = f"{path}, person {row + 1}"
+        value, right = (f"{t.family[row]} {t.individual[row]}" for t in (found, expected))
     raise InputError(
-        what,
-        where=f"{path}, person {row + 1}",
-        value=f"{found.family[row]} {found.individual[row]}",
-        expected=f"{expected.family[row]} {expected.individual[row]}",
-        remedy=_SAME_PEOPLE + remedy,
+        "the people, their FIDs or their order differ from those of the first fileset",
+        where=where,
+        value=value,
+        expected=right,
+        remedy="All filesets must hold the same people in the same order (plink2 --update-ids "
+        "changes FIDs)",
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -22,8 +21,6 @@ from primo_scale.outcomes.coding import (
 
 _MOST_OUTSIDE = 0.05  # share of a column's values
 _MOST_OF_A_CODE = 0.002  # share of a column's values that one value out of bounds may have
-_MOST_MISSING = 0.05  # share of the genotyped people
-_MOST_KEPT = 1 << 16  # values out of bounds whose counts are kept
 
 LOGGER = logging.getLogger("primo_scale")
 
@@ -43,7 +40,7 @@ class OutcomeCounts:
         self.observed: Int64 = np.zeros(shape, dtype=np.int64)
         self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
         self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
-        self._outliers, self._covariate_outliers = _Outliers(), _Outliers()
+        self._outliers, self._covariate_outliers = _Extremes(shape), _Extremes(n_covariates)
 
     def add_phenotypes(self, values: Float64, counted: Bool) -> None:
         """Count values, float64 (people, l); `counted` is the mask of those that enter sums."""
@@ -85,50 +82,37 @@ class OutcomeCounts:
         _warn_of_columns(phenotypes, counts, self._outliers)
         _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers)
         _warn_of_rare(phenotypes, self.observed, self.n_people)
-        _warn_of_missing(self.covariates, self._covariates[0], self.n_people)
 
 
-class _Outliers:
-    """Values out of bounds and their counts, by column.
+class _Extremes:
+    """The smallest and the largest value out of bounds of each of k columns, and their counts.
 
-    Of more values than `_MOST_KEPT`, those that occur once are forgotten.
+    A code of missing values, such as -999, is beyond all others.
     """
 
-    def __init__(self) -> None:
-        self._columns, self._counts = np.zeros((2, 0), dtype=np.int64)
-        self._values = np.zeros(0)
+    def __init__(self, k: int) -> None:
+        self._values = np.full((2, k), np.inf)  # the largest has its sign turned
+        self._counts = np.zeros((2, k), dtype=np.int64)
 
     def add(self, values: Float64, outside: Bool) -> None:
         """Count the values, float64 (people, k), of the mask `outside`."""
-        columns = np.concatenate([self._columns, np.nonzero(outside)[1]])
-        if len(columns) == len(self._columns):
-            return
-        found = np.concatenate([self._values, values[outside]])
-        counts = np.concatenate([self._counts, np.ones(len(found) - len(self._counts), np.int64)])
-        order = np.lexsort((found, columns))
-        columns, found = columns[order], found[order]
-        first = np.ones(len(found), dtype=np.bool_)
-        first[1:] = (columns[1:] != columns[:-1]) | (found[1:] != found[:-1])
-        counts = np.add.reduceat(counts[order], np.flatnonzero(first))
-        columns, found = columns[first], found[first]
-        if len(counts) > _MOST_KEPT:
-            kept = np.argsort(-counts, kind="stable")[: min(_MOST_KEPT, int((counts > 1).sum()))]
-            columns, found, counts = columns[kept], found[kept], counts[kept]
-        self._columns, self._values, self._counts = columns, found, counts
+        signed = np.where(outside, np.stack([values, -values]), np.inf)
+        found = signed.min(axis=1, initial=np.inf)
+        times = ((signed == found[:, None]) & outside).sum(axis=1)
+        self._counts[found < self._values] = 0
+        self._values = np.minimum(self._values, found)
+        self._counts += np.where(found == self._values, times, 0)
 
     def commonest(self, column: int) -> tuple[float, int]:
-        """Return the value of a column that occurs most often, and its count; 0 without one."""
-        counts = np.where(self._columns == column, self._counts, 0)
-        if not counts.any():
-            return math.nan, 0
-        place = int(counts.argmax())
-        return float(self._values[place]), int(counts[place])
+        """Return the one of both values of a column that is seen more often, and its count."""
+        side = int(self._counts[:, column].argmax())
+        return float((1 - 2 * side) * self._values[side, column]), int(self._counts[side, column])
 
 
 def _warn_of_columns(
     columns: Sequence[PhenotypeBounds | CovariateCoding],
     counts: Int64,
-    outliers: _Outliers,
+    outliers: _Extremes,
 ) -> None:
     """Warn of columns without values, with many outside of the bounds, or with a code there.
 
@@ -170,19 +154,3 @@ def _warn_of_rare(phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_peop
             "the others, or release them apart, with --keep where it is public who has a value",
             len(rare), len(phenotypes), n_people, examples(rare),
         )  # fmt: skip
-
-
-def _warn_of_missing(covariates: Sequence[CovariateCoding], observed: Int64, n_people: int) -> None:
-    """Warn of covariates that many of the genotyped people lack, who count as the centre."""
-    for covariate, people in zip(covariates, observed, strict=True):
-        missing = n_people - people
-        if people and missing > _MOST_MISSING * n_people:
-            centre = covariate.centre
-            is_middle = centre == (covariate.lower + covariate.upper) / 2
-            LOGGER.warning(
-                "%s: %.1f%% of %d genotyped people have no value and count as %g, the %s; "
-                "if that is wrong, leave the covariate out with --covar-name, or these people with "
-                "--keep where it is public who they are",
-                covariate.name, 100 * missing / n_people, n_people, centre,
-                "middle of its bounds" if is_middle else "mean beside its bounds",
-            )  # fmt: skip

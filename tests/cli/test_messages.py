@@ -150,7 +150,9 @@ def test_sizes_that_differ_are_found_and_expected(cohort: Path) -> None:
     bed.write_bytes(b"\x6c\x1b\x01" + b"".join(
         packed[start : start + width - 1] for start in range(0, len(packed), width)
     ))  # fmt: skip
-    with pytest.raises(InputError, match=r"\(found 40, expected 44\)\. All filesets must hold"):
+    with pytest.raises(
+        InputError, match=r"\(found 40 people, expected 44 people\)\. All filesets must hold"
+    ):
         open_filesets([cohort / "cohort", other])
 
 
@@ -185,7 +187,7 @@ def test_family_identifiers_that_differ_between_filesets(cohort: Path) -> None:
     with pytest.raises(InputError) as caught:
         open_filesets([cohort / "cohort", fam.with_suffix("")])
     said = str(caught.value)
-    assert "family identifiers (FID) differ" in said
+    assert "the people, their FIDs or their order differ" in said
     assert "(found 0 p0, expected f0 p0)" in said
     assert "--update-ids" in said
 

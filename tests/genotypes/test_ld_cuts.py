@@ -34,7 +34,9 @@ def test_costs_are_the_sums_over_all_pairs_across_a_cut(per_pass, monkeypatch):
         for cut in range(31)
     ]
     rows = standardise(centred(dosages))
-    np.testing.assert_allclose(crossing_ld(lambda part: rows[part], 30, 9), expected, atol=1e-5)
+    np.testing.assert_allclose(
+        crossing_ld(lambda part: rows[part], range(30), 9), expected, atol=1e-5
+    )
 
 
 def test_missing_dosages_are_the_mean_and_equal_ones_are_uncorrelated():

@@ -211,7 +211,6 @@ def unusable(folder: Path) -> tuple[list[object], list[str]]:
         "NONE: nobody has a value",
         f"CM: 100.0% of {N} values lie outside of the bounds 1 and 3",
         f"AGE: 7.3% of {N - 3} values lie outside of the bounds 0 and 99",
-        f"AGE: 6.8% of {N} genotyped people have no value and count as 49.5, the middle of",
     ]
 
 

@@ -6,6 +6,7 @@ memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -95,14 +96,15 @@ class Fileset(GenotypeSource):
                 self._read_rows(descriptor, rows, first, buffer[: len(rows)])
                 result[start : start + step] = repack(buffer[: len(rows)], samples - 4 * first)
 
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read genotypes as the format defines them, slowly, as an independent check of `read`."""
-        values = []
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
+        """Read each genotype alone: https://www.cog-genomics.org/plink/1.9/formats#bed."""
+        copies = []
         with self._bed.open("rb") as file:
             for sample in samples.tolist():
                 file.seek(len(_HEADER) + variant * self._row_bytes + sample // 4)
-                values.append((file.read(1)[0] >> 2 * (sample % 4)) & 3)
-        return values
+                code = (file.read(1)[0] >> 2 * (sample % 4)) & 3
+                copies.append((2.0, math.nan, 1.0, 0.0)[code])
+        return copies
 
     @property
     def _bed(self) -> Path:

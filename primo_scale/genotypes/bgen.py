@@ -24,12 +24,11 @@ from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.bgen_genotypes import (
     Block,
     call_genotypes,
-    call_of_units,
-    dosage_of_units,
+    copies_of_first,
+    hard_call,
     read_dosages,
-    units_of_genotype,
 )
-from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import REF_FIRST, GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
@@ -41,8 +40,7 @@ from primo_scale.genotypes.tables import (
     string_column,
 )
 from primo_scale.genotypes.text_lines import open_lines
-from primo_scale.kernels.dosage_bytes import DosageBytes
-from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file
 
 _MAGICS = (b"bgen", bytes(4))
@@ -68,14 +66,13 @@ class _Header(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class BgenFile(GenotypeSource):
-    """Hard calls of a BGEN file."""
+    """Hard calls or dosages of a BGEN file."""
 
     sample_table: Path | None
     starts: npt.NDArray[np.int64]  # of the genotypes of each variant in the file, shape (v,)
     stops: npt.NDArray[np.int64]
     compression: int
     counts_first: bool  # whether the first allele is the counted one
-    _raw_value = staticmethod(call_of_units)
 
     def files(self) -> list[Path]:
         """Return the file and its .sample file."""
@@ -85,26 +82,42 @@ class BgenFile(GenotypeSource):
         """Return the file."""
         return [self.where]
 
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
+        of_dosages = self.packing is DOSAGES
         rows = max(1, RAW_SLAB_BYTES // len(self.samples))
-        copies = np.empty((min(rows, len(variants)), len(self.samples)), dtype=np.int8)
+        dtype = np.uint8 if of_dosages else np.int8
+        copies = np.empty((min(rows, len(variants)), len(self.samples)), dtype=dtype)
         everybody = len(samples) == len(self.samples)
+        decode = read_dosages if of_dosages else call_genotypes
         with self.where.open("rb", buffering=0) as file:
             for start in range(0, len(variants), rows):
                 part = variants[start : start + rows]
                 for row, variant in zip(copies, part.tolist(), strict=False):
-                    block = self._block(file.fileno(), variant)
-                    self._check(call_genotypes(block, self.counts_first, row), variant)
-                called = copies[: len(part)] if everybody else copies[: len(part), samples]
-                pack_copies(called, result[start : start + rows])
+                    wrong = decode(self._block(file.fileno(), variant), self.counts_first, row)
+                    if wrong >= 0:
+                        name = self.variants.identifier[variant]
+                        raise InputError(
+                            f"the genotype of person {wrong + 1} at variant {name} is incomplete, "
+                            "or has a ploidy above 2 or probabilities above 1",
+                            where=self.where,
+                        )
+                found = copies[: len(part)] if everybody else copies[: len(part), samples]
+                if of_dosages:
+                    result[start : start + rows] = found
+                else:
+                    pack_copies(found, result[start : start + rows])
 
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
         """Decode genotypes with Python's integers."""
         with self.where.open("rb", buffering=0) as file:
             block = self._block(file.fileno(), variant)
-        units = (units_of_genotype(block, sample) for sample in samples.tolist())
-        return [self._raw_value(each, self.counts_first) for each in units]
+        copies = []
+        for sample in samples.tolist():
+            first = copies_of_first(block, sample)
+            called = first if self.packing is DOSAGES else hard_call(first)
+            copies.append(called if self.counts_first else 2 - called)
+        return copies
 
     def _block(self, descriptor: int, variant: int) -> Block:
         start, stop = int(self.starts[variant]), int(self.stops[variant])
@@ -126,31 +139,6 @@ class BgenFile(GenotypeSource):
                 remedy="Check that the file is complete",
             ) from error
         return Block(ploidy, bool(phased), bits, probabilities)
-
-    def _check(self, wrong: int, variant: int) -> None:
-        """Refuse the genotype of the person `wrong`, unless it is negative."""
-        if wrong >= 0:
-            raise InputError(
-                f"the genotype of person {wrong + 1} at variant {self.variants.identifier[variant]}"
-                " is incomplete, or has a ploidy above 2 or probabilities above 1",
-                where=self.where,
-            )
-
-
-@dataclass(frozen=True, eq=False)
-class BgenDosages(BgenFile):
-    """Dosages of a BGEN file."""
-
-    _raw_value = staticmethod(dosage_of_units)
-
-    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
-        """Decode one variant after the other."""
-        row = np.empty(len(self.samples), dtype=np.uint8)
-        with self.where.open("rb", buffering=0) as file:
-            for target, variant in zip(result, variants.tolist(), strict=True):
-                block = self._block(file.fileno(), variant)
-                self._check(read_dosages(block, self.counts_first, row), variant)
-                target[:] = row[samples]
 
 
 def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
@@ -178,10 +166,8 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
             expected=None if people is None else header.n_samples,
             remedy="Give its .sample file with --sample",
         )
-    kind = BgenDosages if files.packing is DOSAGES else BgenFile
-    return kind(
-        path, people, variants, files.sample, starts, stops, header.compression, counts_first
-    )
+    members = files.sample, starts, stops, header.compression, counts_first
+    return BgenFile(path, people, variants, *members, packing=files.packing)
 
 
 def read_sample(path: Path) -> SampleTable:

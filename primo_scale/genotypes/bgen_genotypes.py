@@ -8,14 +8,14 @@ person counts as two.
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from primo_scale.kernels.compiling import compiled, inlined
-from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units, nearest_byte
-from primo_scale.kernels.packed import code_of_copies
+from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 
 _THRESHOLD = UNITS // 10
 
@@ -29,31 +29,23 @@ class Block(NamedTuple):
     probabilities: npt.NDArray[np.uint8]
 
 
-def call_of_units(units: int, counts_first: bool) -> int:
-    """Return the two bits of a hard call by its definition, slowly."""
-    copies = (units + UNITS // 2) // UNITS
-    if units < 0 or abs(units - copies * UNITS) > _THRESHOLD:
-        return code_of_copies(-1)
-    return code_of_copies(copies if counts_first else 2 - copies)
-
-
-def dosage_of_units(units: int, counts_first: bool) -> int:
-    """Return the byte of a dosage by its definition, slowly."""
-    return nearest_byte(units if counts_first or units < 0 else 2 * UNITS - units)
-
-
-def units_of_genotype(block: Block, sample: int) -> int:
-    """Return the copies of the first allele in units, or -1 if they are missing, slowly."""
+def copies_of_first(block: Block, sample: int) -> float:
+    """Return the copies of the first allele in whole units, or nan if they are missing, slowly."""
     ploidy = int(block.ploidy[sample]) & 63
     if block.ploidy[sample] >> 7 or not ploidy:
-        return -1
+        return math.nan
     before = int((block.ploidy[:sample] & 63).sum()) * block.bits
     first, last = before // 8, (before + ploidy * block.bits + 7) // 8
     number = int.from_bytes(block.probabilities[first:last].tobytes(), "little") >> before % 8
     most = (1 << block.bits) - 1
     one, two = number & most, number >> block.bits & most
     of_first = 2 * one if ploidy == 1 else one + two if block.phased else 2 * one + two
-    return (2 * of_first * UNITS + most) // (2 * most)
+    return (2 * of_first * UNITS + most) // (2 * most) / UNITS
+
+
+def hard_call(copies: float) -> float:
+    """Return the nearest whole number, or nan if it is not within 0.1."""
+    return next((call for call in (0.0, 1.0, 2.0) if abs(copies - call) <= 0.1), math.nan)
 
 
 @compiled

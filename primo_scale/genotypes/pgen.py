@@ -11,6 +11,7 @@ column of that name.
 
 from __future__ import annotations
 
+import math
 import queue
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ import numpy as np
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
-from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     BIM_COLUMNS,
@@ -36,8 +37,8 @@ from primo_scale.genotypes.tables import (
     refuse_multiallelic,
 )
 from primo_scale.genotypes.text_lines import open_lines
-from primo_scale.kernels.dosage_bytes import UNITS, DosageBytes, bytes_of_copies, nearest_byte
-from primo_scale.kernels.packed import PackedGenotypes, code_of_copies, pack_copies
+from primo_scale.kernels.dosage_bytes import bytes_of_copies
+from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file
 
 EXTENSIONS = (".pgen", ".pvar", ".psam")
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class PgenFileset(GenotypeSource):
-    """Hard calls of a PLINK 2 fileset."""
+    """Hard calls or dosages of a PLINK 2 fileset."""
 
     variant_table: Path  # .pvar or .pvar.zst file
     sample_table: Path  # .psam file
@@ -72,22 +73,32 @@ class PgenFileset(GenotypeSource):
         """Return the .pgen file."""
         return [self.where]
 
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
-        """Read hard calls in slabs of at most `RAW_SLAB_BYTES`, as one byte for each genotype."""
-        rows = max(1, RAW_SLAB_BYTES // len(samples))
-        copies = np.empty((min(rows, len(variants)), len(samples)), dtype=np.int8)
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+        """Read in slabs of at most `RAW_SLAB_BYTES`, of one byte a call or four bytes a dosage."""
+        of_dosages = self.packing is DOSAGES
+        dtype = np.dtype(np.float32 if of_dosages else np.int8)
+        rows = max(1, RAW_SLAB_BYTES // (dtype.itemsize * len(samples)))
+        copies = np.empty((min(rows, len(variants)), len(samples)), dtype=dtype)
         with self._reader(samples) as reader:
+            read = reader.read_dosages_list if of_dosages else reader.read_list
             for start in range(0, len(variants), rows):
                 part = variants[start : start + rows].astype(np.uint32)
-                reader.read_list(part, copies)
-                pack_copies(copies[: len(part)], result[start : start + rows])
+                read(part, copies)
+                found, target = copies[: len(part)], result[start : start + rows]
+                if not of_dosages:
+                    pack_copies(found, target)
+                elif not bytes_of_copies(found, target):
+                    raise InputError("has a dosage that is not between 0 and 2", where=self.where)
 
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read the two alleles of each genotype, and count those that are ALT."""
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
+        """Read the dosages, or the two alleles of each genotype and count those that are ALT."""
         alleles = np.empty(2 * len(samples), dtype=np.int32)
+        dosages = np.empty(len(samples), dtype=np.float32)
         with self._reader(samples) as reader:
             reader.read_alleles(variant, alleles)
-        return [code_of_copies(max(-1, sum(pair))) for pair in alleles.reshape(-1, 2).tolist()]
+            reader.read_dosages(variant, dosages)
+        copies = dosages if self.packing is DOSAGES else alleles.reshape(-1, 2).sum(axis=1)
+        return [float(count) if count >= 0 else math.nan for count in copies]
 
     @contextmanager
     def _reader(self, samples: Index) -> Iterator[PgenReader]:
@@ -111,28 +122,6 @@ class PgenFileset(GenotypeSource):
         self._idle.put(reader)
 
 
-class PgenDosages(PgenFileset):
-    """Dosages of a PLINK 2 fileset."""
-
-    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
-        """Read dosages in slabs of at most `RAW_SLAB_BYTES`, as four bytes for each."""
-        rows = max(1, RAW_SLAB_BYTES // (4 * len(samples)))
-        copies = np.empty((min(rows, len(variants)), len(samples)), dtype=np.float32)
-        with self._reader(samples) as reader:
-            for start in range(0, len(variants), rows):
-                part = variants[start : start + rows].astype(np.uint32)
-                reader.read_dosages_list(part, copies)
-                if not bytes_of_copies(copies[: len(part)], result[start : start + rows]):
-                    raise InputError("has a dosage that is not between 0 and 2", where=self.where)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read the dosages of one variant, and round them by the definition."""
-        copies = np.empty(len(samples), dtype=np.float32)
-        with self._reader(samples) as reader:
-            reader.read_dosages(variant, copies)
-        return [nearest_byte(round(copy * UNITS)) for copy in copies.tolist()]
-
-
 def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     """Read the tables of a fileset and check the .pgen file against them.
 
@@ -152,8 +141,7 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
         f"Keep the others with plink2 --pfile {prefix} --max-alleles 2 --make-pgen --out "
         f"{prefix}.biallelic, or split them before plink2 reads them (bcftools norm -m -any)",
     )
-    kind = PgenDosages if files.packing is DOSAGES else PgenFileset
-    fileset = kind(pgen, people, variants, pvar, psam)
+    fileset = PgenFileset(pgen, people, variants, pvar, psam, packing=files.packing)
     with fileset._reader(np.arange(len(people))):
         return fileset
 

@@ -35,6 +35,7 @@ class GenotypeSource(ABC):
     samples: SampleTable  # all people, in the order of the files
     variants: VariantTable  # all variants, in the order of the files; allele 1 is the counted one
     _: KW_ONLY
+    packing: Packing = HARD_CALLS  # of the genotypes that are read
     # Whether a few variants of all people are read faster than many variants of a few.
     variant_major: bool = True
 
@@ -62,10 +63,11 @@ class GenotypeSource(ABC):
         """
 
     @abstractmethod
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read the codes of some people at one variant, slowly and independently of `read_into`.
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
+        """Read copies of A1 of some people at one variant, nan where missing, by the definition.
 
-        The self-test of the ingest compares it with the finished store.
+        This is slow and independent of `read_into`. The self-test of the ingest compares it with
+        the finished store.
         """
 
 
@@ -121,6 +123,7 @@ def open_source(files: SourceFiles) -> GenotypeSource:
         VariantTable.concatenate([part.variants for part in parts]),
         parts,
         np.cumsum([0, *(len(part.variants) for part in parts)], dtype=np.intp),
+        packing=files.packing,
         variant_major=all(part.variant_major for part in parts),
     )
 
@@ -150,10 +153,10 @@ class _JoinedSources(GenotypeSource):
         for part, rows, within in self._split(variants):
             part.read_into(result[rows], within, samples)
 
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
         """Read genotypes of a variant as its format defines them."""
         which = int(np.searchsorted(self.starts, variant, side="right")) - 1
-        return self.parts[which].raw_values(variant - int(self.starts[which]), samples)
+        return self.parts[which].copies_of_a1(variant - int(self.starts[which]), samples)
 
     def _split(self, variants: Index) -> Iterator[tuple[GenotypeSource, slice, Index]]:
         """Yield (part, slice of `variants` in this part, positions in this part)."""

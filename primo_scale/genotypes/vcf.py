@@ -7,6 +7,7 @@ index does not describe is found by the number of records that the index states.
 from __future__ import annotations
 
 import gzip
+import math
 import queue
 import warnings
 import zlib
@@ -21,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
@@ -32,13 +33,11 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
-    code_of_alleles,
+    copies_of_fields,
     count_copies,
     read_dosages,
-    units_of_fields,
 )
-from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
-from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ class _Cursor:
 
 @dataclass(frozen=True, eq=False)
 class VcfFile(GenotypeSource):
-    """Hard calls of a VCF or BCF file."""
+    """Hard calls or dosages of a VCF or BCF file."""
 
     index: Path
     dosage_field: str | None  # DS or GP, or None if the header has neither
@@ -105,22 +104,29 @@ class VcfFile(GenotypeSource):
         """Return the file."""
         return [self.where]
 
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
         for row, record in self._records(variants):
-            self._count(self._alleles(record), samples, copies)
-            pack_copies(copies, result[row : row + 1])
+            alleles, target = self._alleles(record), result[row : row + 1]
+            if not count_copies(alleles, _FIRST, samples, copies):
+                where = self.where
+                raise InputError("a genotype has an allele that its variant lacks", where=where)
+            if self.packing is not DOSAGES:
+                pack_copies(copies, target)
+            elif not read_dosages(
+                self._fields(record)[None], alleles, _FIRST, samples, copies, target
+            ):
+                raise InputError("a dosage is not between 0 and 2", where=self.where)
 
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read the alleles of each genotype, and count those that are ALT."""
-        return [code_of_alleles(called) for called in self._called(variant, samples)[0]]
-
-    def _called(self, variant: int, samples: Index) -> tuple[list[list[int]], Variant]:
-        """Return the alleles of people at one variant as cyvcf2 lists them, and the record."""
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
+        """Take the dosages, or count the alleles of each genotype that are ALT."""
         ((_, record),) = self._records(np.array([variant]))
-        genotypes = record.genotypes
-        return [genotypes[person][:-1] for person in samples.tolist()], record
+        genotypes, numbers = record.genotypes, [[math.nan]] * len(samples)
+        if self.packing is DOSAGES:
+            numbers = self._fields(record)[samples].tolist()
+        called = (genotypes[person][:-1] for person in samples.tolist())
+        return list(map(copies_of_fields, called, numbers))
 
     def _records(self, variants: Index) -> Iterator[tuple[int, Variant]]:
         """Yield the place in `variants` and the record of each."""
@@ -139,11 +145,12 @@ class VcfFile(GenotypeSource):
             )
         return np.ascontiguousarray(called[None, :, :-1])
 
-    def _count(
-        self, alleles: npt.NDArray[np.int16], samples: Index, copies: npt.NDArray[np.int8]
-    ) -> None:
-        if not count_copies(alleles, _FIRST, samples, copies):
-            raise InputError("a genotype has an allele that its variant lacks", where=self.where)
+    def _fields(self, record: Variant) -> npt.NDArray[np.float32]:
+        """Return DS or GP of everybody, shape (n, numbers of a genotype)."""
+        found = record.format(self.dosage_field)
+        if found is None:  # this variant has called genotypes alone
+            return np.full((len(self.samples), 1), np.nan, dtype=np.float32)
+        return np.asarray(found, dtype=np.float32)
 
     @contextmanager
     def _cursor(self) -> Iterator[_Cursor]:
@@ -154,33 +161,6 @@ class VcfFile(GenotypeSource):
             cursor = _Cursor(self.where, self.variants)
         yield cursor
         self._idle.put(cursor)
-
-
-class VcfDosages(VcfFile):
-    """Dosages of a VCF or BCF file."""
-
-    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
-        """Read one record after the other."""
-        copies = np.empty((1, len(samples)), dtype=np.int8)
-        for row, record in self._records(variants):
-            alleles = self._alleles(record)
-            self._count(alleles, samples, copies)
-            fields, found = self._fields(record)[None], result[row : row + 1]
-            if not read_dosages(fields, alleles, _FIRST, samples, copies, found):
-                raise InputError("a dosage is not between 0 and 2", where=self.where)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Round the dosages of one variant by the definition."""
-        called, record = self._called(variant, samples)
-        pairs = zip(called, self._fields(record)[samples].tolist(), strict=True)
-        return [nearest_byte(units_of_fields(alleles, numbers)) for alleles, numbers in pairs]
-
-    def _fields(self, record: Variant) -> npt.NDArray[np.float32]:
-        """Return DS or GP of everybody, shape (n, numbers of a genotype)."""
-        found = record.format(self.dosage_field)
-        if found is None:  # this variant has called genotypes alone
-            return np.full((len(self.samples), 1), np.nan, dtype=np.float32)
-        return np.asarray(found, dtype=np.float32)
 
 
 def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
@@ -202,8 +182,7 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
         )
     variants = _variants(_open_reader(path), path)
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    kind = VcfDosages if files.packing is DOSAGES else VcfFile
-    return kind(path, people, variants, index, dosages)
+    return VcfFile(path, people, variants, index, dosages, packing=files.packing)
 
 
 def _variants(reader: VCF, path: Path) -> VariantTable:

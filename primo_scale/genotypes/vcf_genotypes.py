@@ -14,30 +14,24 @@ import numpy as np
 
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
-from primo_scale.kernels.packed import code_of_copies
 
 MOST_PLOIDY = 2
 _MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
 
 
-def code_of_alleles(called: list[int]) -> int:
-    """Return the two-bit code of a genotype by its definition, slowly."""
-    alleles = [allele for allele in called if allele != _NO_ALLELE]
-    if not alleles or _MISSING in alleles:
-        return code_of_copies(-1)
-    return code_of_copies(sum(alleles) * MOST_PLOIDY // len(alleles))
+def copies_of_fields(called: list[int], numbers: list[float]) -> float:
+    """Return the copies of ALT of a genotype by the definition, slowly; nan if it is missing.
 
-
-def units_of_fields(called: list[int], numbers: list[float]) -> int:
-    """Return the dosage of a genotype in units by its definition, slowly; -1 if it is missing."""
+    `numbers` are DS or GP, or nan for those of a hard call.
+    """
     alleles = [allele for allele in called if allele != _NO_ALLELE]
     if len(numbers) > 1:
         numbers = numbers[: len(alleles) + 1]
         numbers = [sum(i * p for i, p in enumerate(numbers)) / (sum(numbers) or math.nan)]
-    copies = sum(alleles) if math.isnan(numbers[0]) else numbers[0]
-    if math.isnan(numbers[0]) and _MISSING in alleles:
-        return -1
-    return math.floor(copies * MOST_PLOIDY / len(alleles) * UNITS + 0.5)
+    copies = numbers[0]
+    if math.isnan(copies):
+        copies = math.nan if _MISSING in alleles else sum(alleles)
+    return copies * MOST_PLOIDY / len(alleles) if alleles else math.nan
 
 
 @compiled

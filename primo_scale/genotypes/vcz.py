@@ -5,7 +5,7 @@ The ALT allele is counted, by the rules of `vcf_genotypes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import (
     Index,
@@ -26,13 +26,11 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.genotypes.vcf_genotypes import (
     MOST_PLOIDY,
-    code_of_alleles,
+    copies_of_fields,
     count_copies,
     read_dosages,
-    units_of_fields,
 )
-from primo_scale.kernels.dosage_bytes import DosageBytes, nearest_byte
-from primo_scale.kernels.packed import PackedGenotypes, pack_copies
+from primo_scale.kernels.packed import pack_copies
 from primo_scale.ranges import runs_of
 from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
 
@@ -46,13 +44,13 @@ _DOSAGES, _PROBABILITIES = "call_DS", "call_GP"
 
 @dataclass(frozen=True, eq=False)
 class VcfZarr(GenotypeSource):
-    """Hard calls of a VCF-Zarr store, whose chunks are all hashed before the copy.
+    """Hard calls or dosages of a VCF-Zarr store, whose chunks are all hashed before the copy.
 
     They are not in the order of the variants.
     """
 
     genotypes: Array  # shape (v, n, ploidy)
-    dosages: Array | None = None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
+    dosages: Array | None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
     # The chunks of bio2zarr have 1,000 variants of 10,000 people.
     variant_major: bool = field(default=False, kw_only=True)
 
@@ -63,65 +61,40 @@ class VcfZarr(GenotypeSource):
         chunks = (path for name in used for path in (self.where / name).rglob("*"))
         return sorted([*top, *(path for path in chunks if path.is_file())])
 
-    def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read one chunk of the store after the other."""
-        copies = np.empty((len(variants), len(samples)), dtype=np.int8)
-        for part, v, s in self._parts(variants, samples):
-            self._copies_into(copies[part], v, s)
-        pack_copies(copies, result)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Read the alleles of each genotype, and count those that are ALT."""
-        with foreign_errors_explained(self.where):
-            called = np.asarray(self.genotypes[variant, samples[0] : samples[-1] + 1])
-        return [code_of_alleles(pair) for pair in called[samples - samples[0]].tolist()]
-
-    def _parts(
-        self, variants: Index, samples: Index
-    ) -> Iterator[tuple[tuple[slice, slice], Index, Index]]:
-        """Yield the place in the result, the variants and the people of each chunk."""
         height, width, _ = self.genotypes.chunks
+        copies = np.empty((len(variants), len(samples)), dtype=np.int8)
         for rows in starmap(slice, runs_of(variants // height)):
             for columns in starmap(slice, runs_of(samples // width)):
-                yield (rows, columns), variants[rows], samples[columns]
-
-    def _copies_into(self, copies: npt.NDArray[np.int8], v: Index, s: Index) -> npt.NDArray[Any]:
-        """Write the called copies of people, and return the alleles of the box around them."""
-        with foreign_errors_explained(self.where):
-            alleles = np.asarray(self.genotypes[v[0] : v[-1] + 1, s[0] : s[-1] + 1])
-        if not count_copies(alleles, v - v[0], s - s[0], copies):
-            raise InputError("a genotype has an allele that its variant lacks", where=self.where)
-        return alleles
-
-
-@dataclass(frozen=True, eq=False)
-class VcfZarrDosages(VcfZarr):
-    """Dosages of a VCF-Zarr store."""
-
-    def read_into(self, result: DosageBytes, variants: Index, samples: Index) -> None:
-        """Read one chunk of the store after the other."""
-        for part, v, s in self._parts(variants, samples):
-            called = np.empty((len(v), len(s)), dtype=np.int8)
-            alleles = self._copies_into(called, v, s)
-            fields = self._fields(slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1))
-            if not read_dosages(fields, alleles, v - v[0], s - s[0], called, result[part]):
-                raise InputError("a dosage is not between 0 and 2", where=self.where)
-
-    def raw_values(self, variant: int, samples: Index) -> list[int]:
-        """Round the dosages of one variant by the definition."""
-        box = slice(samples[0], samples[-1] + 1)
-        with foreign_errors_explained(self.where):
-            alleles = np.asarray(self.genotypes[variant, box])[samples - samples[0]]
-        fields = self._fields(slice(variant, variant + 1), box)[0][samples - samples[0]]
-        pairs = zip(alleles.tolist(), fields.tolist(), strict=True)
-        return [nearest_byte(units_of_fields(called, numbers)) for called, numbers in pairs]
-
-    def _fields(self, variants: slice, samples: slice) -> npt.NDArray[np.floating]:
-        """Read DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
+                v, s, called = variants[rows], samples[columns], copies[rows, columns]
+                box = slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1)
+                alleles = _values(self.genotypes, self.where, box)
+                v, s = v - v[0], s - s[0]
+                if not count_copies(alleles, v, s, called):
+                    raise InputError(
+                        "a genotype has an allele that its variant lacks", where=self.where
+                    )
+                if self.dosages is not None and not read_dosages(
+                    self._fields(box), alleles, v, s, called, result[rows, columns]
+                ):
+                    raise InputError("a dosage is not between 0 and 2", where=self.where)
         if self.dosages is None:
-            raise ValueError("the store was opened without dosages")
-        with foreign_errors_explained(self.where):
-            found = np.asarray(self.dosages[variants, samples])
+            pack_copies(copies, result)
+
+    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
+        """Take the dosages, or count the alleles of each genotype that are ALT."""
+        box = slice(variant, variant + 1), slice(samples[0], samples[-1] + 1)
+        people = samples - samples[0]
+        alleles = _values(self.genotypes, self.where, box)[0][people]
+        numbers = np.full((len(people), 1), np.nan)
+        if self.dosages is not None:
+            numbers = self._fields(box)[0][people]
+        return list(map(copies_of_fields, alleles.tolist(), numbers.tolist()))
+
+    def _fields(self, box: tuple[slice, slice]) -> npt.NDArray[np.floating]:
+        """Read DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
+        found = _values(self.dosages, self.where, box)
         return found.reshape(*found.shape[:2], -1)
 
 
@@ -152,10 +125,8 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
     variants = _variants(arrays, path)
     refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
     people = people_with_ids(_texts(arrays["sample_id"], path))
-    if files.packing is DOSAGES:
-        dosages = _dosages(arrays, path)
-        return VcfZarrDosages(path, people, variants, genotypes, dosages)
-    return VcfZarr(path, people, variants, genotypes)
+    dosages = _dosages(arrays, path) if files.packing is DOSAGES else None
+    return VcfZarr(path, people, variants, genotypes, dosages, packing=files.packing)
 
 
 def _check_shapes(arrays: Mapping[str, Array], path: Path) -> None:
@@ -205,9 +176,9 @@ def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
     return VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
 
 
-def _values(array: Array, path: Path) -> npt.NDArray[Any]:
+def _values(array: Array, path: Path, box: Any = ...) -> npt.NDArray[Any]:
     with foreign_errors_explained(path):
-        return np.asarray(array[:])
+        return np.asarray(array[box])
 
 
 def _texts(array: Array, path: Path) -> StringColumn:

@@ -74,13 +74,6 @@ def steps_or_missing(dosages: DosageBytes, n_samples: int) -> Int16:
     return steps
 
 
-def nearest_byte(units: int) -> int:
-    """Return the byte of a dosage in units by the definition of `byte_of_units`, slowly."""
-    if units < 0:
-        return MISSING_BYTE
-    return min(range(MISSING_BYTE), key=lambda t: (abs(UNITS * t - STEPS * units), abs(t - STEPS)))
-
-
 @inlined
 def byte_of_units(units: Any) -> Any:
     """Return the byte of a dosage in units of 1/16384 of a copy, or of a missing one (negative).

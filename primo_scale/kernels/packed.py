@@ -22,7 +22,7 @@ from primo_scale.ranges import whole_multiple
 PackedGenotypes = npt.NDArray[np.uint8]
 """Packed genotypes, shape (v, ceil(n / 4)) for v variants and n samples."""
 
-HOMOZYGOUS_A1, MISSING, HETEROZYGOUS, HOMOZYGOUS_A2 = 0, 1, 2, 3
+MISSING = 1  # raw value of a missing genotype
 GENOTYPES_PER_BYTE = 4
 
 u32, u64 = np.uint32, np.uint64
@@ -59,11 +59,6 @@ def decode_into(codes: Int8, packed: PackedGenotypes, table: Int8) -> Int8:
     words = whole_rows(written).view("<u4")
     _decode_words(read_only(packed), np.ascontiguousarray(table).view(np.uint8), words)
     return written
-
-
-def code_of_copies(copies: int) -> int:
-    """Return the raw value of 0, 1 or 2 copies of A1, or of a missing genotype (negative)."""
-    return MISSING if copies < 0 else (HOMOZYGOUS_A2, HETEROZYGOUS, HOMOZYGOUS_A1)[copies]
 
 
 def add_squared_norms(norms: Int64, packed: PackedGenotypes, table: Int8) -> None:

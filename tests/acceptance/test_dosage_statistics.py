@@ -11,6 +11,7 @@ from pgenlib import PgenWriter
 from support.acceptance_inputs import clipped_blocks, norms
 from support.command_io import PANEL, digest_in, simulated
 from support.documents import read_document
+from support.dosage_definition import nearest_byte
 from support.filesets import write_fileset_of
 from support.small_cohort import BUDGET, command, refused, share_adjustment, succeeded
 
@@ -24,7 +25,7 @@ from primo_scale.genotypes.copying import copy_genotypes
 from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, PACKINGS, copies_of_hard_calls
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.kernels.dosage_bytes import UNITS, nearest_byte
+from primo_scale.kernels.dosage_bytes import UNITS
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import zarr
 from pgenlib import PgenReader
+from support.dosage_definition import nearest_byte
 from support.ingest_runs import FORMATS, Stop, run, stop_after, stored
 from support.processes import run_program
 from support.small_cohort import command, refused
@@ -25,10 +26,11 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation.scores import MatchedWeights, open_store, score_people
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.frequencies import MatchCounts
+from primo_scale.genotypes.ingest import agree
 from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import open_genotypes
-from primo_scale.kernels.dosage_bytes import STEPS, UNITS, nearest_byte
+from primo_scale.kernels.dosage_bytes import STEPS, UNITS
 from primo_scale.parties.columns import GenotypeColumns
 from primo_scale.run.request import GenotypeFiles
 
@@ -47,7 +49,8 @@ def dosages(source) -> np.ndarray:
     found = np.full((len(source.variants), len(everybody)), 7, dtype=np.uint8)
     source.read_into(found, np.arange(len(found)), everybody)
     for variant in range(0, len(found), max(1, len(found) // 40)):
-        assert source.raw_values(variant, everybody) == found[variant].tolist()
+        copies = np.array(source.copies_of_a1(variant, everybody))
+        assert agree(DOSAGES.steps_or_missing(found[[variant]], len(everybody))[0], copies, STEPS)
     return found
 
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+from support.dosage_definition import nearest_byte
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.kernels import packed
@@ -15,7 +16,6 @@ from primo_scale.kernels.dosage_bytes import (
     bytes_of_copies,
     count_dosages,
     decode_into,
-    nearest_byte,
     select,
     steps_or_missing,
 )

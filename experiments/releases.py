@@ -106,5 +106,5 @@ def accuracy_in(fresh: Path, release: Path, out: Path) -> Accuracy:
     clear(out)
     evaluation = ps.evaluate(weights=release, pheno=f"{fresh}.pheno.tsv", bfile=fresh, out=out)
     found = [each.measures for each in evaluation.results if each.group == "all"]
-    r2, slope = zip(*((each.r2.value, each.calibration.slope) for each in found), strict=True)
+    r2, slope = zip(*((each.r2.value, each.slope) for each in found), strict=True)
     return Accuracy(np.array(r2), np.array(slope))

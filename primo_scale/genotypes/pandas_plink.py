@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, product
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, UsageError, errors_explained
+from primo_scale.errors import InputError, errors_explained
 from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import Fileset
 from primo_scale.genotypes.ingest import ingest
@@ -40,27 +40,21 @@ if TYPE_CHECKING:
 
 _DIMENSIONS = ("sample", "variant")
 _COORDINATES = ("fid", "iid", "chrom", "snp", "pos", "a0", "a1")
-_ALLELES = ("a0", "a1")
 _PEOPLE = 1024  # of a chunk where those of the array do not begin at whole bytes
 # The function of pandas-plink that reads a chunk, and two of its arguments.
 _READ, _FIRST_COLUMN, _COUNTED = "_read_bed_chunk", 5, 7
 
 
 @errors_explained()
-def from_pandas_plink(
-    genotypes: xarray.DataArray, out: str | Path, *, counted: Literal["a0", "a1"] = "a1"
-) -> GenotypeStore:
+def from_pandas_plink(genotypes: xarray.DataArray, out: str | Path) -> GenotypeStore:
     """Write the genotypes of a DataArray of pandas-plink to a packed store.
 
     Parameters
     ----------
     genotypes : xarray.DataArray of float, dims (sample, variant)
-        Result of ``pandas_plink.read_plink1_bin``: copies of an allele, nan where missing.
+        Result of ``pandas_plink.read_plink1_bin``: copies of a1 (its default), nan where missing.
     out : path
         Store to write (private), which `primo_scale.AccumulateRequest` takes.
-    counted : str
-        Allele that is counted, which was the argument ``ref`` of ``read_plink1_bin``: ``a1`` (its
-        default, column 6 of the .bim) or ``a0``. The array itself does not tell.
 
     Returns
     -------
@@ -69,8 +63,6 @@ def from_pandas_plink(
 
     Raises
     ------
-    UsageError
-        `counted` is no allele.
     InputError
         The array has other dimensions or coordinates, was read in chunks that pandas-plink reads
         wrongly, counts the other allele, has a value that is no number of copies, or the ingest
@@ -78,22 +70,27 @@ def from_pandas_plink(
     ResourceError
         The disk has too little space.
     """
-    if counted not in _ALLELES:
-        raise UsageError("is no allele", where="counted", value=counted, limit="a0 or a1")
     with files_private():
-        return PlinkArray(genotypes, counted).ingest(usable_path(out, "out"))
+        return PlinkArray(genotypes).ingest(usable_path(out, "out"))
 
 
 @dataclass(frozen=True, eq=False)
 class PlinkArray:
-    """DataArray of `pandas_plink.read_plink1_bin`, and the allele whose copies it counts."""
+    """DataArray of `pandas_plink.read_plink1_bin`, of copies of a1 (column 6 of the .bim)."""
 
     array: xarray.DataArray
-    counted: str = "a1"
 
     def __post_init__(self) -> None:
-        _check_form(self.array)
-        _check_reads(self.array, self.counted)
+        dimensions = getattr(self.array, "dims", ())
+        if dimensions != _DIMENSIONS or not set(_COORDINATES) <= set(self.array.coords):
+            raise InputError(
+                "is no DataArray of read_plink1_bin",
+                where="genotypes",
+                value=f"dimensions {', '.join(map(str, dimensions)) or 'none'}",
+                expected=f"dimensions sample, variant, and {', '.join(_COORDINATES)}",
+                remedy="Give the result of pandas_plink.read_plink1_bin",
+            )
+        _check_reads(self.array)
 
     def __str__(self) -> str:
         people, variants = self.array.shape
@@ -144,7 +141,7 @@ class PlinkArray:
             people = [slice(s, min(s + _PEOPLE, n_people)) for s in range(0, n_people, _PEOPLE)]
         for rows, columns in product(people, variants):
             (values,) = dask.compute(self.array.data[rows, columns], scheduler="threads")
-            yield GenotypeSlab(columns.start, rows.start, _packed(values.T, self.counted))
+            yield GenotypeSlab(columns.start, rows.start, _packed(values.T))
 
     def _texts(self, *names: str) -> list[tables.StringColumn]:
         return [self.array[name].values.astype(str).astype(object) for name in names]
@@ -155,26 +152,15 @@ def _prefix(store: Path) -> Path:
     return store.with_name(f"{store.name}.plink") / "genotypes"
 
 
-def _check_form(genotypes: xarray.DataArray) -> None:
-    dimensions = getattr(genotypes, "dims", ())
-    if dimensions != _DIMENSIONS or not set(_COORDINATES) <= set(genotypes.coords):
-        raise InputError(
-            "is no DataArray of read_plink1_bin",
-            where="genotypes",
-            value=f"dimensions {', '.join(map(str, dimensions)) or 'none'}",
-            expected=f"dimensions sample, variant, and {', '.join(_COORDINATES)}",
-            remedy="Give the result of pandas_plink.read_plink1_bin",
-        )
-
-
-def _check_reads(genotypes: xarray.DataArray, counted: str) -> None:
+def _check_reads(genotypes: xarray.DataArray) -> None:
     """Refuse an array that was read in chunks that begin inside a byte, or with another allele.
 
     An array that is in memory, or whose graph does not show how it was read, is refused only if its
     own chunks of people begin inside a byte.
     """
     graph = dict(getattr(genotypes.data, "dask", {}))
-    reads = [t.args for t in graph.values() if getattr(_function(t), "__name__", "") == _READ]
+    functions = ((task, getattr(task, "func", None)) for task in graph.values())
+    reads = [task.args for task, f in functions if getattr(f, "__name__", "") == _READ]
     starts = [read[_FIRST_COLUMN] for read in reads] or [c.start for c in _chunks(genotypes, 0)]
     wrong = [start for start in starts if start % packed.GENOTYPES_PER_BYTE]
     if wrong:
@@ -185,19 +171,15 @@ def _check_reads(genotypes: xarray.DataArray, counted: str) -> None:
             limit="a multiple of 4",
             remedy="Read it again, with chunk=Chunk(nsamples=1024, nvariants=1024)",
         )
-    others = {read[_COUNTED].name for read in reads} - {counted}
+    others = {read[_COUNTED].name for read in reads} - {"a1"}
     if others:
         raise InputError(
             "counts the other allele",
             where="genotypes",
             value=others.pop(),
-            expected=counted,
-            remedy=f'Read it again with ref="{counted}", or give counted to from_pandas_plink',
+            expected="a1",
+            remedy='Read it again with ref="a1"',
         )
-
-
-def _function(task: object) -> object:
-    return getattr(task, "func", None)
 
 
 def _chunks(genotypes: xarray.DataArray, axis: int) -> list[slice]:
@@ -206,8 +188,8 @@ def _chunks(genotypes: xarray.DataArray, axis: int) -> list[slice]:
     return [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
 
 
-def _packed(copies: npt.NDArray[np.floating], counted: str) -> packed.PackedGenotypes:
-    """Pack copies of an allele, shape (variants, people), nan where missing."""
+def _packed(copies: npt.NDArray[np.floating]) -> packed.PackedGenotypes:
+    """Pack copies of a1, shape (variants, people), nan where missing."""
     known = ~np.isnan(copies)
     values = np.where(known, copies, 0)
     wrong = values[~np.isin(values, (0, 1, 2))]
@@ -218,7 +200,6 @@ def _packed(copies: npt.NDArray[np.floating], counted: str) -> packed.PackedGeno
             value=f"{wrong[0]:g}",
             expected="0, 1, 2 or nan",
         )
-    of_first = values if counted == "a0" else 2 - values
     result = np.empty((len(values), packed.packed_width(values.shape[1])), dtype=np.uint8)
-    packed.pack_copies(np.where(known, of_first, -1).astype(np.int8), result)
+    packed.pack_copies(np.where(known, 2 - values, -1).astype(np.int8), result)
     return result

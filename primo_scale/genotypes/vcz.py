@@ -75,9 +75,10 @@ class VcfZarr(GenotypeSource):
                     raise InputError(
                         "a genotype has an allele that its variant lacks", where=self.where
                     )
-                if self.dosages is not None and not read_dosages(
-                    self._fields(box), alleles, v, s, called, result[rows, columns]
-                ):
+                if self.dosages is None:
+                    continue
+                fields = _fields(self.dosages, self.where, box)
+                if not read_dosages(fields, alleles, v, s, called, result[rows, columns]):
                     raise InputError("a dosage is not between 0 and 2", where=self.where)
         if self.dosages is None:
             pack_copies(copies, result)
@@ -89,13 +90,8 @@ class VcfZarr(GenotypeSource):
         alleles = _values(self.genotypes, self.where, box)[0][people]
         numbers = np.full((len(people), 1), np.nan)
         if self.dosages is not None:
-            numbers = self._fields(box)[0][people]
+            numbers = _fields(self.dosages, self.where, box)[0][people]
         return list(map(copies_of_fields, alleles.tolist(), numbers.tolist()))
-
-    def _fields(self, box: tuple[slice, slice]) -> npt.NDArray[np.floating]:
-        """Read DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
-        found = _values(self.dosages, self.where, box)
-        return found.reshape(*found.shape[:2], -1)
 
 
 def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
@@ -179,6 +175,12 @@ def _variants(arrays: Mapping[str, Array], path: Path) -> VariantTable:
 def _values(array: Array, path: Path, box: Any = ...) -> npt.NDArray[Any]:
     with foreign_errors_explained(path):
         return np.asarray(array[box])
+
+
+def _fields(dosages: Array, path: Path, box: tuple[slice, slice]) -> npt.NDArray[np.floating]:
+    """Return DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
+    found = _values(dosages, path, box)
+    return found.reshape(*found.shape[:2], -1)
 
 
 def _texts(array: Array, path: Path) -> StringColumn:

@@ -10,7 +10,7 @@ import xarray
 from bed_reader import open_bed
 from support.ingest_runs import bed_reader_dosages
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError
 from primo_scale.genotypes.pandas_plink import from_pandas_plink
 from primo_scale.genotypes.store import open_genotypes
 
@@ -19,14 +19,13 @@ from primo_scale.genotypes.store import open_genotypes
 def array_of(reference):
     """Return a function that reads a fileset into an array as read_plink1_bin does."""
 
-    def read(name: str, *, counted: str = "a1", chunks=(1024, 1024)) -> xarray.DataArray:
+    def read(name: str, chunks=(1024, 1024)) -> xarray.DataArray:
         prefix = reference / "data" / "edge" / "plink_made" / name
         with open_bed(f"{prefix}.bed") as bed:
             first = bed.read(dtype="float32")
         bim, fam = (np.loadtxt(f"{prefix}.{end}", dtype=str, ndmin=2).T for end in ("bim", "fam"))
-        values = first if counted == "a0" else 2 - first
         return xarray.DataArray(
-            dask.array.from_array(values, chunks=chunks),
+            dask.array.from_array(2 - first, chunks=chunks),
             dims=("sample", "variant"),
             coords={
                 "fid": ("sample", fam[0]),
@@ -44,24 +43,16 @@ def array_of(reference):
     return read
 
 
-@pytest.mark.parametrize("counted", ["a0", "a1"])
 @pytest.mark.parametrize("name", ["base_n43_m61", "n1_m61"])
-def test_the_store_has_the_genotypes_that_bed_reader_reads(
-    name, counted, array_of, reference, tmp_path
-):
-    array = array_of(name, counted=counted, chunks=(16, 20))
-    store = from_pandas_plink(array, tmp_path / "store", counted=counted)
+def test_the_store_has_the_genotypes_that_bed_reader_reads(name, array_of, reference, tmp_path):
+    array = array_of(name, chunks=(16, 20))
+    store = from_pandas_plink(array, tmp_path / "store")
     expected = bed_reader_dosages(reference / "data/edge/plink_made" / name)
     np.testing.assert_array_equal(open_genotypes(tmp_path / "store").values, expected)
     assert store.samples.individual.tolist() == array.iid.values.tolist()
     assert store.variants.allele1.tolist() == array.a0.values.tolist()
     assert store.variants.position.tolist() == array.pos.values.tolist()
     assert {path.name for path in tmp_path.iterdir()} == {"store"}
-
-
-def test_another_name_of_the_counted_allele_is_refused(array_of, tmp_path):
-    with pytest.raises(UsageError, match=r"counted: is no allele .got A0; limit a0 or a1"):
-        from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store", counted="A0")
 
 
 def test_chunks_that_pandas_plink_reads_wrongly_are_refused(array_of, tmp_path):

@@ -259,10 +259,9 @@ def simulate(asked: Any) -> None:
     the bounds files that a release needs and the true effects. The same options give the same
     files, byte for byte.
     """
-    from primo_scale.run.progress import count_bar
     from primo_scale.simulation.cohort import SimulatedCohort, simulate
 
-    n_variants = simulate(SimulatedCohort(**vars(asked)), count_bar)
+    n_variants = simulate(SimulatedCohort(**vars(asked)))
     click.echo(f"{asked.out}: {asked.samples} simulated people, {n_variants} variants")
 
 

@@ -119,75 +119,54 @@ def select_variants(
     with this identifier. Returns the rows left, in increasing order, and the effect of each given
     list and of each kind of chromosome left out by default.
     """
-    chosen = variants.position >= 0
-    counts = []
-    if negative := int(np.sum(~chosen)):
-        left = len(chosen) - negative
-        what = "variants of negative position", "variants"
-        counts = [FilterCount(*what, negative, negative, left, "as in PLINK 2")]
-    counts += _select_chromosomes(chosen, variants, selection.chromosomes)
+    chosen = np.ones(len(variants), dtype=np.bool_)
+    counts: list[FilterCount] = []
+
+    def leave_out(what: str, wrong: npt.NDArray[np.bool_], reason: str, share: float = 1) -> None:
+        rows = np.flatnonzero(chosen & wrong)
+        chosen[rows] = False
+        n, left = len(rows), int(chosen.sum())
+        counts.append(FilterCount(what, "variants", n, n, left, reason, share))
+
+    negative = variants.position < 0
+    if negative.any():
+        leave_out("variants of negative position", negative, "as in PLINK 2")
+    chromosome = canonical_chromosomes(variants)
+    present = dict.fromkeys(chromosome.tolist())
+    if selection.chromosomes is not None:
+        chosen &= is_one_of(chromosome, selection.chromosomes)
+        found = sum(name in present for name in selection.chromosomes)
+        named = len(selection.chromosomes)
+        counts.append(FilterCount("--chr", "variants", named, found, int(chosen.sum())))
+    else:
+        kinds: dict[tuple[str, str], list[str]] = {}
+        for name in present:
+            if (words := left_out(name)) is not None:
+                kinds.setdefault(words, []).append(name)
+        for (kind, reason), names in kinds.items():
+            leave_out(kind, is_one_of(chromosome, names), reason)
     for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue
-        named = read_identifiers(path)
-        listed = is_one_of(variants.identifier, named)
+        identifiers = read_identifiers(path)
+        listed = is_one_of(variants.identifier, identifiers)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if option == "--extract" else ~listed
-        counts.append(FilterCount(option, "variants", len(named), found, int(chosen.sum())))
-    if selection.ref_maf is not None and selection.ref_freq is not None:
-        counts.append(_select_common(chosen, variants, selection.ref_maf, selection.ref_freq))
-    if selection.ranking is not None:
-        counts.append(_select_top(chosen, variants, selection.ranking))
+        counts.append(FilterCount(option, "variants", len(identifiers), found, int(chosen.sum())))
+    least, panel = selection.ref_maf, selection.ref_freq
+    if least is not None and panel is not None:
+        frequency = read_reference_frequencies(panel, variants).a1_frequency
+        common = np.minimum(frequency, 1 - frequency) >= least  # False without a frequency
+        leave_out("--ref-maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
+    if (ranking := selection.ranking) is not None:
+        rows, others = np.flatnonzero(chosen), np.ones_like(chosen)
+        importance = ranking.importance(variants.select(rows))
+        best, share = importance.best(ranking.top)
+        others[rows[best]] = False
+        weighted = np.count_nonzero(importance.values)
+        reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
+        leave_out(ranking.option, others, reason, share)
     return _some_left(chosen, "no variant is left", counts), tuple(counts)
-
-
-def _select_top(
-    chosen: npt.NDArray[np.bool_], variants: VariantTable, ranking: Ranking
-) -> FilterCount:
-    """Clear all but the most important variants in `chosen`."""
-    rows = np.flatnonzero(chosen)
-    importance = ranking.importance(variants.select(rows))
-    best, share = importance.best(ranking.top)
-    chosen[:] = False
-    chosen[rows[best]] = True
-    weighted, left, others = np.count_nonzero(importance.values), len(best), len(rows) - len(best)
-    reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
-    return FilterCount(ranking.option, "variants", others, others, left, reason, share)
-
-
-def _select_common(
-    chosen: npt.NDArray[np.bool_], variants: VariantTable, least: float, panel: Path
-) -> FilterCount:
-    """Clear the variants in `chosen` that are rare in a public panel or have no frequency there."""
-    frequency = read_reference_frequencies(panel, variants).a1_frequency
-    rare = chosen & ~(np.minimum(frequency, 1 - frequency) >= least)
-    chosen &= ~rare
-    reason = f"rarer than {least:g} in {panel.name}, or not in it"
-    n_rare = int(rare.sum())
-    return FilterCount("--ref-maf", "variants", n_rare, n_rare, int(chosen.sum()), reason)
-
-
-def _select_chromosomes(
-    chosen: npt.NDArray[np.bool_], variants: VariantTable, selected: tuple[str, ...] | None
-) -> list[FilterCount]:
-    """Clear the variants of other chromosomes in `chosen`, and return the counts."""
-    chromosome = canonical_chromosomes(variants)
-    present = dict.fromkeys(chromosome.tolist())
-    if selected is not None:
-        chosen &= is_one_of(chromosome, selected)
-        found = sum(name in present for name in selected)
-        return [FilterCount("--chr", "variants", len(selected), found, int(chosen.sum()))]
-    kinds: dict[tuple[str, str], list[str]] = {}
-    for name in present:
-        if (words := left_out(name)) is not None:
-            kinds.setdefault(words, []).append(name)
-    counts = []
-    for (kind, reason), names in kinds.items():
-        here = chosen & is_one_of(chromosome, names)
-        chosen &= ~here
-        n_here = int(here.sum())
-        counts.append(FilterCount(kind, "variants", n_here, n_here, int(chosen.sum()), reason))
-    return counts
 
 
 def read_people(path: Path) -> frozenset[tuple[str | None, str]]:

@@ -9,10 +9,10 @@ same layout; their ``mean`` is the centre, and ``sd`` and ``type`` are not used.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, get_args
+from typing import Literal, get_args
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.text_lines import table_lines, utf8_text
@@ -79,9 +79,6 @@ class _Row:
         return value
 
 
-_Bounds = TypeVar("_Bounds", PhenotypeBounds, CovariateBounds)
-
-
 def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBounds, ...]:
     """Look up the bounds of the phenotypes `names`, in that order.
 
@@ -89,7 +86,7 @@ def read_phenotype_bounds(path: Path, names: Sequence[str]) -> tuple[PhenotypeBo
     phenotype with the bounds 1 and 2, or 0 and 1, is binary unless its type says otherwise.
     Missing, repeated, infinite and contradictory entries are refused.
     """
-    return _look_up(path, names, _phenotype, option="--pheno-bounds")
+    return tuple(map(_phenotype, _look_up(path, names, option="--pheno-bounds")))
 
 
 def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBounds, ...]:
@@ -97,7 +94,8 @@ def read_covariate_bounds(path: Path, names: Sequence[str]) -> tuple[CovariateBo
 
     The default of the centre is the midpoint of the bounds. Refusals as in `read_phenotype_bounds`.
     """
-    return _look_up(path, names, _covariate, option="--covar-bounds")
+    rows = _look_up(path, names, option="--covar-bounds")
+    return tuple(CovariateBounds(row.cells["name"], *_range(row)) for row in rows)
 
 
 def names_with_bounds(path: Path) -> frozenset[str]:
@@ -105,9 +103,7 @@ def names_with_bounds(path: Path) -> frozenset[str]:
     return frozenset(row.cells["name"] for row in _rows(path))
 
 
-def _look_up(
-    path: Path, names: Sequence[str], parse: Callable[[_Row], _Bounds], *, option: str
-) -> tuple[_Bounds, ...]:
+def _look_up(path: Path, names: Sequence[str], *, option: str) -> list[_Row]:
     rows: dict[str, _Row] = {}
     for row in _rows(path):
         name = row.cells["name"]
@@ -123,7 +119,7 @@ def _look_up(
             where=path,
             remedy=f"Add a line 'name lower upper' for each to the file given with {option}",
         )
-    return tuple(parse(rows[name]) for name in names)
+    return [rows[name] for name in names]
 
 
 def _phenotype(row: _Row) -> PhenotypeBounds:
@@ -134,11 +130,6 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
             f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
         )
     return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
-
-
-def _covariate(row: _Row) -> CovariateBounds:
-    lower, upper, centre = _range(row)
-    return CovariateBounds(row.cells["name"], lower, upper, centre)
 
 
 def _range(row: _Row) -> tuple[float, float, float]:

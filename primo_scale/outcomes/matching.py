@@ -84,8 +84,18 @@ def _positions(
     positions = dict(zip(people, range(len(people)), strict=True))
     if len(positions) < len(people):
         again = next(k for k, person in enumerate(people) if positions[person] != k)
-        rows = again + 1, positions[people[again]] + 1
-        raise _same_person_twice(table, people[again], rows, people_file)
+        person, rows = people[again], f"rows {again + 1} and {positions[people[again]] + 1}"
+        if table.has_family:
+            raise InputError(
+                f"one person in two rows of the genotypes: {person}, {rows}",
+                where=people_file,
+                remedy="Remove one of them with --remove or from the fileset",
+            )
+        raise InputError(
+            f"two people of the genotypes have the IID {person} ({rows}), and the file has no FID",
+            where=table.path,
+            remedy="Add an FID column",
+        )
     return positions
 
 
@@ -105,23 +115,6 @@ def _refuse_second_row(
                 remedy="Keep one row for each person",
             )
         lines[found[row]] = group.lines[row]
-
-
-def _same_person_twice(
-    table: OutcomeTable, person: str, rows: tuple[int, int], people_file: str | None
-) -> InputError:
-    both = f"rows {rows[0]} and {rows[1]}"
-    if table.has_family:
-        return InputError(
-            f"one person in two rows of the genotypes: {person}, {both}",
-            where=people_file,
-            remedy="Remove one of them with --remove or from the fileset",
-        )
-    return InputError(
-        f"two people of the genotypes have the IID {person} ({both}), and the file has no FID",
-        where=table.path,
-        remedy="Add an FID column",
-    )
 
 
 def _quoted(people: list[str]) -> str:

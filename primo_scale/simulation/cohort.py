@@ -6,12 +6,11 @@ All files are streamed, and a file gets its final name only when it is complete.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import NormalDist
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +22,6 @@ from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
 from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_rows
 from primo_scale.kernels.packed import decode
 from primo_scale.simulation.mosaic import (
-    PEOPLE_PER_STRIPE,
     GenotypeScores,
     Mosaic,
     genotype_slabs,
@@ -339,15 +337,6 @@ class CohortFiles:
         write_rows(self.path(".effects.tsv"), (header, *zip(*columns, strict=True)), mode=_READABLE)
 
 
-Progress = Callable[[str, str], AbstractContextManager[Callable[[int, int], None]]]
-"""Context of a progress bar, given its name and what it counts.
-
-It yields a function that is called with (count done, total count).
-"""
-
-_Part = TypeVar("_Part")
-
-
 @dataclass(frozen=True)
 class SimulatedCohort:
     """Parameters of a simulated cohort."""
@@ -371,55 +360,26 @@ class SimulatedCohort:
     effects_seed: int = 0
 
 
-def simulate(
-    cohort: SimulatedCohort,
-    progress: Progress = lambda name, of_what: nullcontext(lambda done, total: None),
-) -> int:
+def simulate(cohort: SimulatedCohort) -> int:
     """Write the files of a cohort and return its number of variants."""
     files = CohortFiles(cohort.out)
     files.refuse_others()
     panel = read_panel(cohort.bfile)
     sites = lay_out_sites(panel, cohort.variants or len(panel.variants))
     mosaic = Mosaic(
-        codes=panel.codes,
-        panel_row=sites.panel_row,
-        chromosome_starts=sites.chromosome_starts,
-        mean_segment=cohort.mean_segment,
-        missing_rate=cohort.missing,
-        seed=cohort.seed,
-    )
+        panel.codes, sites.panel_row, sites.chromosome_starts,
+        cohort.mean_segment, cohort.missing, cohort.seed,
+    )  # fmt: skip
     model = TraitModel(
         cohort.phenotypes, cohort.prevalence, cohort.heritability, cohort.causal_fraction
     )
     n_people = cohort.samples
-    with progress("genotypes", "variants") as move:
-        counted = _counted(
-            genotype_slabs(mosaic, n_people),
-            lambda slab: move(*_variants_done(slab, mosaic, n_people)),
-        )
-        files.write_genotypes(counted, sites.variants, n_people)
+    files.write_genotypes(genotype_slabs(mosaic, n_people), sites.variants, n_people)
     effects = None
     if model.names:
         frequency = panel.a1_frequency[sites.panel_row]
         effects = draw_effects(mosaic, frequency, model, seed=cohort.effects_seed)
         files.write_effects(effects, sites.variants, model)
     files.write_bounds(model)
-    with progress("covariates and traits", "people") as move:
-        people = simulate_people(mosaic, n_people, model, effects)
-        written = _counted(people, lambda slab: move(slab.people.stop, n_people))
-        files.write_people(written, model, cohort.seed)
+    files.write_people(simulate_people(mosaic, n_people, model, effects), model, cohort.seed)
     return mosaic.n_variants
-
-
-def _variants_done(slab: GenotypeSlab, mosaic: Mosaic, n_people: int) -> tuple[int, int]:
-    """Return how many variants are done after a slab, and their total, over all stripes."""
-    stripe, stripes = slab.first_person // PEOPLE_PER_STRIPE, -(-n_people // PEOPLE_PER_STRIPE)
-    done = stripe * mosaic.n_variants + slab.first_variant + len(slab.packed)
-    return done, stripes * mosaic.n_variants
-
-
-def _counted(parts: Iterable[_Part], report: Callable[[_Part], None]) -> Iterator[_Part]:
-    """Yield each part, and report it once the consumer is done with it."""
-    for part in parts:
-        yield part
-        report(part)

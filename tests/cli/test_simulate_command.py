@@ -15,7 +15,6 @@ from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.commands import simulate as main
 from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
-from primo_scale.run import progress
 
 TRAITS = (
     *("--phenotypes", 2, "--prevalence", 0.1),
@@ -42,15 +41,6 @@ def cohort(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_file_is_there_and_nothing_else(cohort: Path) -> None:
     names = {path.name for path in cohort.parent.iterdir()}
     assert names == {f"{cohort.name}{suffix}" for suffix in SUFFIXES}
-
-
-def test_progress_counts_variants_and_people(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "_FIRST_GAP_SECONDS", 0.0)
-    said = simulate(tmp_path / "cohort", 40).output
-    assert "genotypes: 3000 of 3000 variants" in said
-    assert "covariates and traits: 40 of 40 people" in said
 
 
 def test_bed_reader_reads_the_genotypes(cohort: Path) -> None:

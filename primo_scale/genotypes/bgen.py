@@ -78,10 +78,6 @@ class BgenFile(GenotypeSource):
         """Return the file and its .sample file."""
         return [self.where] if self.sample_table is None else [self.where, self.sample_table]
 
-    def copied_files(self) -> list[Path]:
-        """Return the file."""
-        return [self.where]
-
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
         of_dosages = self.packing is DOSAGES

@@ -22,7 +22,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
 
-_ROOT, _GENOTYPES = "zarr.json", "genotypes/c/"
+_ROOT = "zarr.json"
 # A bucket serves many concurrent requests, each of them slowly. A chunk usually has 4 MiB.
 _AT_ONCE = 16
 
@@ -35,7 +35,7 @@ def copy_genotypes(
 ) -> GenotypeStore:
     """Copy a finished store to `destination`, or continue an interrupted copy; return the copy.
 
-    `on_progress` is called with (steps done, total steps). A step copies or verifies one object.
+    `on_progress` is called with (objects copied and compared, all objects).
     Another store at the destination is refused. An object that differs when it is read back is
     deleted and reported, so that the same call copies it again.
     """
@@ -43,22 +43,18 @@ def copy_genotypes(
     if is_complete(destination, kind):
         return _if_same(open_genotype_store(destination), source)
     here, there = store_at(source.path), store_at(destination)
-    keys = sorted(key for key in here.all_keys() if key != _ROOT)
-    tables = [key for key in keys if not key.startswith(_GENOTYPES)]
+    keys = {key for key in here.all_keys() if key != _ROOT}
     table = read_block(array_of(open_group(source.path, kind), "chunk_crc32c"))
     recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
-    every, present = set(keys), set(there.all_keys())
-    missing = [key for key in keys if key not in present]
-    steps = itertools.count(len(keys) - len(missing) + 1)
-    total = len(keys) + len(tables) + len(recorded)
+    missing = keys.difference(there.all_keys())
+    every = sorted(keys.union(recorded))
+    steps = itertools.count(1)
 
     def copy(key: str) -> None:
-        there.put_if_absent(key, here.read(key))
-        on_progress(next(steps), total)
-
-    def check(key: str) -> None:
-        """Compare a copied chunk with the recorded checksum, and another object with the source."""
-        content = there.read(key) if key in every else b""  # missing in a damaged source
+        """Copy an object, and compare what is read back with the checksum or the source."""
+        if key in missing:
+            there.put_if_absent(key, here.read(key))
+        content = there.read(key) if key in keys else b""  # missing in a damaged source
         if key in recorded:
             same = crc32c_of_chunk(content) == recorded[key]
         else:
@@ -71,12 +67,11 @@ def copy_genotypes(
                 remedy="The copy was deleted. Run the same command again. If the error persists, "
                 "the original store is damaged: ingest it again",
             )
-        on_progress(next(steps), total)
+        on_progress(next(steps), len(every))
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
-        for function, items in ((copy, missing), (check, [*tables, *recorded])):
-            for _ in threads.map(function, items):
-                interruption.check()
+        for _ in threads.map(copy, every):
+            interruption.check()
     there.put_if_absent(_ROOT, here.read(_ROOT))
     there.flush("")
     return _if_same(open_genotype_store(destination), source)

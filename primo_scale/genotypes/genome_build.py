@@ -98,13 +98,10 @@ def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuil
 def _known_positions() -> dict[str, dict[str, npt.NDArray[np.int64]]]:
     """Return the positions of the known variants by chromosome and build."""
     lines = _TABLE.read_text(encoding="utf-8").splitlines()
-    rows = [line.split("\t") for line in lines if not line.startswith("#")]
-    header, *known = rows
-    columns = {build: header.index(build) for build in (GRCH37, GRCH38)}
-    return {
-        name: {
-            build: np.array([int(row[column]) for row in known if row[0] == name])
-            for build, column in columns.items()
-        }
-        for name in dict.fromkeys(row[0] for row in known)
-    }
+    header, *known = (line.split("\t") for line in lines if not line.startswith("#"))
+    positions: dict[str, dict[str, list[int]]] = {}
+    for row in known:
+        for build in (GRCH37, GRCH38):
+            of_build = positions.setdefault(row[0], {}).setdefault(build, [])
+            of_build.append(int(row[header.index(build)]))
+    return {name: {b: np.array(p) for b, p in of.items()} for name, of in positions.items()}

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
 from primo_scale.genotypes.packings import DOSAGES, PackedBytes
-from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.tables import (
     BIM_COLUMNS,
     FAM_COLUMNS,
@@ -68,10 +68,6 @@ class PgenFileset(GenotypeSource):
         index = self.where.with_name(self.where.name + ".pgi")
         indices = [index] if index.exists() else []
         return [self.where, *indices, self.variant_table, self.sample_table]
-
-    def copied_files(self) -> list[Path]:
-        """Return the .pgen file."""
-        return [self.where]
 
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read in slabs of at most `RAW_SLAB_BYTES`, of one byte a call or four bytes a dosage."""
@@ -194,12 +190,5 @@ def _after_header(
 
 
 def _open_reader(path: Path, n_samples: int, n_variants: int) -> PgenReader:
-    try:
-        from pgenlib import PgenReader
-    except ImportError as error:
-        raise UsageError(
-            "Pgenlib is not installed, and .pgen files need it",
-            where="--pfile",
-            remedy="pip install Pgenlib, or convert with plink2 --make-bed",
-        ) from error
-    return PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)
+    pgenlib = import_library("pgenlib", "Pgenlib", "--pfile", "plink2 --make-bed")
+    return pgenlib.PgenReader(bytes(path), raw_sample_ct=n_samples, variant_ct=n_variants)

@@ -6,8 +6,10 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,9 +48,9 @@ class GenotypeSource(ABC):
     def copied_files(self) -> list[Path]:
         """Return the large files, which are hashed while they are copied in their order.
 
-        All other files are hashed before the copy, by default all of them.
+        All other files are hashed before the copy.
         """
-        return []
+        return [self.where] if self.where.is_file() else []
 
     def read_ahead(self, variants: Index) -> None:  # noqa: B027
         """Start to read these variants into the page cache, if that is faster."""
@@ -93,6 +95,18 @@ SOURCES = {
 
 DOSAGE_FORMATS = ("pfile", "bgen", "vcf", "vcz")
 """Formats that have dosages."""
+
+
+def import_library(name: str, package: str, option: str, remedy: str) -> Any:
+    """Import a library that reads a format, or name the package that has it."""
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise UsageError(
+            f"{package} is not installed, and these files need it",
+            where=option,
+            remedy=f"pip install {package}, or convert with {remedy}",
+        ) from error
 
 
 def open_source(files: SourceFiles) -> GenotypeSource:

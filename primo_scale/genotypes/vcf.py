@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, UsageError
+from primo_scale.errors import InputError
 from primo_scale.genotypes.packings import DOSAGES, PackedBytes
-from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.tables import (
     Index,
     VariantTable,
@@ -99,10 +99,6 @@ class VcfFile(GenotypeSource):
     def files(self) -> list[Path]:
         """Return the file and its index."""
         return [self.where, self.index]
-
-    def copied_files(self) -> list[Path]:
-        """Return the file."""
-        return [self.where]
 
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
@@ -270,15 +266,7 @@ def _header(path: Path) -> list[str]:
 
 
 def _open_reader(path: Path) -> VCF:
-    try:
-        from cyvcf2 import VCF
-    except ImportError as error:
-        raise UsageError(
-            "cyvcf2 is not installed, and VCF files need it",
-            where="--vcf",
-            remedy="pip install cyvcf2, or convert with plink2 --make-pgen",
-        ) from error
-    return VCF(str(path))
+    return import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen").VCF(str(path))
 
 
 def _damaged(path: Path, what: str) -> InputError:

@@ -99,7 +99,11 @@ def match_weights(
     Two variants of one side that match the same variant of the other are refused, and a score of
     which less than 10% match; if it may be wider, less than 10% of it and of the genotypes.
     """
-    keys = pd.DataFrame({"ID": _keys(variants, by_position=file.by_position)})
+    identifiers = list(variants.identifier)
+    if file.by_position:
+        places = zip(variants.chromosome, variants.position.tolist(), strict=True)
+        identifiers = [f"{positioned_chromosome(name)}:{position}" for name, position in places]
+    keys = pd.DataFrame({"ID": identifiers})
     keys = keys.assign(variant=np.arange(len(variants))).query("ID != '.'")
     pairs = file.variants.assign(row=np.arange(len(file.variants))).merge(keys, on="ID")
     here = pairs["variant"]
@@ -127,7 +131,17 @@ def match_weights(
         absent=len(file.variants) - pairs["row"].nunique(),
     )
     expected = min(counts.total, len(variants)) if may_be_wider else counts.total
-    _refuse_few_matches(file, counts, expected)
+    if counts.matched < max(1, LEAST_MATCHED * expected):
+        remedy = "Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)"
+        if file.by_position:
+            remedy = "It is matched by position: take its file for the genotypes' genome build"
+        raise InputError(
+            f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
+            f"{counts.absent} are absent and {counts.mismatched} have other alleles",
+            where=file.path,
+            limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
+            remedy=remedy,
+        )
     weights = file.per_allele[rows] * np.where(swapped, -1.0, 1.0)[:, None]
     constant = -2 * weights[swapped].sum(axis=0)
     centres = np.full(len(found), np.nan)
@@ -177,24 +191,3 @@ def _batches(
         stop = min(start + _PEOPLE_PER_BATCH, n_people)
         part = np.ascontiguousarray(packed[:, packing.width(start) : packing.width(stop)])
         yield slice(start, stop), packing.steps_or_missing(part, stop - start)
-
-
-def _keys(variants: VariantTable, *, by_position: bool) -> list[str]:
-    if not by_position:
-        return list(variants.identifier)
-    pairs = zip(variants.chromosome, variants.position.tolist(), strict=True)
-    return [f"{positioned_chromosome(chromosome)}:{place}" for chromosome, place in pairs]
-
-
-def _refuse_few_matches(file: ScoringFile, counts: MatchCounts, expected: int) -> None:
-    remedy = "Give the genotypes the identifiers of the score (plink2 --set-all-var-ids)"
-    if file.by_position:
-        remedy = "Its variants are found by position: take its file for the genotypes' genome build"
-    if counts.matched < max(1, LEAST_MATCHED * expected):
-        raise InputError(
-            f"the genotypes have {counts.matched} of {counts.total} variants of the score: "
-            f"{counts.absent} are absent and {counts.mismatched} have other alleles",
-            where=file.path,
-            limit=f"at least {LEAST_MATCHED:.0%} of {expected}",
-            remedy=remedy,
-        )

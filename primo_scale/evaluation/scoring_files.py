@@ -78,9 +78,12 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
     try:
         comments = _comments(path)
         names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)
-        if _is_weights_header(names):
+        stamps = NOT_PRIVATE_COLUMN, STAMP_BEGINNING
+        is_ours = tuple(names[: len(WEIGHTS_HEADER)]) == WEIGHTS_HEADER
+        if is_ours and len(names) > NAMED_COLUMNS and names[NAMED_COLUMNS - 1].startswith(stamps):
             return _read_weights(path, names, wanted)
-        if _is_catalog_header(names):
+        by_name = "rsID" in names or {*_PLACE} <= {*names}
+        if by_name and {*_ALLELES, "effect_weight"} <= {*names}:
             return _read_catalog(path, names, comments, wanted)
         raise InputError(
             "is no scoring file: its header is unknown",
@@ -90,23 +93,7 @@ def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile
             remedy=_REMEDY,
         )
     except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(
-            f"is no scoring file: {error}",
-            where=path,
-            remedy=_REMEDY,
-        ) from error
-
-
-def _is_weights_header(names: Sequence[str]) -> bool:
-    """Return whether a header is that of weights.tsv.gz, where phenotypes follow the stamp."""
-    if len(names) <= NAMED_COLUMNS or tuple(names[: len(WEIGHTS_HEADER)]) != WEIGHTS_HEADER:
-        return False
-    return names[NAMED_COLUMNS - 1].startswith((NOT_PRIVATE_COLUMN, STAMP_BEGINNING))
-
-
-def _is_catalog_header(names: Collection[str]) -> bool:
-    by_name = "rsID" in names or {*_PLACE} <= {*names}
-    return by_name and {*_ALLELES, "effect_weight"} <= {*names}
+        raise InputError(f"is no scoring file: {error}", where=path, remedy=_REMEDY) from error
 
 
 def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFile:
@@ -202,11 +189,8 @@ def _header_value(comments: Sequence[str], name: str) -> str:
 
 def _read_table(path: Path, columns: list[str]) -> pd.DataFrame:
     """Read columns of a table as text."""
-    n_comments = len(_comments(path))
-    table: pd.DataFrame = pd.read_csv(
-        path, **TABLE_OPTIONS, skiprows=n_comments, usecols=columns, dtype=str
-    )
-    return table
+    options = {**TABLE_OPTIONS, "skiprows": len(_comments(path)), "usecols": columns}
+    return pd.read_csv(path, **options, dtype=str)
 
 
 def _comments(path: Path) -> list[str]:

@@ -304,12 +304,24 @@ def _take_codes(
     by_release = {name for file in files for name in file.codes}
     codes = {}
     for name, values in phenotypes.items():
+        present = {*values[~np.isnan(values)].tolist()}
         if name not in by_release.union(prevalence):
-            _warn_of_codes(name, values)
+            if present == {0.0, *ONE_TWO}:
+                LOGGER.warning(
+                    "%s has the values 0, 1 and 2, and is taken as quantitative. If these stand "
+                    "for a missing value, a control and a case, give --prevalence %s=K", name, name,
+                )  # fmt: skip
             continue
-        own = ONE_TWO if (values == ONE_TWO[1]).any() else ZERO_ONE
-        if name not in by_release:
-            _refuse_quantitative(name, values if own == ZERO_ONE else values[values != 0])
+        own = ONE_TWO if ONE_TWO[1] in present else ZERO_ONE
+        found = present if own == ZERO_ONE else present - {0.0}
+        if name not in by_release and len(found) > len(ZERO_ONE):
+            raise UsageError(
+                "is not binary, and has no prevalence",
+                where=f"--prevalence {name}",
+                value=f"{len(found)} values",
+                limit="2 values, of cases and controls",
+                remedy="Leave it out, or name the column of a binary phenotype",
+            )
         if name in by_release or own == ONE_TWO:
             codes[name] = own
             values[~np.isin(values, own)] = np.nan
@@ -328,28 +340,6 @@ def _add_components(covariates: dict[str, Floats], path: Path, genotypes: Genoty
             remedy="Leave these columns out by --covar-name",
         )
     covariates |= components
-
-
-def _warn_of_codes(name: str, values: Floats) -> None:
-    """Warn of a phenotype that may have plink's codes and is taken as quantitative."""
-    if {*values[~np.isnan(values)].tolist()} == {0.0, *ONE_TWO}:
-        LOGGER.warning(
-            "%s has the values 0, 1 and 2, and is taken as quantitative. If these stand for a "
-            "missing value, a control and a case, give --prevalence %s=K", name, name,
-        )  # fmt: skip
-
-
-def _refuse_quantitative(name: str, values: Floats) -> None:
-    """Refuse a prevalence of a phenotype with more than two values."""
-    found = len(np.unique(values[~np.isnan(values)]))
-    if found > len(ZERO_ONE):
-        raise UsageError(
-            "is not binary, and has no prevalence",
-            where=f"--prevalence {name}",
-            value=f"{found} values",
-            limit="2 values, of cases and controls",
-            remedy="Leave it out, or name the column of a binary phenotype",
-        )
 
 
 def _measured(

@@ -190,7 +190,8 @@ def _header_value(comments: Sequence[str], name: str) -> str:
 def _read_table(path: Path, columns: list[str]) -> pd.DataFrame:
     """Read columns of a table as text."""
     options = {**TABLE_OPTIONS, "skiprows": len(_comments(path)), "usecols": columns}
-    return pd.read_csv(path, **options, dtype=str)
+    table: pd.DataFrame = pd.read_csv(path, **options, dtype=str)
+    return table
 
 
 def _comments(path: Path) -> list[str]:

@@ -32,8 +32,7 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.machine import usable_cpus
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, rows_layout
 from primo_scale.run.design import Design, PublicPanels, make_design
 from primo_scale.run.request import Model, Privacy

@@ -13,7 +13,7 @@ python - "$out" <<'END'
 import sys
 from pathlib import Path
 
-from primo_scale.genotypes.ld_cuts import BlockSizes, write_ld_blocks
+from primo_scale.panel.ld import BlockSizes, write_ld_blocks
 
 panel = Path(sys.argv[1])
 write_ld_blocks(panel, Path(f"{panel}.blocks.tsv"), BlockSizes(150, 350))

@@ -37,8 +37,7 @@ import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from experiments.result_tables import markdown_table
 from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
 from primo_scale.privacy.held_out_sums import (
     ScoredPeople,
     hold_out_noise,

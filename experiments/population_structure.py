@@ -29,8 +29,7 @@ import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from experiments.releases import HAPMAP, Codes, mosaic_of
 from experiments.result_tables import markdown_table
-from primo_scale.evaluation.scores import match_weights, open_files, score_people
-from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.evaluation.scores import match_weights, open_files, read_scoring_file, score_people
 from primo_scale.run.request import GenotypeFiles
 from primo_scale.simulation.cohort import (
     CohortFiles,

@@ -14,7 +14,7 @@ from primo_scale.accumulation.partials import MULTIPLIER_COLUMNS, partial_bytes
 from primo_scale.accumulation.plan import Plan
 from primo_scale.cluster.profile import LocalProfile, Profile, ThreadsProfile, worker_memory
 from primo_scale.errors import ResourceError
-from primo_scale.genotypes.packings import Packing
+from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import kernel_named
 from primo_scale.kernels.products import LARGEST_BYTE

@@ -34,13 +34,17 @@ from primo_scale.accumulation.clipping_rules import (
 from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
-from primo_scale.genotypes.ld_components import LdComponents, open_components
-from primo_scale.genotypes.own_directions import OwnDirections, open_directions
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8, Int64
 from primo_scale.kernels.rows import UNCLIPPED
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
+from primo_scale.panel.components import (
+    LdComponents,
+    OwnDirections,
+    open_components,
+    open_directions,
+)
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import (
     array_bytes,

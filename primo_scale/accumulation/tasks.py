@@ -26,9 +26,7 @@ from primo_scale.accumulation.clipping_rules import ClippingRule
 from primo_scale.accumulation.partials import Address, Partials
 from primo_scale.accumulation.plan import RowTask, Task, TileTask, length
 from primo_scale.errors import InputError, PrimoError, anticipated
-from primo_scale.genotypes.own_directions import OwnDirections
-from primo_scale.genotypes.packings import PackedBytes
-from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.store import GenotypeStore, PackedBytes
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
@@ -45,6 +43,7 @@ from primo_scale.kernels.products import (
 )
 from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
 from primo_scale.outcomes.coding import LARGEST_VALUE
+from primo_scale.panel.components import OwnDirections
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import keep_files_private
 from primo_scale.storage.tiles import read_ahead

@@ -1,10 +1,13 @@
-"""Scores of people, summed over chunks of variants."""
+"""Score weights of a release, weights.tsv.gz or the PGS Catalog, and scores of people by them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import starmap
+import gzip
+import zlib
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import starmap, takewhile
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,6 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
-from primo_scale.evaluation.scoring_files import ScoringFile
 from primo_scale.genotypes.frequencies import (
     LEAST_MATCHED,
     MatchCounts,
@@ -21,14 +23,213 @@ from primo_scale.genotypes.frequencies import (
     read_reference_frequencies,
     strand_is_unknown,
 )
-from primo_scale.genotypes.packings import MISSING_DOSAGE, PackedBytes, Packing
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
+from primo_scale.genotypes.store import (
+    MISSING_DOSAGE,
+    GenotypeStore,
+    PackedBytes,
+    Packing,
+    open_genotype_store,
+)
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, build_name
 from primo_scale.interruption import check
+from primo_scale.publication.open_release import TABLE_OPTIONS, Release, open_release
 from primo_scale.ranges import runs_of
+from primo_scale.storage.files import refuse_missing_file
 from primo_scale.storage.locations import Location
 from primo_scale.verify.chromosomes import positioned_chromosome
+from primo_scale.verify.files import CENTRE_FILE, WEIGHTS_FILE
+from primo_scale.verify.formats import NAMED_COLUMNS, WEIGHTS_HEADER
+from primo_scale.verify.release import verify
+from primo_scale.verify.words import NOT_PRIVATE, NOT_PRIVATE_COLUMN, STAMP_BEGINNING, stamp_column
+
+_ALLELES = ["effect_allele", "other_allele"]
+_PLACE = ("chr_name", "chr_position")
+_TRAIT, _BUILD, _PGS_ID = "#trait_reported=", "#genome_build=", "#pgs_id="
+_WEIGHT_TYPE, _RATIOS = "#weight_type=", ("OR", "HR")
+# Columns of the PGS Catalog in which a row is true whose weight is not one per allele.
+_MODELS = ("is_dominant", "is_recessive", "is_interaction", "is_haplotype", "is_diplotype")
+
+_HEADERS = (
+    f"{' '.join(WEIGHTS_HEADER)} GUARANTEE PHENOTYPE..., or effect_allele, other_allele, "
+    "effect_weight and rsID or chr_name and chr_position"
+)
+_REMEDY = "Give a release directory, its weights.tsv.gz, or a PGS Catalog file of format 2.0"
+_SHOWN = 200  # characters of an unknown header
+
+
+@dataclass(frozen=True, eq=False)
+class ScoringFile:
+    """Weights of the scores of one release or file."""
+
+    path: Path
+    variants: pd.DataFrame  # columns ID, effect_allele, other_allele, one row for each variant
+    # Phenotypes that the scores predict, l names; None stands for a score of no known phenotype.
+    phenotypes: tuple[str | None, ...]
+    per_allele: Floats  # weight of one copy of the effect allele, shape (variants, l)
+    by_position: bool = False  # whether the column ID contains CHROMOSOME:POSITION
+    build: str | None = None  # genome build of the positions, if the header of the file names it
+    pgs_id: str | None = None  # identifier of the score in the header of a PGS Catalog file
+    not_private: bool = False  # whether the file carries the stamp of a release without noise
+    release: Release | None = None
+    # Codes of controls and cases of the binary phenotypes of a release.
+    codes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+
+    @property
+    def weights_path(self) -> Path:
+        """File with the weights: `path`, or a file of the release there."""
+        return self.path if self.release is None else self.path / WEIGHTS_FILE
+
+    @property
+    def centres(self) -> Path | None:
+        """Table of the dosages that replace missing genotypes, or None."""
+        return None if self.release is None else self.release.directory / CENTRE_FILE
+
+
+def read_scoring_file(path: Path, wanted: Collection[str] | None) -> ScoringFile:
+    """Read the weights of the `wanted` phenotypes, or of all if it is None.
+
+    A directory is a release, which is verified. A PGS Catalog file has one score. It belongs to the
+    wanted phenotype that its header reports as the trait, or to none.
+    """
+    if path.is_dir():
+        return _read_release(path, wanted)
+    refuse_missing_file(path)
+    try:
+        comments = _comments(path)
+        names = list(pd.read_csv(path, **TABLE_OPTIONS, skiprows=len(comments), nrows=0).columns)
+        stamps = NOT_PRIVATE_COLUMN, STAMP_BEGINNING
+        is_ours = tuple(names[: len(WEIGHTS_HEADER)]) == WEIGHTS_HEADER
+        if is_ours and len(names) > NAMED_COLUMNS and names[NAMED_COLUMNS - 1].startswith(stamps):
+            return _read_weights(path, names, wanted)
+        by_name = "rsID" in names or {*_PLACE} <= {*names}
+        if by_name and {*_ALLELES, "effect_weight"} <= {*names}:
+            return _read_catalog(path, names, comments, wanted)
+        raise InputError(
+            "is no scoring file: its header is unknown",
+            where=path,
+            value=" ".join(names)[:_SHOWN],
+            expected=_HEADERS,
+            remedy=_REMEDY,
+        )
+    except (ValueError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"is no scoring file: {error}", where=path, remedy=_REMEDY) from error
+
+
+def _read_release(directory: Path, wanted: Collection[str] | None) -> ScoringFile:
+    release, verdict = open_release(directory), verify(directory)
+    if not verdict.ok:
+        problem = verdict.problems[0]
+        raise InputError(
+            f"the release fails its verification: {problem.check}: {problem.detail}",
+            where=directory,
+            remedy="Ask its publisher for an intact copy",
+        )
+    names = [*WEIGHTS_HEADER, stamp_column(release.document), *release.phenotypes]
+    file = _read_weights(directory / WEIGHTS_FILE, names, wanted)
+    bounds = release.document["public_inputs"]["phenotypes"]
+    codes = {p["name"]: (p["lower"], p["upper"]) for p in bounds if p["kind"] == "binary"}
+    return replace(file, path=directory, release=release, codes=codes)
+
+
+def _read_weights(
+    path: Path, columns: Sequence[str], wanted: Collection[str] | None
+) -> ScoringFile:
+    names = columns[NAMED_COLUMNS:]
+    chosen = [name for name in names if wanted is None or name in wanted]
+    if wanted is not None and not chosen:
+        raise InputError(
+            "has no score of a phenotype of --pheno",
+            where=path,
+            value=", ".join(names)[:80],
+            expected=", ".join(wanted)[:80],
+            remedy="Name the columns of --pheno as the phenotypes of the scores",
+        )
+    table = _read_table(path, ["ID", *_ALLELES, *chosen])
+    return ScoringFile(
+        path,
+        table[["ID", *_ALLELES]],
+        tuple(chosen),
+        _numbers(table[chosen], path),
+        not_private=NOT_PRIVATE_COLUMN in columns[:NAMED_COLUMNS],
+    )
+
+
+def _read_catalog(
+    path: Path, names: Collection[str], comments: Sequence[str], wanted: Collection[str] | None
+) -> ScoringFile:
+    models = [name for name in _MODELS if name in names]
+    place = [name for name in ("rsID", *_PLACE) if name in names]
+    table = _read_table(path, [*place, *_ALLELES, "effect_weight", *models])
+    by_position = "rsID" not in names or bool({*_PLACE} <= {*names} and (table["rsID"] == "").any())
+    weights = _numbers(table[["effect_weight"]], path)
+    _refuse_other_models(path, table[models], weights, _header_value(comments, _WEIGHT_TYPE))
+    if by_position:
+        chromosomes = table["chr_name"].map(positioned_chromosome)
+        table["ID"] = chromosomes + ":" + table["chr_position"]
+    else:
+        table["ID"] = table["rsID"]
+    trait, build, pgs_id = (_header_value(comments, name) for name in (_TRAIT, _BUILD, _PGS_ID))
+    phenotype = {name.replace("=", "_"): name for name in wanted or ()}.get(trait)
+    return ScoringFile(
+        path,
+        table[["ID", *_ALLELES]],
+        (phenotype,),
+        weights,
+        by_position,
+        build=build_name(build),
+        pgs_id=pgs_id or None,
+        not_private=any(line.startswith(f"##{NOT_PRIVATE}") for line in comments),
+    )
+
+
+def _refuse_other_models(path: Path, models: pd.DataFrame, weights: Floats, kind: str) -> None:
+    """Refuse weights that are not per copy of the effect allele, of any sign."""
+    for name in models.columns:
+        rows = int(models[name].str.lower().isin(("true", "1")).sum())
+        if rows:
+            raise InputError(
+                "has weights that are not per copy of the effect allele",
+                where=path,
+                value=f"{name} in {rows} of {len(models)} rows",
+                remedy="Give a score of additive weights",
+            )
+    if kind.upper() in _RATIOS and (weights > 0).all():
+        raise InputError(
+            "has ratios as weights, all of them above 0",
+            where=path,
+            value=f"{_WEIGHT_TYPE}{kind}",
+            remedy="Give their logarithms",
+        )
+
+
+def _header_value(comments: Sequence[str], name: str) -> str:
+    return "".join(line.removeprefix(name).strip() for line in comments if line.startswith(name))
+
+
+def _read_table(path: Path, columns: list[str]) -> pd.DataFrame:
+    """Read columns of a table as text."""
+    options = {**TABLE_OPTIONS, "skiprows": len(_comments(path)), "usecols": columns}
+    table: pd.DataFrame = pd.read_csv(path, **options, dtype=str)
+    return table
+
+
+def _comments(path: Path) -> list[str]:
+    """Return the lines before the header, such as those of a PGS Catalog file."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rt", encoding="utf-8") as file:
+        return list(takewhile(lambda line: line.startswith("#"), file))
+
+
+def _numbers(table: pd.DataFrame, path: Path) -> Floats:
+    values = table.to_numpy(np.float64)
+    bad = int((~np.isfinite(values)).any(axis=1).sum())
+    if bad:
+        raise InputError(
+            f"{bad} of {len(values)} variants have a weight that is no finite number", where=path
+        )
+    return values
+
 
 _VARIANTS_PER_READ = 1024  # of hard calls, and a quarter of it of dosages
 _PEOPLE_PER_BATCH = 1 << 8  # whose dosages of one read are 2 MiB; a multiple of 4

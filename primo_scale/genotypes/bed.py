@@ -1,4 +1,4 @@
-"""PLINK 1 filesets: a .bed file with its tables of variants (.bim) and people (.fam).
+"""PLINK 1 filesets, read and written: a .bed file with its tables (.bim and .fam).
 
 A .bed file is three header bytes, then packed genotypes, one row for each variant. Files are not
 memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES` more.
@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
-from primo_scale.genotypes.tables import Index, read_bim, read_fam
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
 from primo_scale.kernels.compiling import (
     I8,
     I32,
@@ -30,8 +30,15 @@ from primo_scale.kernels.compiling import (
     pointer,
 )
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack
+from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import runs_of
-from primo_scale.storage.files import refuse_missing_file, refuse_special_file
+from primo_scale.storage.files import (
+    disk_errors_explained,
+    file_published_at_end,
+    refuse_missing_file,
+    refuse_special_file,
+    text_published_at_end,
+)
 
 EXTENSIONS = (".bed", ".bim", ".fam")
 
@@ -213,3 +220,70 @@ def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
             where=prefix,
             remedy=f"Give {prefix.with_suffix('')}",
         )
+
+
+_PRIVATE = 0o600
+
+
+class GenotypeSlab(NamedTuple):
+    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
+
+    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
+    """
+
+    first_variant: int
+    first_person: int
+    packed: PackedGenotypes
+
+
+def write_bed(
+    path: Path, slabs: Iterable[GenotypeSlab], shape: tuple[int, int], *, mode: int = _PRIVATE
+) -> None:
+    """Write genotypes from slabs, in any order, that together cover every variant of every person.
+
+    `shape` are the numbers of variants and of people, and `mode` the permissions of the file. A
+    disk with too little free space is refused before the first write.
+    """
+    n_variants, width = shape[0], packed_width(shape[1])
+    with disk_errors_explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    refuse_full_disk(
+        path,
+        len(_HEADER) + n_variants * width,
+        what="the genotypes",
+        remedy="Take fewer people or variants, or choose another disk",
+    )
+    with file_published_at_end(path, mode=mode) as file:
+        file.write(_HEADER)
+        for slab in slabs:
+            of_person = packed_width(slab.first_person)
+            start = len(_HEADER) + slab.first_variant * width + of_person
+            whole_rows = slab.packed.shape[1] == width
+            for number, part in enumerate([slab.packed] if whole_rows else slab.packed):
+                file.seek(start + number * width)
+                file.write(part.data)
+
+
+def write_bim(path: Path, variants: VariantTable, *, mode: int = _PRIVATE) -> None:
+    """Write the variant table."""
+    columns = (
+        variants.chromosome,
+        variants.identifier,
+        [0] * len(variants),  # genetic distance
+        variants.position,
+        variants.allele1,
+        variants.allele2,
+    )
+    write_rows(path, zip(*columns, strict=True), mode=mode)
+
+
+def write_fam(path: Path, samples: SampleTable) -> None:
+    """Write the sample table, without parents, sexes and phenotypes."""
+    people = zip(samples.family, samples.individual, strict=True)
+    write_rows(path, ((fid, iid, 0, 0, 0, -9) for fid, iid in people))
+
+
+def write_rows(path: Path, rows: Iterable[Iterable[object]], *, mode: int = _PRIVATE) -> None:
+    """Write a table with tabs between the cells."""
+    with text_published_at_end(path, mode=mode) as file:
+        file.writelines("\t".join(map(str, row)) + "\n" for row in rows)

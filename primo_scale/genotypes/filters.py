@@ -3,7 +3,7 @@
 The options ``--keep``, ``--remove``, ``--extract``, ``--exclude`` and ``--chr`` work as in PLINK 2,
 with two differences. A line with an IID alone matches any FID, whereas PLINK 2 looks for FID ``0``.
 Without ``--chr``, only the chromosomes are used of which ``plink2 --score`` counts two copies
-(`primo_scale.genotypes.chromosomes`).
+(`primo_scale.genotypes.tables`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,17 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes, left_out
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, is_one_of
-from primo_scale.genotypes.text_lines import numbered_lines, utf8_text
+from primo_scale.genotypes.tables import (
+    Index,
+    SampleTable,
+    VariantTable,
+    canonical_chromosomes,
+    is_one_of,
+    left_out,
+    numbered_lines,
+    utf8_text,
+)
 
 
 @dataclass(frozen=True, eq=False)

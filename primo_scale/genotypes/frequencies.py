@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import VariantTable
-from primo_scale.genotypes.text_lines import table_lines, utf8_text
+from primo_scale.genotypes.tables import VariantTable, table_lines, utf8_text
 from primo_scale.storage.files import sha256_of_file
 
 LEAST_MATCHED = 0.1

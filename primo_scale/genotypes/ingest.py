@@ -8,12 +8,17 @@ tables of people and variants.
 
 The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
 the self-test has passed. After an interruption the same call continues. A call with other inputs,
-lists or chunks is refused.
+lists or chunks is refused. A partition is complete when its record exists, which is committed after
+the chunks were flushed.
+
+A finished store is copied to another location object by object, unchanged; its root metadata comes
+last, after every chunk was read back and had the CRC-32C that the ingest recorded for it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -21,13 +26,14 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale import interruption
 from primo_scale.errors import InputError
 from primo_scale.genotypes.filters import NO_LISTS, Selection
 from primo_scale.genotypes.ingest_plan import (
@@ -39,12 +45,18 @@ from primo_scale.genotypes.ingest_plan import (
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.partitions import PartitionRecord, total_record, write_partition
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.interruption import check, result_of
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import chunk_path, read_block, write_array
+from primo_scale.storage.chunks import (
+    chunk_name,
+    chunk_path,
+    crc32c_of_chunk,
+    open_chunk_appender,
+    read_block,
+    write_array,
+)
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
@@ -53,6 +65,10 @@ from primo_scale.storage.files import (
     sync_tree,
     write_atomically,
 )
+from primo_scale.storage.groups import Array, array_of, is_complete, open_group
+from primo_scale.storage.locations import Location
+from primo_scale.storage.resume import of_other_request
+from primo_scale.storage.stores import store_at
 
 _TABLE_CHUNK_ROWS = 65536
 
@@ -293,3 +309,130 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
     check_same_request(plan, request or {}, sources, plan.destination)
     shutil.rmtree(plan.partial, ignore_errors=True)  # the ingest was killed before removing it
     return open_genotype_store(plan.destination)
+
+
+@dataclass(frozen=True)
+class PartitionRecord:
+    """Record of a written partition, or of all partitions, of v variants and n people."""
+
+    # Checksum of each chunk, including its padding, shape (chunks,); of all partitions, shape
+    # (partitions, chunks).
+    crc32c: npt.NDArray[np.uint32]
+    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
+
+    def commit(self, path: Path) -> None:
+        """Write the record atomically and durably."""
+        buffer = io.BytesIO()
+        np.savez(buffer, **vars(self))
+        write_atomically(path, buffer.getvalue())
+
+    @classmethod
+    def load(cls, path: Path) -> PartitionRecord:
+        """Read a committed record."""
+        with np.load(path, allow_pickle=False) as content:
+            return cls(content["crc32c"], content["counts"])
+
+
+def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRecord:
+    """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
+
+    They are copied in slabs of `IngestPlan.slab_shape`, so that the memory does not depend on the
+    number of people.
+    """
+    source, packing, people = plan.source, plan.packing, plan.sample_index
+    index = plan.variant_index[plan.variants_of(number)]
+    chunk_bytes, width = array.chunks[1], array.shape[1]
+    rows, chunks = plan.slab_shape
+    counts = np.zeros((len(index), 4), dtype=np.int64)
+    buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
+    checksums = []
+    source.read_ahead(index)
+    for first in range(0, width, chunks * chunk_bytes):
+        columns = slice(first, min(first + chunks * chunk_bytes, width))
+        start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
+        samples = slice(start, min(stop, len(people)))
+        grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
+        with open_chunk_appender(array, number, grid, most_rows=rows) as appender:
+            for top in range(0, len(index), rows):
+                variants = slice(top, min(top + rows, len(index)))
+                shape = (variants.stop - top, columns.stop - first)
+                packed = buffer[: shape[0] * shape[1]].reshape(shape)
+                source.read_into(packed, index[variants], people[samples])
+                counts[variants] += packing.count(packed, samples.stop - samples.start)
+                appender.append(packed)
+            checksums.append(appender.finish())
+    directory = chunk_path(array, (number, 0)).parent
+    sync_directory(directory)
+    sync_directory(directory.parent)
+    return PartitionRecord(np.concatenate(checksums), counts)
+
+
+def total_record(paths: Sequence[Path]) -> PartitionRecord:
+    """Combine the records of all partitions, in order."""
+    records = [PartitionRecord.load(path) for path in paths]
+    return PartitionRecord(
+        np.stack([record.crc32c for record in records]),
+        np.concatenate([record.counts for record in records]),
+    )
+
+
+_ROOT = "zarr.json"
+# A bucket serves many concurrent requests, each of them slowly. A chunk usually has 4 MiB.
+_AT_ONCE = 16
+
+
+def copy_genotypes(
+    source: GenotypeStore,
+    destination: Location,
+    *,
+    on_progress: Callable[[int, int], None] = lambda done, total: None,
+) -> GenotypeStore:
+    """Copy a finished store to `destination`, or continue an interrupted copy; return the copy.
+
+    `on_progress` is called with (objects copied and compared, all objects).
+    Another store at the destination is refused. An object that differs when it is read back is
+    deleted and reported, so that the same call copies it again.
+    """
+    kind = source.packing.kind
+    if is_complete(destination, kind):
+        return _if_same(open_genotype_store(destination), source)
+    here, there = store_at(source.path), store_at(destination)
+    keys = {key for key in here.all_keys() if key != _ROOT}
+    table = read_block(array_of(open_group(source.path, kind), "chunk_crc32c"))
+    recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
+    missing = keys.difference(there.all_keys())
+    every = sorted(keys.union(recorded))
+    steps = itertools.count(1)
+
+    def copy(key: str) -> None:
+        """Copy an object, and compare what is read back with the checksum or the source."""
+        if key in missing:
+            there.put_if_absent(key, here.read(key))
+        content = there.read(key) if key in keys else b""  # missing in a damaged source
+        if key in recorded:
+            same = crc32c_of_chunk(content) == recorded[key]
+        else:
+            same = content == here.read(key)
+        if not same:
+            there.remove(key)
+            raise InputError(
+                f"the copy of an object differs from the original: {key}",
+                where=str(destination),
+                remedy="The copy was deleted. Run the same command again. If the error persists, "
+                "the original store is damaged: ingest it again",
+            )
+        on_progress(next(steps), len(every))
+
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="copy") as threads:
+        for _ in threads.map(copy, every):
+            interruption.check()
+    there.put_if_absent(_ROOT, here.read(_ROOT))
+    there.flush("")
+    return _if_same(open_genotype_store(destination), source)
+
+
+def _if_same(copied: GenotypeStore, source: GenotypeStore) -> GenotypeStore:
+    ours = (source.identity_digest, source.cohort_digest, source.chunk_shape)
+    if (copied.identity_digest, copied.cohort_digest, copied.chunk_shape) != ours:
+        raise of_other_request(copied.path, remedy="Remove it, or choose another location")
+    return copied

@@ -19,8 +19,8 @@ from primo_scale.genotypes.filters import (
     select_samples,
     select_variants,
 )
-from primo_scale.genotypes.packings import HARD_CALLS, Packing
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.store import HARD_CALLS, Packing
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import whole_multiple

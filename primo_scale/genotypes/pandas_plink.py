@@ -24,13 +24,11 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError, errors_explained
 from primo_scale.genotypes import tables
-from primo_scale.genotypes.bed import Fileset
+from primo_scale.genotypes.bed import Fileset, GenotypeSlab, write_bed, write_bim, write_fam
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.ingest_plan import IngestPlan, plan_of_source
-from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_fam
+from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.kernels import packed
 from primo_scale.storage.files import files_private, make_private_directory, sha256_of_json
 from primo_scale.storage.locations import usable_path

@@ -24,19 +24,19 @@ import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
-from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
+from primo_scale.genotypes.store import DOSAGES, PackedBytes
 from primo_scale.genotypes.tables import (
     BIM_COLUMNS,
     FAM_COLUMNS,
     Index,
     SampleTable,
     VariantTable,
+    open_lines,
     read_people_table,
     read_variants,
     refuse_multiallelic,
 )
-from primo_scale.genotypes.text_lines import open_lines
 from primo_scale.kernels.dosage_bytes import bytes_of_copies
 from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.packings import HARD_CALLS, PackedBytes, Packing
+from primo_scale.genotypes.store import HARD_CALLS, PackedBytes, Packing
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.ranges import runs_of
 from primo_scale.verify.chromosomes import canonical_chromosome

@@ -1,18 +1,46 @@
-"""Tables of variants and people, and strict reading of those of PLINK 1 (.bim, .fam)."""
+"""Tables of variants and people: their text, their chromosomes, and the genome build of positions.
+
+Text tables are plain or gzipped, with cells separated by blanks, tabs or commas. A table is CSV if
+the first word of its first line, ``##`` comments aside, contains a comma. Blanks and double quotes
+around CSV cells are removed, and an empty cell is missing. A comma or a line end inside quotes is
+not supported and gives a row of another length. A UTF-8 byte-order mark is skipped.
+
+A genotype counts the copies of an allele as 0, 1 or 2. PLINK 2 counts autosomes, the
+pseudo-autosomal regions and, with its default ``--xchr-model 2``, X in the same way; men have 0 or
+2 copies on X. PLINK 2 counts one copy on Y and MT, so that weights for them would give other
+scores.
+
+`known_positions.tsv` holds the positions of 880 HapMap3 variants in GRCh37 and GRCh38. A cohort of
+one of these builds has many variants at that build's positions, and few by chance at those of the
+other. Only the public list of variants is read.
+"""
 
 from __future__ import annotations
 
+import codecs
+import gzip
+import io
+import re
 import sys
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError
-from primo_scale.genotypes.text_lines import open_lines, utf8_text
+from primo_scale.errors import CHECK_PERMISSIONS, InputError, UsageError
+from primo_scale.verify.chromosomes import (
+    CHROMOSOME_X,
+    HUMAN_CHROMOSOMES,
+    PSEUDO_AUTOSOMAL,
+    UNPLACED,
+    canonical_chromosome,
+)
 
 StringColumn = npt.NDArray[np.object_]
 Strings = Sequence[str] | StringColumn
@@ -241,3 +269,246 @@ def _position(token: str, path: Path, line: int) -> int:
             limit=LARGEST_POSITION,
         )
     return int(token)
+
+
+_COMMENT = b"##"
+_BUFFER_BYTES = 1 << 18  # many lines, even of thousands of cells
+
+
+def table_lines(path: Path) -> Iterator[tuple[int, list[bytes]]]:
+    """Yield (line number, cells) of every line that is not blank; the first line has number 1."""
+    for line, content, comma_separated in numbered_lines(path):
+        cells = cells_of(content, comma_separated=comma_separated)
+        if cells:
+            yield line, cells
+
+
+def cells_of(content: bytes, *, comma_separated: bool) -> list[bytes]:
+    """Return the cells of a line; none if it is blank."""
+    if comma_separated:
+        cells = [cell.strip().strip(b'"') for cell in content.split(b",")]
+        return cells if any(cells) else []
+    return content.split()  # only at ASCII whitespace, which includes CR
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes, bool]]:
+    """Yield line number, content, and whether commas separate the cells, of every line."""
+    comma_separated: bool | None = None
+    with open_lines(path) as lines:
+        for line, content in lines:
+            if line == 1:
+                content = content.removeprefix(codecs.BOM_UTF8)
+            if comma_separated is None:
+                word = content.split(None, 1)[:1]
+                if word and not word[0].startswith(_COMMENT):
+                    comma_separated = b"," in word[0]
+            yield line, content, bool(comma_separated)
+
+
+@contextmanager
+def open_lines(path: Path) -> Iterator[Iterator[tuple[int, bytes]]]:
+    """Open a text file, decompressed if its name ends in .gz or .zst, as numbered lines from 1.
+
+    The content of a .zst file is held in memory. A file that is missing, a directory, or cannot be
+    read or decompressed is refused.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb", _BUFFER_BYTES) as file:
+            content = io.BytesIO(_decompressed(file.read())) if path.suffix == ".zst" else file
+            yield enumerate(content, start=1)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise InputError("no such file", where=path, remedy="Check the path") from error
+    except IsADirectoryError as error:
+        raise InputError("is a directory, not a table", where=path) from error
+    except PermissionError as error:
+        raise InputError(
+            "cannot be read: permission denied", where=path, remedy=CHECK_PERMISSIONS
+        ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"cannot be decompressed: {error}", where=path) from error
+
+
+def _decompressed(content: bytes) -> bytes:
+    from numcodecs import Zstd  # only few tables are compressed
+
+    try:
+        return bytes(Zstd().decode(content))
+    except RuntimeError as error:
+        raise zlib.error(str(error)) from error
+
+
+def utf8_text(content: bytes, path: Path, line: int) -> str:
+    """Decode cells of a line, or refuse them."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise InputError(
+            "not UTF-8 text", where=f"{path}:{line}", remedy="Convert the file to UTF-8"
+        ) from error
+
+
+SCORED_CHROMOSOMES = frozenset(
+    [*(str(number) for number in range(1, 23)), CHROMOSOME_X, *PSEUDO_AUTOSOMAL]
+)
+"""Chromosomes that are used unless ``--chr`` selects others."""
+
+_ONE_COPY = {
+    "Y": "plink2 --score counts one copy in men and none in others",
+    "MT": "plink2 --score counts one copy",
+}
+_NOT_PLACED = "not placed on a chromosome"
+_RANGE = re.compile(r"([0-9]{1,2})-([0-9]{1,2})")
+_LAST_NUMBER = 26  # MT
+
+
+def parse_chromosomes(text: str) -> tuple[str, ...]:
+    """Parse a list of chromosomes in the syntax of ``plink2 --chr``, such as ``1-4,22,X,PAR1``.
+
+    The result has canonical codes in the given order, without repetitions. A name that is no human
+    chromosome, and one of which ``plink2 --score`` counts one copy, are usage errors.
+    """
+    names = dict.fromkeys(name for part in text.split(",") for name in _expand(part.strip()))
+    for name in names:
+        if name not in HUMAN_CHROMOSOMES:
+            raise UsageError(
+                "not a human chromosome, or a range of numbers",
+                where="--chr",
+                value=name or "nothing",
+                expected="0-22, X, XY, PAR1, PAR2",
+                remedy="Write for example --chr 1-4,22,X",
+            )
+        if name in _ONE_COPY:
+            raise UsageError(
+                f"chromosome {name} cannot be used: {_ONE_COPY[name]}, and weights assume two "
+                "copies",
+                where="--chr",
+                remedy=f"Leave {name} out",
+            )
+    return tuple(names)
+
+
+def canonical_chromosomes(variants: VariantTable) -> StringColumn:
+    """Return the canonical code of every variant."""
+    codes, names = factorize_chromosomes(variants)
+    return np.asarray(np.array(names, dtype=object)[codes], dtype=object)
+
+
+def factorize_chromosomes(variants: VariantTable) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
+    """Return the index of every variant's canonical chromosome code, and the distinct codes."""
+    spellings = variants.chromosome.tolist()
+    canonical = {code: canonical_chromosome(code) for code in dict.fromkeys(spellings)}
+    names = {name: index for index, name in enumerate(dict.fromkeys(canonical.values()))}
+    indices = {code: names[name] for code, name in canonical.items()}
+    codes = np.fromiter(map(indices.__getitem__, spellings), dtype=np.int64, count=len(spellings))
+    return codes, tuple(names)
+
+
+def left_out(chromosome: str) -> tuple[str, str] | None:
+    """Return name and reason, for a log line, if a canonical chromosome is left out by default."""
+    if chromosome in SCORED_CHROMOSOMES:
+        return None
+    if chromosome in _ONE_COPY:
+        return f"chromosome {chromosome}", _ONE_COPY[chromosome]
+    return "chromosome 0" if chromosome == UNPLACED else "other contigs", _NOT_PLACED
+
+
+def _expand(part: str) -> Iterator[str]:
+    """Yield the canonical codes of one entry of the list."""
+    ends = _RANGE.fullmatch(part)
+    if ends is None:
+        yield canonical_chromosome(part)
+        return
+    first, last = int(ends[1]), int(ends[2])
+    if not first <= last <= _LAST_NUMBER:
+        yield part  # the caller refuses it
+        return
+    yield from (canonical_chromosome(str(number)) for number in range(first, last + 1))
+
+
+GRCH37, GRCH38, NCBI36 = "GRCh37", "GRCh38", "NCBI36"
+NOT_REPORTED = "NR"
+"""Name of an unknown build in the PGS Catalog."""
+
+_ALIASES = {
+    "grch37": GRCH37, "hg19": GRCH37, "b37": GRCH37,
+    "grch38": GRCH38, "hg38": GRCH38, "b38": GRCH38,
+    "ncbi36": NCBI36, "hg18": NCBI36, "b36": NCBI36,
+    "nr": NOT_REPORTED,
+}  # fmt: skip
+BUILD_NAMES = (GRCH37, GRCH38, NCBI36, NOT_REPORTED)
+
+_TABLE = Path(__file__).with_name("known_positions.tsv")
+# Smallest number of known variants at a build's positions; among millions of variants, a few are
+# there by chance.
+_FEWEST = 5
+# Smallest ratio of known variants at the positions of one build and of the other.
+_TIMES_MORE = 4
+
+
+@dataclass(frozen=True)
+class GenomeBuild:
+    """Genome build of a cohort, one of `BUILD_NAMES`, and the source of the name for the report."""
+
+    name: str
+    source: str
+
+
+def build_name(text: str) -> str | None:
+    """Return the name of the build with the alias `text` (such as ``hg19``), or None."""
+    return _ALIASES.get(text.lower())
+
+
+def find_known_variants(variants: VariantTable) -> dict[str, int]:
+    """Count, by build, the known variants whose position in it is that of one of `variants`."""
+    found = {GRCH37: 0, GRCH38: 0}
+    codes, names = factorize_chromosomes(variants)
+    for code, name in enumerate(names):
+        positions = variants.position[codes == code]
+        for build, known in _known_positions().get(name, {}).items():
+            found[build] += len(np.unique(positions[np.isin(positions, known)]))
+    return found
+
+
+def build_of(found: dict[str, int]) -> str | None:
+    """Return the build of the positions, or None if too few known variants match."""
+    for name, here in found.items():
+        there = sum(found.values()) - here
+        if here >= _FEWEST and here >= _TIMES_MORE * there:
+            return name
+    return None
+
+
+def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
+    """Return the given build, one of `BUILD_NAMES`, or the one inferred from known variants.
+
+    A given build is refused if known variants are at their positions of another one.
+    """
+    found = find_known_variants(variants)
+    inferred = build_of(found)
+    if given is None:
+        if inferred is None:
+            return GenomeBuild(NOT_REPORTED, "not given, and too few known variants to infer it")
+        return GenomeBuild(inferred, "positions of known variants")
+    if given != NOT_REPORTED and inferred not in (None, given):
+        raise InputError(
+            f"known variants are at their {inferred} positions ({found[GRCH37]} match GRCh37, "
+            f"{found[GRCH38]} match GRCh38)",
+            where="--genome-build",
+            value=given,
+            expected=inferred,
+            remedy=f"Give --genome-build {inferred}, or leave it out",
+        )
+    return GenomeBuild(given, "--genome-build")
+
+
+@cache
+def _known_positions() -> dict[str, dict[str, npt.NDArray[np.int64]]]:
+    """Return the positions of the known variants by chromosome and build."""
+    lines = _TABLE.read_text(encoding="utf-8").splitlines()
+    header, *known = (line.split("\t") for line in lines if not line.startswith("#"))
+    positions: dict[str, dict[str, list[int]]] = {}
+    for row in known:
+        for build in (GRCH37, GRCH38):
+            of_build = positions.setdefault(row[0], {}).setdefault(build, [])
+            of_build.append(int(row[header.index(build)]))
+    return {name: {b: np.array(p) for b, p in of.items()} for name, of in positions.items()}

@@ -1,6 +1,6 @@
 """VCF-Zarr stores (https://github.com/sgkit-dev/vcf-zarr-spec), as bio2zarr writes them.
 
-The ALT allele is counted, by the rules of `vcf_genotypes`.
+The ALT allele is counted, by the rules of `genotypes.vcf`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.packings import DOSAGES, PackedBytes
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
+from primo_scale.genotypes.store import DOSAGES, PackedBytes
 from primo_scale.genotypes.tables import (
     Index,
     StringColumn,
@@ -24,7 +24,7 @@ from primo_scale.genotypes.tables import (
     people_with_ids,
     refuse_multiallelic,
 )
-from primo_scale.genotypes.vcf_genotypes import (
+from primo_scale.genotypes.vcf import (
     MOST_PLOIDY,
     copies_of_fields,
     count_copies,

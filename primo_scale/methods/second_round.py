@@ -21,8 +21,6 @@ from itertools import pairwise
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.genotypes.ld_components import LARGEST_STANDARD_DEVIATION, component_map
-from primo_scale.genotypes.own_directions import OwnDirections, OwnWindow
 from primo_scale.kernels.gibbs_sweep import EffectMaps
 from primo_scale.kernels.rows import LinearMap
 from primo_scale.machine import usable_cpus
@@ -49,6 +47,12 @@ from primo_scale.methods.solve import (
     lattice_block,
     phenotype_covariance,
     whitened,
+)
+from primo_scale.panel.components import (
+    LARGEST_STANDARD_DEVIATION,
+    OwnDirections,
+    OwnWindow,
+    component_map,
 )
 from primo_scale.privacy.planning import fill
 from primo_scale.storage.tiles import in_threads

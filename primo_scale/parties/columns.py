@@ -38,8 +38,7 @@ from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import usable_cpus
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
+from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically

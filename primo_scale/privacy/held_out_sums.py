@@ -26,7 +26,7 @@ from primo_scale.gaussian.lattice_noise import (
     lattice_noise,
     off_diagonal_sigma,
 )
-from primo_scale.outcomes.bounds import PhenotypeBounds
+from primo_scale.outcomes.coding import PhenotypeBounds
 from primo_scale.privacy.mechanism import SHARES, HoldOut, rounded_up
 from primo_scale.privacy.planning import Floats
 from primo_scale.verify.held_out_accuracy import N_COUNTS, score_edges, score_ranges

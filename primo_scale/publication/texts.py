@@ -14,7 +14,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from scipy.special import expit, ndtr, ndtri
 
 from primo_scale.humanize import spent_in_words
-from primo_scale.outcomes.ancestry import NO_COMPONENTS, has_components
+from primo_scale.outcomes.coding import NO_COMPONENTS, has_components
 from primo_scale.publication.weights import scoring_command
 from primo_scale.publication.wording import (
     FEW_VARIANTS,

@@ -31,15 +31,6 @@ from primo_scale.accumulation.statistics import (
 )
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.errors import InputError
-from primo_scale.genotypes.ld_components import LdComponents
-from primo_scale.genotypes.ld_panel import LdPanel
-from primo_scale.genotypes.own_directions import (
-    OwnDirections,
-    find_directions,
-    open_directions,
-    write_directions,
-)
-from primo_scale.genotypes.panel_spectrum import components, variances_outside
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
@@ -48,6 +39,16 @@ from primo_scale.methods.linear_algebra import Float64
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
+from primo_scale.panel.components import (
+    LdComponents,
+    OwnDirections,
+    components,
+    find_directions,
+    open_directions,
+    variances_outside,
+    write_directions,
+)
+from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import draw_statistics
 from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates

@@ -21,8 +21,8 @@ from primo_scale.gaussian.calibration import Cost, composed_epsilon
 from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
-from primo_scale.genotypes.genome_build import GenomeBuild
-from primo_scale.genotypes.packings import DOSAGES
+from primo_scale.genotypes.store import DOSAGES
+from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding

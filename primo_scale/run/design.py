@@ -30,24 +30,22 @@ from primo_scale.genotypes.coding import (
     uninformative_coding,
 )
 from primo_scale.genotypes.frequencies import MatchedFrequencies
-from primo_scale.genotypes.ld_components import (
-    LARGEST_STANDARD_DEVIATION,
-    LdComponents,
-    component_map,
-    write_components,
-)
-from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
-from primo_scale.genotypes.ld_panel import LdPanel
-from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, Packing
-from primo_scale.genotypes.panel_spectrum import components, variances_outside
-from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.store import DOSAGES, HARD_CALLS, GenotypeStore, Packing
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.rows import LARGEST_OUTPUT
 from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.methods.solve import blended
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.coding import OutcomeCoding, PhenotypeBounds
 from primo_scale.outcomes.store import LEAST_HELD_OUT
+from primo_scale.panel.components import (
+    LARGEST_STANDARD_DEVIATION,
+    LdComponents,
+    component_map,
+    components,
+    variances_outside,
+    write_components,
+)
+from primo_scale.panel.ld import BlockSizes, LdPanel, panel_boundaries
 from primo_scale.privacy.mechanism import (
     SHARES,
     Guarantee,

@@ -9,8 +9,6 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from primo_scale.genotypes.ld_components import open_components
-from primo_scale.genotypes.own_directions import OwnDirections
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
@@ -33,7 +31,8 @@ from primo_scale.methods.solve import (
     adjusted,
     solve_statistics,
 )
-from primo_scale.outcomes.ancestry import has_components
+from primo_scale.outcomes.coding import has_components
+from primo_scale.panel.components import OwnDirections, open_components
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
 from primo_scale.privacy.private_statistics import PrivateStatistics

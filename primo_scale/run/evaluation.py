@@ -23,18 +23,17 @@ from primo_scale.evaluation.accuracy import (
 )
 from primo_scale.evaluation.scores import (
     Genotypes,
+    ScoringFile,
     match_weights,
     open_files,
     open_store,
+    read_scoring_file,
     score_people,
 )
-from primo_scale.evaluation.scoring_files import ScoringFile, read_scoring_file
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.bounds import ONE_TWO, ZERO_ONE
-from primo_scale.outcomes.coding import MISSING_NUMBER
-from primo_scale.outcomes.matching import match_people
-from primo_scale.outcomes.tables import open_outcome_table, read_groups
+from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
+from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.wording import ScoreSlope, cautions_in_words
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import EvaluationRequest

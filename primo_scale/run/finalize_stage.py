@@ -15,11 +15,11 @@ import numpy.typing as npt
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.gaussian.calibration import NO_COST
 from primo_scale.genotypes.frequencies import MatchCounts
-from primo_scale.genotypes.ld_components import open_components
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
+from primo_scale.panel.components import open_components
 from primo_scale.privacy.held_out_sums import (
     ScoredBatch,
     ScoredPeople,

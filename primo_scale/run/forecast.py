@@ -15,11 +15,9 @@ from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import check_draws
 from primo_scale.genotypes.filters import Selection, select_variants
 from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
-from primo_scale.genotypes.genome_build import GenomeBuild
-from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.tables import GenomeBuild, VariantTable
 from primo_scale.interruption import check
 from primo_scale.methods.catalogue import (
     AS_GIVEN,
@@ -36,8 +34,8 @@ from primo_scale.methods.catalogue import (
 )
 from primo_scale.methods.forecast import BlockNoise, share_with_noisy_gram
 from primo_scale.methods.linear_algebra import Float64
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import ADJUSTED_UNIT, OutcomeCoding, PhenotypeBounds, code_outcomes
+from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.privacy.mechanism import SHARES, Mechanism, Recipe
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,

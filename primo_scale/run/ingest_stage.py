@@ -12,22 +12,25 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.genotypes.copying import copy_genotypes
 from primo_scale.genotypes.filters import FilterCount, Importance, Ranking, Selection
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.genotypes.ingest import carry_out, ingest
+from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
 from primo_scale.genotypes.ingest_plan import (
     IngestPlan,
     check_same_request,
     plan_ingest,
     recorded_request,
 )
-from primo_scale.genotypes.ld_panel import LdPanel, open_ld_panel
-from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.pandas_plink import PlinkArray
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store, people_file_of
+from primo_scale.genotypes.store import (
+    HARD_CALLS,
+    GenotypeStore,
+    open_genotype_store,
+    people_file_of,
+)
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.methods.linear_algebra import Float64
+from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.progress import count_bar
 from primo_scale.run.public_inputs import read_public

@@ -22,21 +22,24 @@ from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.coding import LARGEST_CODE
-from primo_scale.genotypes.genome_build import NOT_REPORTED, settle_genome_build
 from primo_scale.genotypes.ingest_plan import store_bytes
-from primo_scale.genotypes.ld_panel import LdPanel
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable, settle_genome_build
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.machine import available_memory, resident_memory, usable_cpus
 from primo_scale.methods.forecast import effects_bytes, solve_bytes
-from primo_scale.outcomes.ancestry import COMPONENTS_REMEDY, NO_COMPONENTS, has_components
-from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.coding import (
+    COMPONENTS_REMEDY,
+    NO_COMPONENTS,
+    OutcomeCoding,
+    has_components,
+)
 from primo_scale.outcomes.store import KIND as OUTCOMES_KIND
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeRows, read_outcomes
+from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import release_cost
 from primo_scale.privacy.payment import NoiseStore, Payer
 from primo_scale.privacy.planning import LEAST_USEFUL_R2, PRIOR_HERITABILITY, SPARSE_SHARE, Forecast

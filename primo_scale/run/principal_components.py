@@ -25,8 +25,12 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
-from primo_scale.outcomes.bounds import CovariateBounds, names_with_bounds, read_covariate_bounds
-from primo_scale.outcomes.coding import OutcomeCoding
+from primo_scale.outcomes.coding import (
+    CovariateBounds,
+    OutcomeCoding,
+    names_with_bounds,
+    read_covariate_bounds,
+)
 from primo_scale.outcomes.store import ComponentRows
 from primo_scale.run.progress import count_bar
 from primo_scale.run.run_log import LOGGER
@@ -105,8 +109,7 @@ def _matched(
 
     A spread is the standard deviation of a component in people without structure.
     """
-    from primo_scale.evaluation.scores import match_weights
-    from primo_scale.evaluation.scoring_files import ScoringFile
+    from primo_scale.evaluation.scores import ScoringFile, match_weights
 
     if not path.name.endswith(SUFFIX):
         raise InputError("is no file of loadings", where=path, remedy=f"Give a file PREFIX{SUFFIX}")

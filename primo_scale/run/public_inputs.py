@@ -22,27 +22,23 @@ from primo_scale.genotypes.frequencies import (
     read_reference_frequencies,
     refuse_few_matches,
 )
-from primo_scale.genotypes.genome_build import NOT_REPORTED, GenomeBuild
-from primo_scale.genotypes.ld_panel import LdPanel, fixation_index, open_ld_panel
-from primo_scale.genotypes.packings import HARD_CALLS
-from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
+from primo_scale.genotypes.tables import NOT_REPORTED, GenomeBuild, VariantTable
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.methods.priors import PublicScores
-from primo_scale.outcomes.bounds import (
-    CovariateBounds,
-    PhenotypeBounds,
-    read_covariate_bounds,
-    read_phenotype_bounds,
-)
 from primo_scale.outcomes.coding import (
     ADJUSTED_UNIT,
     LARGEST_UNIT,
+    CovariateBounds,
     Int16,
     OutcomeCoding,
+    PhenotypeBounds,
     code_outcomes,
+    read_covariate_bounds,
+    read_phenotype_bounds,
 )
 from primo_scale.outcomes.tables import open_outcome_table, read_groups
+from primo_scale.panel.ld import LdPanel, fixation_index, open_ld_panel
 from primo_scale.run.design import Design, PanelDesign, PanelPopulations, PublicPanels
 from primo_scale.run.fields import one_line
 from primo_scale.run.principal_components import Loadings, read_loadings
@@ -52,7 +48,7 @@ from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.document import StatedPopulation, StatedPopulations, StatedScore
 
 if TYPE_CHECKING:
-    from primo_scale.evaluation.scoring_files import ScoringFile
+    from primo_scale.evaluation.scores import ScoringFile
 
 _PRIOR = "--prior-weights"
 _LEAST_CALLED = 0.95  # share of the cohort's genotypes of a variant that are usually called
@@ -363,7 +359,7 @@ def _read_columns(
 
 def read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
     """Read a scoring file, and refuse weights without noise, perhaps of this very cohort."""
-    from primo_scale.evaluation.scoring_files import read_scoring_file
+    from primo_scale.evaluation.scores import read_scoring_file
 
     file = read_scoring_file(path, wanted)
     if file.not_private:

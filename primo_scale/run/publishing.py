@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
-from primo_scale.genotypes.genome_build import GenomeBuild
+from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.humanize import examples
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.publication.weights import ScoringWeights, scoring_command

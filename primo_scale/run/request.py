@@ -33,7 +33,7 @@ _ORDERS = fields.choice(("ref-first", "ref-last", "ref-unknown"))
 
 
 def _chromosomes(value: Any, _: str) -> tuple[str, ...]:
-    from primo_scale.genotypes.chromosomes import parse_chromosomes  # loads NumPy
+    from primo_scale.genotypes.tables import parse_chromosomes  # loads NumPy
 
     several = (value,) if isinstance(value, int | str) else value
     return parse_chromosomes(",".join(map(str, several)))
@@ -80,8 +80,8 @@ class GenotypeInputs(Checked):
     @property
     def source_files(self) -> SourceFiles | None:
         """Files of the format that is given, or None."""
-        from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS  # loads NumPy
         from primo_scale.genotypes.source import REF_FIRST, SourceFiles
+        from primo_scale.genotypes.store import DOSAGES, HARD_CALLS  # loads NumPy
 
         given = next((name for name in FORMATS if getattr(self, name) is not None), None)
         if given is None:
@@ -613,7 +613,7 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Execution, Run):
 
 def to_build_name(value: str, _: str = "") -> str:
     """Return the PGS Catalog's name of a genome build."""
-    from primo_scale.genotypes.genome_build import BUILD_NAMES, build_name  # loads NumPy
+    from primo_scale.genotypes.tables import BUILD_NAMES, build_name  # loads NumPy
 
     found = build_name(value)
     if found is None:

@@ -16,10 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.bed import open_fileset
+from primo_scale.genotypes.bed import GenotypeSlab, open_fileset, write_bed, write_bim, write_rows
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.tables import LARGEST_POSITION, VariantTable
-from primo_scale.genotypes.write_fileset import GenotypeSlab, write_bed, write_bim, write_rows
 from primo_scale.kernels.packed import decode
 from primo_scale.simulation.mosaic import (
     GenotypeScores,

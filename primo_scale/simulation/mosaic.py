@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.genotypes.write_fileset import GenotypeSlab
+from primo_scale.genotypes.bed import GenotypeSlab
 from primo_scale.interruption import check
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.packed import MISSING, packed_width

@@ -21,10 +21,15 @@ from primo_scale.accumulation.plan import Plan
 from primo_scale.cli.commands import accumulate, evaluate, ingest, release, verify
 from primo_scale.errors import InputError
 from primo_scale.evaluation.scores import people_of_store
-from primo_scale.genotypes.copying import copy_genotypes
-from primo_scale.genotypes.packings import DOSAGES, HARD_CALLS, PACKINGS, copies_of_hard_calls
+from primo_scale.genotypes.ingest import copy_genotypes
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.store import (
+    DOSAGES,
+    HARD_CALLS,
+    PACKINGS,
+    copies_of_hard_calls,
+    open_genotype_store,
+)
 from primo_scale.kernels.dosage_bytes import UNITS
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE

@@ -17,12 +17,12 @@ from primo_scale.accumulation.partials import open_partials
 from primo_scale.accumulation.statistics import find_own_sums, sum_own
 from primo_scale.accumulation.tasks import run_task, subtract_scores
 from primo_scale.cli.commands import finalize, release, verify
-from primo_scale.genotypes.own_directions import OwnWindow, open_directions, write_directions
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.kernels.rows import LinearMap
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.outcomes.store import open_outcome_store
+from primo_scale.panel.components import OwnWindow, open_directions, write_directions
 from primo_scale.run.accumulate_stage import second_inputs, second_plan
 from primo_scale.run.design import load_design
 

@@ -13,7 +13,7 @@ from primo_scale.accumulation.partials import partial_bytes
 from primo_scale.accumulation.plan import Plan, default_plan
 from primo_scale.cluster.profile import JobQueueProfile, SchedulerProfile
 from primo_scale.errors import ResourceError
-from primo_scale.genotypes.packings import HARD_CALLS
+from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.outcomes.store import rows_layout
 from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
 from primo_scale.storage.chunks import array_bytes, write_block

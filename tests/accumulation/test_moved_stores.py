@@ -17,8 +17,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import OutcomeFiles, align_outcomes
 from primo_scale.storage.block_matrices import BlockLayout
 

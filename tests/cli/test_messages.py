@@ -16,7 +16,7 @@ from primo_scale.cli.commands import certificates, ledger_show, release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import read_identifiers, read_people
 from primo_scale.genotypes.tables import read_bim
-from primo_scale.outcomes.bounds import read_phenotype_bounds
+from primo_scale.outcomes.coding import read_phenotype_bounds
 from primo_scale.outcomes.tables import open_outcome_table
 from primo_scale.run.purge import warn_of_intermediates
 from primo_scale.run.run_log import LOGGER

@@ -14,7 +14,7 @@ from support.processes import run_program
 from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.commands import simulate as main
-from primo_scale.outcomes.bounds import read_covariate_bounds, read_phenotype_bounds
+from primo_scale.outcomes.coding import read_covariate_bounds, read_phenotype_bounds
 
 TRAITS = (
     *("--phenotypes", 2, "--prevalence", 0.1),

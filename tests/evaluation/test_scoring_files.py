@@ -5,8 +5,7 @@ import pytest
 from support.filesets import variants_with
 
 from primo_scale.errors import InputError
-from primo_scale.evaluation.scores import match_weights
-from primo_scale.evaluation.scoring_files import read_scoring_file
+from primo_scale.evaluation.scores import match_weights, read_scoring_file
 
 ROWS = {
     "rsID": ("rs1", "rs2"),

@@ -7,7 +7,7 @@ from support.ingest_runs import bed_reader_dosages
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes import bed
-from primo_scale.genotypes.packings import copies_of_hard_calls
+from primo_scale.genotypes.store import copies_of_hard_calls
 
 
 @pytest.mark.parametrize("budget", [1, 64, 1 << 26])

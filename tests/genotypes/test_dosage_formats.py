@@ -27,9 +27,8 @@ from primo_scale.evaluation.scores import MatchedWeights, open_store, score_peop
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.ingest import agree
-from primo_scale.genotypes.packings import DOSAGES
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import open_genotypes
+from primo_scale.genotypes.store import DOSAGES, open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS
 from primo_scale.parties.columns import GenotypeColumns
 from primo_scale.run.request import GenotypeFiles

@@ -10,7 +10,6 @@ import pytest
 from support.filesets import sample_table, variants_with, written
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.chromosomes import parse_chromosomes
 from primo_scale.genotypes.filters import (
     Importance,
     Ranking,
@@ -19,7 +18,7 @@ from primo_scale.genotypes.filters import (
     select_samples,
     select_variants,
 )
-from primo_scale.genotypes.tables import VariantTable, read_bim, read_fam
+from primo_scale.genotypes.tables import VariantTable, parse_chromosomes, read_bim, read_fam
 
 
 def variants_on(*chromosomes: str) -> VariantTable:

@@ -17,10 +17,10 @@ from support.tiers import thinned
 
 import primo_scale as ps
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.chromosomes import canonical_chromosomes
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.tables import canonical_chromosomes
 from primo_scale.kernels.packed import packed_width
 from primo_scale.run.request import GenotypeFiles
 

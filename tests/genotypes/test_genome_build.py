@@ -7,8 +7,13 @@ import pytest
 from support.filesets import variants_with
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.genome_build import build_of, find_known_variants, settle_genome_build
-from primo_scale.genotypes.tables import VariantTable, read_bim
+from primo_scale.genotypes.tables import (
+    VariantTable,
+    build_of,
+    find_known_variants,
+    read_bim,
+    settle_genome_build,
+)
 from primo_scale.run.request import to_build_name
 
 
@@ -21,7 +26,7 @@ def grch37(reference) -> VariantTable:
 @pytest.fixture(scope="module")
 def grch38(grch37) -> VariantTable:
     """Return the same variants, with the known ones moved to their GRCh38 positions."""
-    from primo_scale.genotypes.genome_build import _known_positions
+    from primo_scale.genotypes.tables import _known_positions
 
     known = _known_positions()["22"]
     moved = dict(zip(known["GRCh37"].tolist(), known["GRCh38"].tolist(), strict=True))

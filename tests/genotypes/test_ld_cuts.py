@@ -12,21 +12,21 @@ from support.filesets import write_fileset_of
 
 from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes import ld_cuts
-from primo_scale.genotypes.ld_cuts import (
+from primo_scale.genotypes.tables import read_bim
+from primo_scale.panel import ld
+from primo_scale.panel.ld import (
     BlockSizes,
+    centred,
     crossing_ld,
     least_cuts,
     standardise,
     write_ld_blocks,
 )
-from primo_scale.genotypes.ld_panel import centred
-from primo_scale.genotypes.tables import read_bim
 
 
 @pytest.mark.parametrize("per_pass", [1, 7, 64])
 def test_costs_are_the_sums_over_all_pairs_across_a_cut(per_pass, monkeypatch):
-    monkeypatch.setattr(ld_cuts, "_VARIANTS_PER_PASS", per_pass)
+    monkeypatch.setattr(ld, "_VARIANTS_PER_PASS", per_pass)
     dosages = np.random.default_rng(1).integers(0, 3, (30, 20)).astype(np.int8)
     squares = np.corrcoef(dosages) ** 2 - 1 / 19
     expected = [

@@ -8,10 +8,14 @@ from support.filesets import variants_with, write_fileset_of
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.ld_components import component_map, open_components, write_components
-from primo_scale.genotypes.ld_cuts import BlockSizes, panel_boundaries
-from primo_scale.genotypes.ld_panel import fixation_index, open_ld_panel
-from primo_scale.genotypes.panel_spectrum import components, variances_outside
+from primo_scale.panel.components import (
+    component_map,
+    components,
+    open_components,
+    variances_outside,
+    write_components,
+)
+from primo_scale.panel.ld import BlockSizes, fixation_index, open_ld_panel, panel_boundaries
 
 
 def write_panel(prefix, dosages):

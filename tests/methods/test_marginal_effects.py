@@ -19,8 +19,7 @@ from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
 from primo_scale.kernels.rows import clip_rows
 from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.scale import effects_per_allele, marginal_effects
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import no_noise
 from primo_scale.privacy.planning import clip_response
 from primo_scale.storage.block_matrices import BlockLayout

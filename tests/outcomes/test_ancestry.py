@@ -2,7 +2,7 @@
 
 import pytest
 
-from primo_scale.outcomes.ancestry import has_components
+from primo_scale.outcomes.coding import has_components
 
 COMPONENTS = [
     "PC1", "pc1", "PC_1", "PC01", "PC.10", "PCA1", "pca_2", "PC1_AVG", "PC1_SUM", "gPC1", "x PC-3",

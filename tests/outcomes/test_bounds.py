@@ -4,7 +4,7 @@ import pytest
 from support.filesets import written
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.bounds import (
+from primo_scale.outcomes.coding import (
     CovariateBounds,
     PhenotypeBounds,
     read_covariate_bounds,

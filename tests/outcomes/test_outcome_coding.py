@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from support.processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
-from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import (
+    CovariateBounds,
+    CovariateCoding,
+    OutcomeCoding,
+    PhenotypeBounds,
+    code_outcomes,
+)
 from primo_scale.outcomes.tables import open_outcome_table
 
 ANY_VALUE = st.floats(allow_nan=True, allow_infinity=True) | st.sampled_from([-9.0, 0.0, 1.0, 2.0])

@@ -14,11 +14,14 @@ from support.durable import flushes_seen
 from support.filesets import sample_table
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes import counts as counts_module
 from primo_scale.outcomes import store as store_module
 from primo_scale.outcomes import tables
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
-from primo_scale.outcomes.coding import OutcomeCoding, code_outcomes
+from primo_scale.outcomes.coding import (
+    CovariateBounds,
+    OutcomeCoding,
+    PhenotypeBounds,
+    code_outcomes,
+)
 from primo_scale.outcomes.store import (
     KEY_BYTES,
     KIND,
@@ -221,7 +224,7 @@ def test_a_code_beyond_all_values_is_counted_in_any_groups(data):
     numbers = st.sampled_from([-5.0, 7.0, 8.0, 9.0, 0.0])
     rows = data.draw(st.lists(st.tuples(numbers, numbers), min_size=1, max_size=40))
     values = np.array(rows + [(-999.0, math.inf)] * (len(rows) + 1))
-    extremes = counts_module._Extremes(2)
+    extremes = store_module._Extremes(2)
     cut = data.draw(st.integers(0, len(values)))
     for part in (values[:cut], values[cut:]):
         extremes.add(part, part != 0)

@@ -10,8 +10,7 @@ import pytest
 from support.filesets import write_fileset_of
 
 import primo_scale as ps
-from primo_scale.genotypes.packings import DOSAGES
-from primo_scale.genotypes.store import GenotypeStore
+from primo_scale.genotypes.store import DOSAGES, GenotypeStore
 from primo_scale.kernels.dosage_bytes import MISSING_BYTE, STEPS
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import GenotypeColumns

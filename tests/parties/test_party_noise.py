@@ -10,8 +10,7 @@ from support.party_examples import signs_of
 from support.tiers import thinned
 
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import BOUNDED_UNIT, code_within_bounds
+from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.parties.columns import RandomSigns
 from primo_scale.parties.purchase import party_noise, party_sensitivity
 

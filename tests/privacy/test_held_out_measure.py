@@ -11,8 +11,7 @@ from support.noise_checks import KEY, has_scale
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.genotypes.tables import SampleTable
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import HoldOutChoice, OutcomeFiles, align_outcomes
 from primo_scale.privacy.held_out_sums import (
     UNIT,

@@ -24,8 +24,7 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels.rows import scale_entries
 from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
-from primo_scale.outcomes.bounds import CovariateBounds, PhenotypeBounds
-from primo_scale.outcomes.coding import code_outcomes
+from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
 from primo_scale.privacy.mechanism import (
     SHARES,
     Promise,

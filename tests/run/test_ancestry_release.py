@@ -13,8 +13,8 @@ from support.small_cohort import command, refused, succeeded
 
 from primo_scale.cli.commands import accumulate, finalize, ingest, release, verify
 from primo_scale.evaluation.scores import open_files
-from primo_scale.genotypes.packings import HARD_CALLS
 from primo_scale.genotypes.source import SourceFiles
+from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.publication.texts import render_readme, render_report
 from primo_scale.publication.wording import accuracies_in_words, ancestry_notes

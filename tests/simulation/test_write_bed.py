@@ -4,7 +4,7 @@ import bed_reader
 import numpy as np
 import pytest
 
-from primo_scale.genotypes.write_fileset import write_bed
+from primo_scale.genotypes.bed import write_bed
 from primo_scale.simulation import mosaic as mosaic_module
 from primo_scale.simulation.mosaic import genotype_slabs
 

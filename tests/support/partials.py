@@ -7,8 +7,7 @@ import numpy as np
 
 from primo_scale.accumulation.partials import Inputs, Partials, open_partials
 from primo_scale.accumulation.plan import RowTask, default_plan
-from primo_scale.genotypes.packings import HARD_CALLS
-from primo_scale.genotypes.store import open_genotype_store
+from primo_scale.genotypes.store import HARD_CALLS, open_genotype_store
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import create_group, mark_complete

@@ -11,13 +11,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.genome_build import GenomeBuild
-from primo_scale.genotypes.tables import VariantTable
+from primo_scale.genotypes.tables import GenomeBuild, VariantTable
 from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.solve import LatticeWeights, Solution
-from primo_scale.outcomes.bounds import PhenotypeBounds
-from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding
+from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
 from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse

@@ -1,0 +1,1 @@
+"""Public panel of genotypes: linkage disequilibrium, its blocks, and its components."""

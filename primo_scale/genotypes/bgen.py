@@ -12,7 +12,6 @@ copy of a haploid person counts as two.
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 import zlib
@@ -104,17 +103,6 @@ class BgenFile(GenotypeSource):
                     result[start : start + rows] = found
                 else:
                     pack_copies(found, result[start : start + rows])
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Decode genotypes with Python's integers."""
-        with self.where.open("rb", buffering=0) as file:
-            block = self._block(file.fileno(), variant)
-        copies = []
-        for sample in samples.tolist():
-            first = copies_of_first(block, sample)
-            called = first if self.packing is DOSAGES else hard_call(first)
-            copies.append(called if self.counts_first else 2 - called)
-        return copies
 
     def _block(self, descriptor: int, variant: int) -> Block:
         start, stop = int(self.starts[variant]), int(self.stops[variant])
@@ -284,25 +272,6 @@ class Block(NamedTuple):
     phased: bool
     bits: int  # of one probability
     probabilities: npt.NDArray[np.uint8]
-
-
-def copies_of_first(block: Block, sample: int) -> float:
-    """Return the copies of the first allele in whole units, or nan if they are missing, slowly."""
-    ploidy = int(block.ploidy[sample]) & 63
-    if block.ploidy[sample] >> 7 or not ploidy:
-        return math.nan
-    before = int((block.ploidy[:sample] & 63).sum()) * block.bits
-    first, last = before // 8, (before + ploidy * block.bits + 7) // 8
-    number = int.from_bytes(block.probabilities[first:last].tobytes(), "little") >> before % 8
-    most = (1 << block.bits) - 1
-    one, two = number & most, number >> block.bits & most
-    of_first = 2 * one if ploidy == 1 else one + two if block.phased else 2 * one + two
-    return (2 * of_first * UNITS + most) // (2 * most) / UNITS
-
-
-def hard_call(copies: float) -> float:
-    """Return the nearest whole number, or nan if it is not within 0.1."""
-    return next((call for call in (0.0, 1.0, 2.0) if abs(copies - call) <= 0.1), math.nan)
 
 
 @compiled

@@ -6,10 +6,9 @@ is copied, in the same order and at the same pace, so that its bytes are still i
 Genotypes need at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to the
 tables of people and variants.
 
-The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
-the self-test has passed. After an interruption the same call continues. A call with other inputs,
-lists or chunks is refused. A partition is complete when its record exists, which is committed after
-the chunks were flushed.
+The store is written in ``<destination>.partial/`` and renamed when all partitions are complete.
+After an interruption the same call continues. A call with other inputs, lists or chunks is refused.
+A partition is complete when its record exists, which is committed after the chunks were flushed.
 
 A finished store is copied to another location object by object, unchanged; its root metadata comes
 last, after every chunk was read back and had the CRC-32C that the ingest recorded for it.
@@ -73,9 +72,6 @@ from primo_scale.storage.stores import store_at
 _TABLE_CHUNK_ROWS = 65536
 
 _HASH_BLOCK_BYTES = 1 << 20
-_TESTED_VARIANTS = 16
-_NEAREST = 0.51  # of a step; dosages are first rounded to a 1/16384 of a copy
-_TESTED_SAMPLES = 64
 
 
 def ingest(
@@ -211,9 +207,9 @@ def _missing_partitions(plan: IngestPlan) -> list[int]:
 
 
 def _finalise(plan: IngestPlan) -> GenotypeStore:
-    """Write tables, counts and digests, run the self-test and publish the store.
+    """Write tables, counts and digests, and publish the store.
 
-    A source that changed during the run and a failed self-test are refused.
+    A source that changed during the run is refused.
     """
     known = {source.path: source for source in plan.sources}
     if fingerprint(plan.source.files(), known) != plan.sources:
@@ -225,7 +221,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
     record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
     _write_tables(plan, group, record)
-    orientation = _check_orientation(plan, groups.array_of(group, "genotypes"))
     sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
@@ -237,7 +232,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "identity_digest": plan.identity_digest,
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
-            "orientation_self_test": orientation,
         },
     )
     with disk_errors_explained(plan.destination):
@@ -245,42 +239,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
         sync_directory(plan.destination.parent)
     shutil.rmtree(plan.partial)
     return open_genotype_store(plan.destination)
-
-
-def _check_orientation(plan: IngestPlan, array: groups.Array) -> dict[str, int]:
-    """Compare stored dosages with source genotypes, which are read as the format defines them.
-
-    A genotype that differs is refused. The result has the numbers of variants and of genotypes that
-    agreed.
-    """
-    variants, samples, packing = plan.variant_index, plan.sample_index, plan.packing
-    rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
-    half = _TESTED_SAMPLES // 2
-    blocks = [(0, min(half, len(samples)))]
-    if len(samples) > half:
-        blocks.append((max(half, (len(samples) - half) // 4 * 4), len(samples)))
-    genotypes = 0
-    for row in rows.tolist():
-        for start, stop in blocks:
-            columns = slice(packing.width(start), packing.width(stop))
-            packed = read_block(array, (slice(row, row + 1), columns))
-            stored = packing.steps_or_missing(packed, stop - start)[0]
-            copies = np.array(plan.source.copies_of_a1(int(variants[row]), samples[start:stop]))
-            if not agree(stored, copies, packing.steps):
-                raise InputError(
-                    f"the stored genotypes of variant {row + 1} differ from the source",
-                    where=plan.source.where,
-                    remedy="Remove the partial store and start again",
-                )
-            genotypes += len(copies)
-    return {"variants": len(rows), "genotypes": genotypes}
-
-
-def agree(stored: npt.NDArray[Any], copies: npt.NDArray[np.float64], steps: int) -> bool:
-    """Return whether stored steps, -1 where missing, are the nearest to copies of A1."""
-    missing = np.isnan(copies)
-    near = np.abs(stored - steps * np.where(missing, 0, copies)) < _NEAREST
-    return bool(np.where(missing, stored == -1, near & (stored >= 0)).all())
 
 
 def _write_tables(plan: IngestPlan, group: groups.Group, record: PartitionRecord) -> None:
@@ -346,7 +304,6 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
     counts = np.zeros((len(index), 4), dtype=np.int64)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
-    source.read_ahead(index)
     for first in range(0, width, chunks * chunk_bytes):
         columns = slice(first, min(first + chunks * chunk_bytes, width))
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))

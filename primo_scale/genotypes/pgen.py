@@ -11,7 +11,6 @@ column of that name.
 
 from __future__ import annotations
 
-import math
 import queue
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,16 +84,6 @@ class PgenFileset(GenotypeSource):
                     pack_copies(found, target)
                 elif not bytes_of_copies(found, target):
                     raise InputError("has a dosage that is not between 0 and 2", where=self.where)
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Read the dosages, or the two alleles of each genotype and count those that are ALT."""
-        alleles = np.empty(2 * len(samples), dtype=np.int32)
-        dosages = np.empty(len(samples), dtype=np.float32)
-        with self._reader(samples) as reader:
-            reader.read_alleles(variant, alleles)
-            reader.read_dosages(variant, dosages)
-        copies = dosages if self.packing is DOSAGES else alleles.reshape(-1, 2).sum(axis=1)
-        return [float(count) if count >= 0 else math.nan for count in copies]
 
     @contextmanager
     def _reader(self, samples: Index) -> Iterator[PgenReader]:

@@ -5,8 +5,8 @@ Layout (format 3 of hard calls, 1 of dosages): ``genotypes`` uint8 (variant, byt
 (variant, 4), the number of samples with each raw value, or those that `Packing.count` counts;
 ``chunk_crc32c`` uint32 (row of chunks, chunk), the checksum of each chunk of ``genotypes``, which
 detects exchanged chunks; and one array for each column of the variant and sample tables. The
-attributes hold digests, the effects of the filters, the orientation self-test and the checksums of
-all other chunks. All of it is private.
+attributes hold digests, the effects of the filters and the checksums of all other chunks. All of it
+is private.
 """
 
 from __future__ import annotations

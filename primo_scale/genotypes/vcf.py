@@ -9,7 +9,6 @@ or one that its index does not describe is found by the number of records that t
 from __future__ import annotations
 
 import gzip
-import math
 import queue
 import warnings
 import zlib
@@ -101,32 +100,19 @@ class VcfFile(GenotypeSource):
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
-        for row, record in self._records(variants):
-            alleles, target = self._alleles(record), result[row : row + 1]
-            if not count_copies(alleles, _FIRST, samples, copies):
-                where = self.where
-                raise InputError("a genotype has an allele that its variant lacks", where=where)
-            if self.packing is not DOSAGES:
-                pack_copies(copies, target)
-            elif not read_dosages(
-                self._fields(record)[None], alleles, _FIRST, samples, copies, target
-            ):
-                raise InputError("a dosage is not between 0 and 2", where=self.where)
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Take the dosages, or count the alleles of each genotype that are ALT."""
-        ((_, record),) = self._records(np.array([variant]))
-        genotypes, numbers = record.genotypes, [[math.nan]] * len(samples)
-        if self.packing is DOSAGES:
-            numbers = self._fields(record)[samples].tolist()
-        called = (genotypes[person][:-1] for person in samples.tolist())
-        return list(map(copies_of_fields, called, numbers))
-
-    def _records(self, variants: Index) -> Iterator[tuple[int, Variant]]:
-        """Yield the place in `variants` and the record of each."""
         with self._cursor() as cursor:
             for place, row in enumerate(variants.tolist()):
-                yield place, cursor.record(row)
+                record, target = cursor.record(row), result[place : place + 1]
+                alleles = self._alleles(record)
+                if not count_copies(alleles, _FIRST, samples, copies):
+                    where = self.where
+                    raise InputError("a genotype has an allele that its variant lacks", where=where)
+                if self.packing is not DOSAGES:
+                    pack_copies(copies, target)
+                elif not read_dosages(
+                    self._fields(record)[None], alleles, _FIRST, samples, copies, target
+                ):
+                    raise InputError("a dosage is not between 0 and 2", where=self.where)
 
     def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
@@ -276,22 +262,7 @@ def _damaged(path: Path, what: str) -> InputError:
 
 
 MOST_PLOIDY = 2
-_MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
-
-
-def copies_of_fields(called: list[int], numbers: list[float]) -> float:
-    """Return the copies of ALT of a genotype by the definition, slowly; nan if it is missing.
-
-    `numbers` are DS or GP, or nan for those of a hard call.
-    """
-    alleles = [allele for allele in called if allele != _NO_ALLELE]
-    if len(numbers) > 1:
-        numbers = numbers[: len(alleles) + 1]
-        numbers = [sum(i * p for i, p in enumerate(numbers)) / (sum(numbers) or math.nan)]
-    copies = numbers[0]
-    if math.isnan(copies):
-        copies = math.nan if _MISSING in alleles else sum(alleles)
-    return copies * MOST_PLOIDY / len(alleles) if alleles else math.nan
+_NO_ALLELE = -2  # fills up a haploid genotype
 
 
 @compiled

@@ -26,7 +26,6 @@ from primo_scale.genotypes.tables import (
 )
 from primo_scale.genotypes.vcf import (
     MOST_PLOIDY,
-    copies_of_fields,
     count_copies,
     read_dosages,
 )
@@ -82,16 +81,6 @@ class VcfZarr(GenotypeSource):
                     raise InputError("a dosage is not between 0 and 2", where=self.where)
         if self.dosages is None:
             pack_copies(copies, result)
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Take the dosages, or count the alleles of each genotype that are ALT."""
-        box = slice(variant, variant + 1), slice(samples[0], samples[-1] + 1)
-        people = samples - samples[0]
-        alleles = _values(self.genotypes, self.where, box)[0][people]
-        numbers = np.full((len(people), 1), np.nan)
-        if self.dosages is not None:
-            numbers = _fields(self.dosages, self.where, box)[0][people]
-        return list(map(copies_of_fields, alleles.tolist(), numbers.tolist()))
 
 
 def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:

@@ -50,7 +50,6 @@ from primo_scale.methods.effects import (
 from primo_scale.methods.linear_algebra import (
     FLOOR_SHARE,
     Float64,
-    eigenvectors,
     map_blocks,
     noise_norm,
 )
@@ -390,11 +389,11 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
         sums = block.gram, block.back @ block.gram, block.target, noise, block.gram_errors
         return whitened(*sums, effect, residual, relative)
     size, sigma = len(block.cross), block.blend.sigma
-    noisy, vectors = eigenvectors(block.blend.gram, block.cross.shape[1])
+    noisy, vectors = np.linalg.eigh(block.blend.gram)
     expected = expected_eigenvalues(noisy, sigma)
-    target = vectors.coordinates(block.cross)
+    target = vectors.T @ block.cross
     if block.outside.any():
-        target -= expected[:, None] * vectors.coordinates(block.outside)
+        target -= expected[:, None] * (vectors.T @ block.outside)
     values = block.blend.raised(noisy)
     variances = residual * values + release
     roots = np.sqrt(variances)[:, None]
@@ -410,7 +409,7 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
     )
     exposures = np.maximum(effect * factor * expected**2 / variances, _TINY)
     shown, seen = replace(coordinates, exposures=exposures), values[:, None] / roots
-    return Basis(coordinates, shown, lambda columns: vectors.combinations(seen * columns))
+    return Basis(coordinates, shown, lambda columns: vectors @ (seen * columns))
 
 
 def expected_eigenvalues(noisy: Float64, sigma: float) -> Float64:

@@ -23,9 +23,7 @@ import numpy as np
 from primo_scale.methods.adjustment import Adjustment
 from primo_scale.methods.catalogue import Estimator
 from primo_scale.methods.linear_algebra import (
-    Eigenvectors,
     Float64,
-    eigenvectors,
     floored_at_zero,
     map_blocks,
     noise_norm,
@@ -41,7 +39,7 @@ class Spectrum:
     fixed_cross: Float64  # denoised X_b'C, shape (d_b, f)
     # Eigenvalues in ascending order; negative and negligible ones are 0, shape (d_b,).
     values: Float64
-    vectors: Eigenvectors  # V
+    vectors: Float64  # V, shape (d_b, d_b)
     target: Float64  # H, shape (d_b, l)
     noise_norm: float  # bound on the norm of the noise in S
 
@@ -51,8 +49,8 @@ def spectrum_of(adjustment: Adjustment, block: int) -> Spectrum:
     adjusted = adjustment.block(block)
     gram, rounding = adjustment.gram(adjusted, block)
     norm = noise_norm(adjustment.gram_sigma(block), len(gram))
-    values, vectors = eigenvectors(gram, adjusted.target.shape[1])
-    target = vectors.coordinates(adjusted.target)
+    values, vectors = np.linalg.eigh(gram)
+    target = vectors.T @ adjusted.target
     return Spectrum(adjusted.fixed_cross, floored_at_zero(values, rounding), vectors, target, norm)
 
 
@@ -109,7 +107,7 @@ def solve_ridge(
         spectrum = spectrum_of(adjustment, block) if spectra is None else spectra(block)
         penalty = penalty_for(spectrum.noise_norm)
         factors = quotient(np.ones(len(spectrum.values)), spectrum.values + penalty)
-        weights = spectrum.vectors.combinations(factors[:, None] * spectrum.target)
+        weights = spectrum.vectors @ (factors[:, None] * spectrum.target)
         genotypes[layout.variants(block)] = weights
         return spectrum.fixed_cross.T @ weights, penalty
 

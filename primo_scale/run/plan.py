@@ -24,7 +24,7 @@ from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.coding import LARGEST_CODE
 from primo_scale.genotypes.ingest_plan import store_bytes
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable, settle_genome_build
+from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
@@ -266,9 +266,8 @@ def _planned_release(
             where="--calibrate",
             remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
         )
-    build = settle_genome_build(request.genome_build, variants)
-    LOGGER.info("genome build: %s (%s)", build.name, build.source)
-    if request.genome_build is None and build.name == NOT_REPORTED:
+    build = request.genome_build or NOT_REPORTED
+    if request.genome_build is None:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
             "--genome-build with the build that the positions are in"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
-from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.humanize import examples
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.publication.weights import ScoringWeights, scoring_command
@@ -81,7 +80,7 @@ def _refuse_long_name(path: Path, appended: int) -> None:
 
 
 def refuse_other_release(
-    request: FinalizeRequest, design: Design, build: GenomeBuild, *, private: bool
+    request: FinalizeRequest, design: Design, build: str, *, private: bool
 ) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows."""
     document = _read_release(request.out)

@@ -30,7 +30,6 @@ from primo_scale.genotypes.store import GenotypeStore, PackedBytes
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
-    GatheredSum,
     Int8,
     Int16,
     Int64,
@@ -185,11 +184,9 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     partials.commit_tile(task, gram.total())
 
 
-def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | GatheredSum:
+def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum:
     largest = partials.max_code
-    kernel = choose_kernel(partials.kernel, largest)
-    total = ProductSum(kernel, shape, largest**2)
-    return total if partials.subsample is None else GatheredSum(total, partials.plan.rows_per_read)
+    return ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
 
 
 @lru_cache(maxsize=4)

@@ -10,7 +10,6 @@ import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -164,15 +163,9 @@ def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
 _PRIVATE = 0o600
 
 
-class GenotypeSlab(NamedTuple):
-    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
-
-    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
-    """
-
-    first_variant: int
-    first_person: int
-    packed: PackedGenotypes
+GenotypeSlab = tuple[int, int, PackedGenotypes]
+"""First variant, first person, which is a multiple of 4, and their packed genotypes, with padding
+bits zero, shape (variants, ceil(people / 4))."""
 
 
 def write_bed(
@@ -194,11 +187,9 @@ def write_bed(
     )
     with file_published_at_end(path, mode=mode) as file:
         file.write(_HEADER)
-        for slab in slabs:
-            of_person = packed_width(slab.first_person)
-            start = len(_HEADER) + slab.first_variant * width + of_person
-            whole_rows = slab.packed.shape[1] == width
-            for number, part in enumerate([slab.packed] if whole_rows else slab.packed):
+        for first_variant, first_person, packed in slabs:
+            start = len(_HEADER) + first_variant * width + packed_width(first_person)
+            for number, part in enumerate([packed] if packed.shape[1] == width else packed):
                 file.seek(start + number * width)
                 file.write(part.data)
 

@@ -56,14 +56,6 @@ _SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID"}
 _MOST_BITS = 32  # of one probability
 
 
-class _Header(NamedTuple):
-    first_variant: int  # position in the file
-    n_variants: int
-    n_samples: int
-    compression: int  # key of `_DECOMPRESS`
-    samples: SampleTable | None
-
-
 @dataclass(frozen=True, eq=False)
 class BgenFile(GenotypeSource):
     """Hard calls or dosages of a BGEN file."""
@@ -137,21 +129,21 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     counts_first = files.allele_order != REF_FIRST
     with path.open("rb", buffering=0) as file:
         try:
-            header = _read_header(file.fileno(), path)
-            variants, starts, stops = _scan(file.fileno(), header, counts_first=counts_first)
+            sizes, compression, people = _read_header(file.fileno(), path)
+            variants, starts, stops = _scan(file.fileno(), *sizes, counts_first=counts_first)
         except (struct.error, ValueError) as error:
             raise InputError(f"is truncated or malformed: {error}", where=path) from error
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any), or leave them out")
-    people = header.samples if files.sample is None else read_sample(files.sample)
-    if people is None or len(people) != header.n_samples:
+    people = people if files.sample is None else read_sample(files.sample)
+    if people is None or len(people) != sizes[2]:
         raise InputError(
             "has no sample IDs" if people is None else "the .sample file has other people",
             where=path,
             value=None if people is None else f"{len(people)} people",
-            expected=None if people is None else header.n_samples,
+            expected=None if people is None else sizes[2],
             remedy="Give its .sample file with --sample",
         )
-    members = files.sample, starts, stops, header.compression, counts_first
+    members = files.sample, starts, stops, compression, counts_first
     return BgenFile(path, people, variants, *members, packing=files.packing)
 
 
@@ -175,8 +167,14 @@ def read_sample(path: Path) -> SampleTable:
         return read_people_table(lines, path, columns)
 
 
-def _read_header(descriptor: int, path: Path) -> _Header:
-    """Read the header and the sample IDs, or refuse a file of another format or version."""
+def _read_header(
+    descriptor: int, path: Path
+) -> tuple[tuple[int, int, int], int, SampleTable | None]:
+    """Read the header and the sample IDs, or refuse a file of another format or version.
+
+    The result has the position of the first variant and the numbers of variants and people, the
+    compression, and the people.
+    """
     start = os.pread(descriptor, 24, 0)
     if len(start) < 24 or start[16:20] not in _MAGICS:
         raise InputError("is not a BGEN file", where=path)
@@ -201,18 +199,18 @@ def _read_header(descriptor: int, path: Path) -> _Header:
             name, place = _text(content, place, "<H")
             names.append(name)
         samples = people_with_ids(string_column(names))
-    return _Header(4 + offset, n_variants, n_samples, compression, samples)
+    return (4 + offset, n_variants, n_samples), compression, samples
 
 
 def _scan(
-    descriptor: int, header: _Header, *, counts_first: bool
+    descriptor: int, place: int, n_variants: int, n_samples: int, *, counts_first: bool
 ) -> tuple[VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the variants, and where the genotypes of each start and stop in the file."""
-    rows, place, size = [], header.first_variant, os.fstat(descriptor).st_size
-    if not header.n_samples or not 0 < header.n_variants < size:
-        raise ValueError(f"{header.n_variants} variants of {header.n_samples} people")
-    bounds = np.empty((header.n_variants, 2), dtype=np.int64)
-    for number in range(header.n_variants):
+    rows, size = [], os.fstat(descriptor).st_size
+    if not n_samples or not 0 < n_variants < size:
+        raise ValueError(f"{n_variants} variants of {n_samples} people")
+    bounds = np.empty((n_variants, 2), dtype=np.int64)
+    for number in range(n_variants):
         wanted = _SCANNED_BYTES
         while True:
             content = os.pread(descriptor, wanted, place)

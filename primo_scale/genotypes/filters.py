@@ -29,32 +29,9 @@ from primo_scale.genotypes.tables import (
     utf8_text,
 )
 
-
-@dataclass(frozen=True, eq=False)
-class Importance:
-    """Importance of variants, from public numbers."""
-
-    values: npt.NDArray[np.float64]  # 0 for a variant that is never chosen, shape (d,)
-    # Function that returns the share of what all variants explain, given the positions of some.
-    share_of: Callable[[Index], float]
-
-    def best(self, top: int) -> tuple[Index, float]:
-        """Return the increasing positions of the `top` largest values above 0, and their share.
-
-        Of equal values the first are chosen.
-        """
-        order = np.argsort(-self.values, kind="stable")[:top]
-        best = np.sort(order[self.values[order] > 0])
-        return best, self.share_of(best)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Choice of the variants of largest importance."""
-
-    option: str  # that asks for it
-    top: int  # largest number of variants to choose
-    importance: Callable[[VariantTable], Importance]
+Importance = tuple[npt.NDArray[np.float64], Callable[[Index], float]]
+"""Importance of d variants from public numbers, 0 for one that is never chosen, and a function that
+returns the share of what all variants explain, given the increasing positions of some."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +45,8 @@ class Selection:
     chromosomes: tuple[str, ...] | None = None  # canonical codes; None: `SCORED_CHROMOSOMES`
     ref_maf: float | None = None  # least frequency of the minor allele in the panel `ref_freq`
     ref_freq: Path | None = None  # public allele frequencies
-    ranking: Ranking | None = None  # only the most important variants, after all other filters
+    # Option, largest number and importance: the most important variants, after all other filters.
+    ranking: tuple[str, int, Callable[[VariantTable], Importance]] | None = None
 
 
 NO_LISTS = Selection()
@@ -165,14 +143,16 @@ def select_variants(
         frequency = read_reference_frequencies(panel, variants).a1_frequency
         common = np.minimum(frequency, 1 - frequency) >= least  # False without a frequency
         leave_out("--ref-maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
-    if (ranking := selection.ranking) is not None:
+    if selection.ranking is not None:
+        option, top, importance = selection.ranking
         rows, others = np.flatnonzero(chosen), np.ones_like(chosen)
-        importance = ranking.importance(variants.select(rows))
-        best, share = importance.best(ranking.top)
+        values, share_of = importance(variants.select(rows))
+        order = np.argsort(-values, kind="stable")[:top]  # of equal values the first are chosen
+        best = np.sort(order[values[order] > 0])
         others[rows[best]] = False
-        weighted = np.count_nonzero(importance.values)
-        reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
-        leave_out(ranking.option, others, reason, share)
+        weighted = np.count_nonzero(values)
+        reason = f"not among the {top} most important of {weighted} that have a weight"
+        leave_out(option, others, reason, share_of(best))
     return _some_left(chosen, "no variant is left", counts), tuple(counts)
 
 

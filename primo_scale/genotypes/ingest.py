@@ -25,7 +25,7 @@ import shutil
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +141,9 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
         record = write_partition(plan, array, number)
-    record.commit(plan.record_path(number))
+    buffer = io.BytesIO()
+    np.savez(buffer, **record)
+    write_atomically(plan.record_path(number), buffer.getvalue())
 
 
 def _growing_array(plan: IngestPlan) -> groups.Array:
@@ -219,8 +221,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             remedy=f"Remove {plan.partial} and start again",
         )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
-    record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
-    _write_tables(plan, group, record)
+    _write_tables(plan, group)
     sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
@@ -241,9 +242,13 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _write_tables(plan: IngestPlan, group: groups.Group, record: PartitionRecord) -> None:
+def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
     columns: dict[str, npt.NDArray[Any]]
-    columns = {"genotype_counts": record.counts, "chunk_crc32c": record.crc32c}
+    records = [plan.record_path(number) for number in range(plan.n_partitions)]
+    columns = {
+        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
+        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
+    }
     for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
         columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with disk_errors_explained(plan.partial):
@@ -269,30 +274,13 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-@dataclass(frozen=True)
-class PartitionRecord:
-    """Record of a written partition, or of all partitions, of v variants and n people."""
-
-    # Checksum of each chunk, including its padding, shape (chunks,); of all partitions, shape
-    # (partitions, chunks).
-    crc32c: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
-
-    def commit(self, path: Path) -> None:
-        """Write the record atomically and durably."""
-        buffer = io.BytesIO()
-        np.savez(buffer, **vars(self))
-        write_atomically(path, buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: Path) -> PartitionRecord:
-        """Read a committed record."""
-        with np.load(path, allow_pickle=False) as content:
-            return cls(content["crc32c"], content["counts"])
-
-
-def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRecord:
+def write_partition(
+    plan: IngestPlan, array: Array, number: int
+) -> dict[str, npt.NDArray[np.uint32] | npt.NDArray[np.int64]]:
     """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
+
+    The result has ``crc32c``, the checksum of each chunk, including its padding, shape (chunks,),
+    and ``counts``, the samples that `Packing.count` counts, shape (v, 4).
 
     They are copied in slabs of `IngestPlan.slab_shape`, so that the memory does not depend on the
     number of people.
@@ -321,16 +309,7 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
     directory = chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
-    return PartitionRecord(np.concatenate(checksums), counts)
-
-
-def total_record(paths: Sequence[Path]) -> PartitionRecord:
-    """Combine the records of all partitions, in order."""
-    records = [PartitionRecord.load(path) for path in paths]
-    return PartitionRecord(
-        np.stack([record.crc32c for record in records]),
-        np.concatenate([record.counts for record in records]),
-    )
+    return {"crc32c": np.concatenate(checksums), "counts": counts}
 
 
 _ROOT = "zarr.json"

@@ -139,7 +139,7 @@ class PlinkArray:
             people = [slice(s, min(s + _PEOPLE, n_people)) for s in range(0, n_people, _PEOPLE)]
         for rows, columns in product(people, variants):
             (values,) = dask.compute(self.array.data[rows, columns], scheduler="threads")
-            yield GenotypeSlab(columns.start, rows.start, _packed(values.T))
+            yield columns.start, rows.start, _packed(values.T)
 
     def _texts(self, *names: str) -> list[tables.StringColumn]:
         return [self.array[name].values.astype(str).astype(object) for name in names]

@@ -165,41 +165,6 @@ class ProductSum:
         self._narrow, self._people = None, 0
 
 
-class GatheredSum:
-    """Sum of products of few people at a time, which are multiplied at most `width` together.
-
-    A product of few people takes longer for each person than one of many.
-    """
-
-    def __init__(self, total: ProductSum, width: int) -> None:
-        self._sum, self._width = total, width
-        self._sides: list[Int8] = []
-        self._people = 0
-
-    def add(self, left: Int8, right: Int8) -> None:
-        """Add at most `width` people. Pass the same object twice for a product with itself."""
-        codes = [left] if right is left else [left, right]
-        if not self._sides:
-            self._sides = [spread_rows(len(side), self._width) for side in codes]
-        if self._people + left.shape[1] > self._width:
-            self._multiply()
-        after = self._people + left.shape[1]
-        for memory, side in zip(self._sides, codes, strict=True):
-            memory[:, self._people : after] = side
-        self._people = after
-
-    def total(self) -> Int32 | Int64:
-        """Return the sum, as `ProductSum.total` does."""
-        self._multiply()
-        return self._sum.total()
-
-    def _multiply(self) -> None:
-        if self._people:
-            gathered = [side[:, : self._people] for side in self._sides]
-            self._sum.add(gathered[0], gathered[-1])
-        self._people = 0
-
-
 def mirrored(upper: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Copy the upper triangle to the lower triangle, in place, and return the symmetric matrix."""
     for start in range(0, len(upper), _SQUARE):

@@ -30,7 +30,7 @@ import numpy.typing as npt
 import scipy
 
 from primo_scale.interruption import check
-from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
+from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import TargetNoise
 from primo_scale.methods.linear_algebra import Float64
@@ -405,7 +405,8 @@ def sample(
     rng = np.random.Generator(np.random.SFC64(column.number))
     precisions, n_variants = 1 / column.noise, int(maps.variants[-1])
     informations = information(maps, precisions)
-    chain = Chain(column.values * precisions, *np.zeros((2, n_variants)))
+    chain = (column.values * precisions, *np.zeros((2, n_variants)))
+    residuals, effects, means = chain
     share, start = _FIRST_SHARE, effect_variance / _FIRST_SHARE
     variance = start
     total, squares = np.zeros((2, len(precisions)))
@@ -417,17 +418,17 @@ def sample(
         rng.standard_normal(out=draws[1])
         sweep(maps, precisions, informations, chain, draws, (share, variance))
         if number >= _FIXED:
-            count = np.count_nonzero(chain.effects)
+            count = np.count_nonzero(effects)
             share = float(np.clip(rng.beta(1 + count, 1 + n_variants - count), _LEAST_SHARE, 0.999))
-            squared = float((chain.effects**2).sum())  # BLAS would share it among its threads
+            squared = float((effects**2).sum())  # BLAS would share it among its threads
             variance = (start + squared) / float(rng.chisquare(1 + count))
         if number == _DISCARDED - 1:
-            chain.means[:] = 0
+            means[:] = 0
         if number >= _DISCARDED:
-            residual = chain.residual * column.noise
+            residual = residuals * column.noise
             total += residual
             squares += residual**2
             if n_states and (number - _DISCARDED) % (kept // n_states) == 0:
-                states[(number - _DISCARDED) // (kept // n_states)] = chain.effects
+                states[(number - _DISCARDED) // (kept // n_states)] = effects
     mean = total / kept
-    return chain.means / kept, mean, np.maximum(squares / kept - mean**2, 0.0), states
+    return means / kept, mean, np.maximum(squares / kept - mean**2, 0.0), states

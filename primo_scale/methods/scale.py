@@ -78,17 +78,9 @@ def round_in_place(values: Float64, digits: int) -> None:
         rows[:] = np.round(rows * power) / power
 
 
-@dataclass(frozen=True)
-class MarginalEffects:
-    """Effects of single variants, in phenotype units per unit of the genotype."""
-
-    effect: Float64  # shape (d, l)
-    standard_error: Float64  # shape (d, l)
-
-
 def marginal_effects(
     statistics: BlockMatrices, inputs: SolveInputs, variances: Float64
-) -> MarginalEffects:
+) -> tuple[Float64, Float64]:
     """Return the effect of every variant on every phenotype in lattice units, and its error.
 
     The score of a variant is the adjusted X'Y, divided by n times the public variance of the coded
@@ -102,17 +94,17 @@ def marginal_effects(
     sampling = np.outer(variances, adjustment.residual_squares())
     errors = np.sqrt(sampling + (inputs.scales.phenotype_cross * inputs.rescale) ** 2)
     people = (inputs.n_samples * variances)[:, None]
-    return MarginalEffects(scores / people, errors / people)
+    return scores / people, errors / people
 
 
 def effects_per_allele(
-    effects: MarginalEffects,
+    effects: tuple[Float64, Float64],
     genotypes: GenotypeCoding,
     outcomes: OutcomeCoding,
     response: ClipResponse,
-) -> MarginalEffects:
+) -> tuple[Float64, Float64]:
     """Return marginal effects per copy of allele 1 in phenotype units; overwrites `effects`."""
-    for values in (effects.effect, effects.standard_error):
+    for values in effects:
         values *= genotypes.multiplier.astype(np.float64)[:, None]
         values *= phenotype_unit(outcomes, response)
     return effects

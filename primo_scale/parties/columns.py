@@ -107,7 +107,7 @@ def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Pat
 
     `key_file` holds the key that the parties share. A roster of another key has nobody in common.
     """
-    key = read_key_file(key_file).secret
+    key = read_key_file(key_file)
     hashes = hash_people(individuals, key)
     people = np.unique(hashes)
     if len(people) < len(hashes):
@@ -135,7 +135,7 @@ def write_roster(roster: Roster, path: Path) -> None:
 
 def read_roster(path: Path, key_file: Path) -> Roster:
     """Read the roster that the parties agreed on."""
-    return Roster(_read_people(path), read_key_file(key_file).secret)
+    return Roster(_read_people(path), read_key_file(key_file))
 
 
 def _read_people(path: Path) -> Hashes:

@@ -45,7 +45,7 @@ from primo_scale.panel.components import (
     variances_outside,
     write_components,
 )
-from primo_scale.panel.ld import BlockSizes, LdPanel, panel_boundaries
+from primo_scale.panel.ld import LdPanel, panel_boundaries
 from primo_scale.privacy.mechanism import (
     SHARES,
     Guarantee,
@@ -499,7 +499,7 @@ def make_design(
         boundaries=(
             block_boundaries(model.ld_blocks, variants)
             if model.ld_blocks is not None or panels.ld is None
-            else panel_boundaries(panels.ld, BlockSizes())
+            else panel_boundaries(panels.ld)
         ),
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,

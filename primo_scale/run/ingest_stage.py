@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.genotypes.filters import FilterCount, Importance, Ranking, Selection
+from primo_scale.genotypes.filters import FilterCount, Importance, Selection
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
 from primo_scale.genotypes.ingest_plan import (
@@ -74,7 +74,7 @@ def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> Se
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
         importance = importance_by(files.extract_by_prior, files.ref_freq, ld_panel)
-        ranking = Ranking(CHOICE_BY_SCORE, files.top, importance)
+        ranking = CHOICE_BY_SCORE, files.top, importance
     return Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
         files.ref_maf, files.ref_freq, ranking,
@@ -233,6 +233,6 @@ def importance_by(
         values[matched.variants] = share.max(axis=1)
         panel = None if ld_panel is None else open_ld_panel(ld_panel, its)
         scores = _Scores(matched.variants, matched.per_allele1, variance, panel)
-        return Importance(values, scores.share_of)
+        return values, scores.share_of
 
     return importance

@@ -35,7 +35,6 @@ from primo_scale.storage import groups
 from primo_scale.storage.chunks import array_bytes, read_block, write_block
 from primo_scale.storage.locations import Location
 from primo_scale.storage.tiles import (
-    Panel,
     Tile,
     in_threads,
     panel_height,
@@ -93,7 +92,7 @@ class BlockLayout:
         """Yield the stored tiles of X_b'X_b."""
         return upper_tiles(self.size(block))
 
-    def panels(self, block: int) -> Iterator[Panel]:
+    def panels(self, block: int) -> Iterator[slice]:
         """Yield the stored panels of X_b'Z."""
         return panels(self.size(block), self.n_outcomes)
 
@@ -149,11 +148,11 @@ class BlockMatrices:
         """Return X_b' Z, shape (d_b, q)."""
         return read_block(self._array(f"cross/{block}"))
 
-    def cross_panels(self, block: int) -> Iterator[tuple[Panel, Int64]]:
+    def cross_panels(self, block: int) -> Iterator[tuple[slice, Int64]]:
         """Yield the panels of X_b' Z, one in memory at a time."""
         array = self._array(f"cross/{block}")
         for panel in self.layout.panels(block):
-            yield panel, read_block(array, (panel.rows, slice(None)))
+            yield panel, read_block(array, (panel, slice(None)))
 
     def outcome_gram(self) -> Int64:
         """Return Z' Z, shape (q, q)."""
@@ -223,9 +222,10 @@ class BlockMatricesWriter:
         """Write one of the layout's tiles of X_b' X_b."""
         self._write(_gram_name(block, copy), (tile.row, tile.column), values)
 
-    def write_cross_panel(self, block: int, panel: Panel, values: Int64) -> None:
+    def write_cross_panel(self, block: int, panel: slice, values: Int64) -> None:
         """Write one of the layout's panels of X_b' Z."""
-        self._write(f"cross/{block}", (panel.number, 0), values)
+        number = panel.start // panel_height(self._layout.n_outcomes)
+        self._write(f"cross/{block}", (number, 0), values)
 
     def write_outcome_gram(self, values: Int64) -> None:
         """Write Z' Z."""
@@ -293,7 +293,9 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
         for copy in range(gram_copies):
             name = _gram_name(block, copy)
             yield from ((name, (tile.row, tile.column)) for tile in layout.tiles(block))
-        yield from ((f"cross/{block}", (panel.number, 0)) for panel in layout.panels(block))
+        yield from (
+            (f"cross/{block}", (number, 0)) for number, _ in enumerate(layout.panels(block))
+        )
     yield "outcome_gram", (0, 0)
     yield "observed", (0,)
     if measured:

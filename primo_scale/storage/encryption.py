@@ -22,7 +22,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -44,17 +44,6 @@ KEY_VARIABLE = "PRIMO_SCALE_ENCRYPTION_KEY"
 KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 _STORE_NAME_BYTES = 16
 _MAKE = "primo-scale key new"
-
-
-@dataclass(frozen=True)
-class EncryptionKey:
-    """Key of the user, 32 bytes, and its public identifier as hexadecimal text.
-
-    Stores hold the identifier, so that an error can name the wrong key.
-    """
-
-    secret: bytes = field(repr=False)
-    identifier: str
 
 
 @dataclass(frozen=True)
@@ -86,7 +75,7 @@ class StoreEncryption:
             raise ValueError("does not decrypt") from None
 
 
-def make_key_file(path: Path) -> EncryptionKey:
+def make_key_file(path: Path) -> bytes:
     """Write a random key of 32 bytes to a new file with mode 0600.
 
     A file that exists is refused: data may depend on the key in it.
@@ -103,7 +92,7 @@ def make_key_file(path: Path) -> EncryptionKey:
     return read_key_file(path)
 
 
-def read_key_file(path: Path) -> EncryptionKey:
+def read_key_file(path: Path) -> bytes:
     """Read the user's key from a file of 32 bytes that nobody else may read."""
     if not path.is_file():
         raise InputError("no such key file", where=path, remedy=f"Make one: {_MAKE} FILE")
@@ -125,7 +114,12 @@ def read_key_file(path: Path) -> EncryptionKey:
             expected=f"{KEY_BYTES} bytes",
             remedy=f"Make one: {_MAKE} FILE",
         )
-    return EncryptionKey(secret, _derived(secret, b"", b"primo_scale key identifier")[:8].hex())
+    return secret
+
+
+def key_identifier(secret: bytes) -> str:
+    """Return the public identifier of a key, with which an error can name the wrong one."""
+    return _derived(secret, b"", b"primo_scale key identifier")[:8].hex()
 
 
 @contextmanager
@@ -147,7 +141,12 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
                 os.environ[KEY_VARIABLE] = before
 
 
-def key_in_effect() -> EncryptionKey | None:
+@lru_cache(maxsize=8)
+def _key_at(path: str) -> bytes:
+    return read_key_file(Path(path))
+
+
+def key_in_effect() -> bytes | None:
     """Return the key in the file that the environment variable names, or None without one."""
     path = os.environ.get(KEY_VARIABLE)
     return _key_at(path) if path else None
@@ -158,13 +157,13 @@ def new_store_encryption() -> StoreEncryption | None:
     key = key_in_effect()
     if key is None:
         return None
-    return StoreEncryption(key.identifier, secrets.token_hex(_STORE_NAME_BYTES))
+    return StoreEncryption(key_identifier(key), secrets.token_hex(_STORE_NAME_BYTES))
 
 
 def check_key(encryption: StoreEncryption | None, where: str | Path) -> None:
     """Refuse an encrypted store without its key, and an unencrypted store with a key."""
     key = key_in_effect()
-    given, needed = key and key.identifier, encryption and encryption.key
+    given, needed = key and key_identifier(key), encryption and encryption.key
     if given == needed:
         return
     value: str | None = f"key {given or needed}"
@@ -223,18 +222,13 @@ def decrypt_file(path: Path, about: str) -> bytes:
     return read_document(path, content_of, remedy="Restore it from a backup")
 
 
-@lru_cache(maxsize=8)
-def _key_at(path: str) -> EncryptionKey:
-    return read_key_file(Path(path))
-
-
 @lru_cache(maxsize=64)
 def _cipher(encryption: StoreEncryption) -> AESGCM:
     check_key(encryption, "the store")
     key = key_in_effect()
     if key is None:
         raise ValueError("an encrypted store without a key")
-    return AESGCM(_derived(key.secret, bytes.fromhex(encryption.store), b"primo_scale store"))
+    return AESGCM(_derived(key, bytes.fromhex(encryption.store), b"primo_scale store"))
 
 
 def _derived(secret: bytes, salt: bytes, purpose: bytes) -> bytes:

@@ -35,9 +35,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import (
     HEADER,
     BaseStore,
-    Encryption,
-    KeyedChecksums,
-    RecordedChecksums,
+    Guard,
     damaged,
     store_at,
 )
@@ -191,7 +189,7 @@ class Attributes(dict[str, Any]):
 
 def attributes_of(group: Group) -> Attributes:
     """Return the attributes that `create_group` and `mark_complete` were given."""
-    encryption, stored = _encryption_of(group), dict(group.stored)
+    encryption, stored = group.store.guard.encryption, dict(group.stored)
     if encryption is not None:
         # Attributes hold digests of private integers, with which guesses of them can be confirmed.
         about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
@@ -213,8 +211,8 @@ def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(_encryption_of(group), group.kind, every, complete=True)
-        if isinstance(group.store.guard, RecordedChecksums):
+        stored = _stored_attributes(group.store.guard.encryption, group.kind, every, complete=True)
+        if group.store.guard.recorded is not None:
             stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.guard.recorded.items()))
         _write_header(group, stored)
         group.store.flush(HEADER)
@@ -243,7 +241,7 @@ def create_arrays(
     Through Zarr, the arrays of a thousand LD blocks take seconds on a disk and minutes in a bucket.
     """
     codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
-    if isinstance(group.store.guard, RecordedChecksums):
+    if group.store.guard.recorded is not None:
         codecs.append({"name": "crc32c"})  # the other guards add their own checksums or tags
 
     def create(item: tuple[str, ArrayLayout]) -> Array:
@@ -319,8 +317,7 @@ def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> 
 
     This is for arrays whose chunks are not written through the store, which does not record them.
     """
-    if isinstance(group.store.guard, RecordedChecksums):
-        group.store.guard.tables[name] = table
+    group.store.guard.tables[name] = table
 
 
 def _view(
@@ -330,15 +327,9 @@ def _view(
     recorded: Mapping[str, int],
 ) -> BaseStore:
     """Return the store at a location with the guard of a kind of group."""
-    if encryption is not None:
-        return store_at(location).guarded(Encryption(encryption))
-    bound = kind in _BOUND_KINDS
-    return store_at(location).guarded(KeyedChecksums() if bound else RecordedChecksums(recorded))
-
-
-def _encryption_of(group: Group) -> StoreEncryption | None:
-    guard = group.store.guard
-    return guard.encryption if isinstance(guard, Encryption) else None
+    keyed = kind in _BOUND_KINDS
+    kept = None if keyed or encryption is not None else recorded
+    return store_at(location).guarded(Guard(encryption, keyed=keyed, recorded=kept))
 
 
 def _write_header(group: Group, attributes: dict[str, Any]) -> None:

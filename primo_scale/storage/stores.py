@@ -1,10 +1,9 @@
 """Zarr stores in directories and buckets, with synchronous access to their objects.
 
 A checksum of the values alone does not detect that two chunks of the same size were exchanged. A
-store therefore has one of three guards. A finished store records the checksum of each chunk
-(`RecordedChecksums`), and any Zarr reader can read its chunks. Partial sums have many writers and
-no common record, so that their checksums also cover the chunk's key (`KeyedChecksums`). In an
-encrypted store the authentication tag covers it (`Encryption`).
+store therefore has a `Guard`. A finished store records the checksum of each chunk, and any Zarr
+reader can read its chunks. Partial sums have many writers and no common record, so that their
+checksums also cover the chunk's key. In an encrypted store the authentication tag covers it.
 """
 
 from __future__ import annotations
@@ -71,83 +70,56 @@ def damaged(where: Location, key: str, what: str = "damaged") -> InputError:
 
 
 class Guard:
-    """Encoding of objects by their keys: here none."""
+    """Encryption or checksums of a store's objects; none by default.
 
-    def encode(self, key: str, parts: Parts) -> Parts:
-        """Return the encoded content of an object, in parts."""
-        return parts
-
-    def decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
-        """Return the content of an object, or raise a ValueError if the stored bytes differ."""
-        return stored
-
-
-class Encryption(Guard):
-    """AES-256-GCM of every object except for the store's own metadata document, `HEADER`.
-
-    The object's key and its store are authenticated, so that one object cannot replace another.
+    `encryption` is AES-256-GCM of every object except for the store's own metadata document,
+    `HEADER`. The object's key and its store are authenticated, so that one object cannot replace
+    another. `keyed` appends the CRC-32C of a chunk's content and its key. `recorded` is compared
+    with each chunk's final CRC-32C, of which the reader of a chunk checks that it is that of the
+    values before it. Chunks without a record are not compared, and those written are recorded.
     """
 
-    def __init__(self, encryption: StoreEncryption) -> None:
-        self.encryption = encryption
-
-    def encode(self, key: str, parts: Parts) -> Parts:
-        """Encrypt an object."""
-        if key == HEADER:
-            return parts
-        return [memoryview(self.encryption.encrypt(b"".join(parts), key))]
-
-    def decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
-        """Decrypt an object."""
-        return stored if key == HEADER else self.encryption.decrypt(stored, key)
-
-
-class RecordedChecksums(Guard):
-    """Comparison of each chunk's final CRC-32C with a recorded one.
-
-    The reader of a chunk checks that the CRC-32C is that of the values before it. Chunks without a
-    record are not compared, and chunks written through this store are recorded.
-    """
-
-    def __init__(self, recorded: Mapping[str, int]) -> None:
-        self.recorded = dict(recorded)
+    def __init__(
+        self,
+        encryption: StoreEncryption | None = None,
+        *,
+        keyed: bool = False,
+        recorded: Mapping[str, int] | None = None,
+    ) -> None:
+        self.encryption, self._keyed = encryption, keyed
+        self.recorded = None if recorded is None else dict(recorded)
         self.tables: dict[str, npt.NDArray[np.uint32]] = {}
         """Checksums of the chunks of an array, by grid position."""
 
     def encode(self, key: str, parts: Parts) -> Parts:
-        """Record the checksum of a chunk."""
-        if is_chunk(key):
+        """Return the encoded content of an object, in parts."""
+        if self.encryption is not None:
+            if key == HEADER:
+                return parts
+            return [memoryview(self.encryption.encrypt(b"".join(parts), key))]
+        if self._keyed and is_chunk(key):
+            return [*parts, memoryview(crc32c_bytes(*parts, key.encode()))]
+        if self.recorded is not None and is_chunk(key):
             self.recorded[key] = int.from_bytes(parts[-1][-CHECKSUM_BYTES:], "little")
         return parts
 
     def decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
-        """Compare the checksum of a chunk."""
-        array, _, index = key.partition("/c/")
-        expected = self.recorded.get(key)
-        if index and array in self.tables:
-            expected = int(self.tables[array][tuple(map(int, index.split("/")))])
-        if expected not in (None, int.from_bytes(stored[-CHECKSUM_BYTES:], "little")):
-            raise ValueError("another checksum")
+        """Return the content of an object, or raise a ValueError if the stored bytes differ."""
+        if self.encryption is not None:
+            return stored if key == HEADER else self.encryption.decrypt(stored, key)
+        if self._keyed and is_chunk(key):
+            content = memoryview(stored)[:-CHECKSUM_BYTES]
+            if stored[-CHECKSUM_BYTES:] != crc32c_bytes(content, key.encode()):
+                raise ValueError("another checksum")
+            return content
+        if self.recorded is not None:
+            array, _, index = key.partition("/c/")
+            expected = self.recorded.get(key)
+            if index and array in self.tables:
+                expected = int(self.tables[array][tuple(map(int, index.split("/")))])
+            if expected not in (None, int.from_bytes(stored[-CHECKSUM_BYTES:], "little")):
+                raise ValueError("another checksum")
         return stored
-
-
-class KeyedChecksums(Guard):
-    """CRC-32C of a chunk's content and its key, at the end of every chunk."""
-
-    def encode(self, key: str, parts: Parts) -> Parts:
-        """Append the checksum."""
-        if not is_chunk(key):
-            return parts
-        return [*parts, memoryview(crc32c_bytes(*parts, key.encode()))]
-
-    def decode(self, key: str, stored: bytes | memoryview) -> bytes | memoryview:
-        """Check and remove the checksum."""
-        if not is_chunk(key):
-            return stored
-        content = memoryview(stored)[:-CHECKSUM_BYTES]
-        if stored[-CHECKSUM_BYTES:] != crc32c_bytes(content, key.encode()):
-            raise ValueError("another checksum")
-        return content
 
 
 def crc32c_bytes(*parts: Any) -> bytes:

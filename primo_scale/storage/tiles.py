@@ -94,24 +94,16 @@ def whole_tiles(side: int) -> int:
     return whole_multiple(side, TILE)
 
 
-@dataclass(frozen=True)
-class Panel:
-    """Consecutive rows of a matrix."""
-
-    number: int  # position among the panels of the matrix
-    rows: slice
-
-
 def panel_height(width: int) -> int:
     """Return the number of rows of a full panel of a matrix with `width` columns."""
     return max(1, PANEL_ENTRIES // max(1, width))
 
 
-def panels(height: int, width: int) -> Iterator[Panel]:
-    """Yield the panels of a matrix of shape (height, width)."""
+def panels(height: int, width: int) -> Iterator[slice]:
+    """Yield the panels, consecutive rows, of a matrix of shape (height, width)."""
     step = panel_height(width)
-    for number, start in enumerate(range(0, height, step)):
-        yield Panel(number, slice(start, min(start + step, height)))
+    for start in range(0, height, step):
+        yield slice(start, min(start + step, height))
 
 
 def n_threads() -> int:

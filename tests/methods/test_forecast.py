@@ -74,7 +74,8 @@ def test_an_exact_gram_costs_nothing():
 
 # ---- Memory --------------------------------------------------------------------------------------
 
-MOST_BEYOND, LEAST_USED = 1.05, 0.45
+# NumPy decomposes a matrix in three others, which tracemalloc does not see.
+MOST_BEYOND, LEAST_USED = 1.05, 0.3
 CASES = {
     "one large block": ((1_000,), 2, "reuse-cov-gauss", None),
     "more phenotypes than variants": ((300,), 900, "reuse-cov-gauss", None),

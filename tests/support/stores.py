@@ -70,7 +70,7 @@ def write_matrices(path, layout, grams, crosses, outcome_gram, observed, **optio
         write_gram(writer, layout, block, gram, copy)
     for block, cross in enumerate(crosses):
         for panel in layout.panels(block):
-            writer.write_cross_panel(block, panel, cross[panel.rows])
+            writer.write_cross_panel(block, panel, cross[panel])
     writer.write_outcome_gram(outcome_gram)
     writer.write_observed(observed)
     return writer

@@ -24,8 +24,7 @@ from bed_reader import open_bed
 from experiments.gaussian_noise import Float64
 from experiments.releases import Accuracy
 from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
-from primo_scale.machine import usable_cpus
-from primo_scale.storage.tiles import in_threads
+from primo_scale.machine import in_threads, usable_cpus
 
 Float32 = npt.NDArray[np.float32]
 _DISCARDED, _KEPT = 300, 500  # sweeps

@@ -38,6 +38,7 @@ from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
 from primo_scale.kernels.products import Int8, Int64
 from primo_scale.kernels.rows import UNCLIPPED
+from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import (
     LdComponents,
@@ -62,7 +63,6 @@ from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
 from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
-from primo_scale.storage.tiles import in_threads
 from primo_scale.version import __version__
 
 KIND = "partial statistics"

@@ -41,11 +41,11 @@ from primo_scale.kernels.products import (
     with_ones,
 )
 from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
+from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import keep_files_private
-from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]

@@ -31,10 +31,9 @@ import scipy
 
 from primo_scale.interruption import check
 from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.methods.adjustment import TargetNoise
 from primo_scale.methods.linear_algebra import Float64
-from primo_scale.storage.tiles import in_threads
 
 LEAST, LARGEST = 0.05, 3.0
 """Limits of effect variances, relative to the prior's: heritabilities from 0.015 to 0.9."""

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from primo_scale.machine import usable_cpus
-from primo_scale.storage.tiles import in_threads
+from primo_scale.machine import in_threads, usable_cpus
 
 Float64 = npt.NDArray[np.float64]
 

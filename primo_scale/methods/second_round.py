@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.kernels.gibbs_sweep import EffectMaps
 from primo_scale.kernels.rows import LinearMap
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.methods.adjustment import Adjustment, TargetNoise
 from primo_scale.methods.effects import (
     Column,
@@ -55,7 +55,6 @@ from primo_scale.panel.components import (
     component_map,
 )
 from primo_scale.privacy.planning import fill
-from primo_scale.storage.tiles import in_threads
 
 LARGEST_WINDOW = 100
 """Variants of a window, at most: a direction costs as many multiplications for every person."""

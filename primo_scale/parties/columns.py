@@ -37,12 +37,11 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
-from primo_scale.machine import usable_cpus
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically
-from primo_scale.storage.tiles import in_threads
 
 Hashes = npt.NDArray[np.bytes_]
 Positions = npt.NDArray[np.int64]

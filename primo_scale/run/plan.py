@@ -29,7 +29,7 @@ from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.machine import available_memory, resident_memory, usable_cpus
+from primo_scale.machine import available_memory, n_threads, resident_memory, usable_cpus
 from primo_scale.methods.forecast import effects_bytes, solve_bytes
 from primo_scale.outcomes.coding import (
     COMPONENTS_REMEDY,
@@ -71,7 +71,7 @@ from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 from primo_scale.storage.resume import is_of_this_request
-from primo_scale.storage.tiles import TILE, n_threads
+from primo_scale.storage.tiles import TILE
 from primo_scale.verify.formats import pgs_file_stems
 
 _LARGEST_EPSILON = 10.0  # that is not warned of

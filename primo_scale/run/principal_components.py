@@ -25,6 +25,7 @@ from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
+from primo_scale.machine import n_threads
 from primo_scale.outcomes.coding import (
     CovariateBounds,
     OutcomeCoding,
@@ -42,7 +43,6 @@ from primo_scale.storage.files import (
     sha256_of_json,
     write_atomically,
 )
-from primo_scale.storage.tiles import n_threads
 from primo_scale.verify.document import StatedLoadings
 
 if TYPE_CHECKING:

@@ -31,17 +31,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.machine import in_threads
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import array_bytes, read_block, write_block
 from primo_scale.storage.locations import Location
-from primo_scale.storage.tiles import (
-    Tile,
-    in_threads,
-    panel_height,
-    panels,
-    tile_side,
-    upper_tiles,
-)
+from primo_scale.storage.tiles import Tile, panel_height, panels, tile_side, upper_tiles
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]

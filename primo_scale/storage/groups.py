@@ -23,6 +23,7 @@ from zarr.core.array_spec import ArrayConfigParams
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError, UsageError
+from primo_scale.machine import in_threads
 from primo_scale.storage.encryption import (
     StoreEncryption,
     check_key,
@@ -39,7 +40,6 @@ from primo_scale.storage.stores import (
     damaged,
     store_at,
 )
-from primo_scale.storage.tiles import in_threads
 
 if not __debug__:  # Zarr reads metadata in an assert statement
     raise UsageError(

@@ -6,14 +6,9 @@ one for each thread.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeVar
 
-from primo_scale.interruption import check
-from primo_scale.machine import usable_cpus
 from primo_scale.ranges import whole_multiple
 
 # Both are part of the store format, of its digest and of the labels of noise, and do not depend on
@@ -21,11 +16,6 @@ from primo_scale.ranges import whole_multiple
 # small beside everything else in memory, and 210 files for a matrix of 20,000 rows.
 TILE = 1024
 PANEL_ENTRIES = 1 << 20
-# With more threads, the disk or the memory bandwidth is the limit.
-_MOST_THREADS = 4
-
-_Item = TypeVar("_Item")
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -104,45 +94,6 @@ def panels(height: int, width: int) -> Iterator[slice]:
     step = panel_height(width)
     for start in range(0, height, step):
         yield slice(start, min(start + step, height))
-
-
-def n_threads() -> int:
-    """Return the number of threads that handle pieces, and so of pieces in memory at once."""
-    return min(_MOST_THREADS, usable_cpus())
-
-
-def in_threads(
-    function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int | None = None
-) -> list[_Result]:
-    """Apply `function` to each item in threads and return the results in order.
-
-    The default of `threads` is `n_threads`. After an error no further item is begun. Reading,
-    checksums, digests and sums of large pieces release the interpreter lock.
-    """
-    with ThreadPoolExecutor(threads or n_threads()) as pool:
-        results = []
-        for result in pool.map(function, items):
-            check()
-            results.append(result)
-        return results
-
-
-def read_ahead(
-    read: Callable[[_Item], _Result], parts: Iterable[_Item], threads: int = 1
-) -> Iterator[_Result]:
-    """Yield ``read(part)`` for every part, in order, and read the next parts in threads.
-
-    The part in use and one for each thread are in memory at a time. Waiting for a disk or a
-    network, checksums, copies of bytes and compiled code all release the interpreter lock.
-    """
-    with ThreadPoolExecutor(threads, thread_name_prefix="read-ahead") as pool:
-        ahead = deque[Future[_Result]]()
-        for part in parts:
-            ahead.append(pool.submit(read, part))
-            if len(ahead) > threads:
-                yield ahead.popleft().result()
-        while ahead:
-            yield ahead.popleft().result()
 
 
 def _common(start: int, length: int, part: slice) -> slice:

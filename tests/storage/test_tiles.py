@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from primo_scale.machine import in_threads
 from primo_scale.storage import tiles
-from primo_scale.storage.tiles import in_threads, panels, upper_tiles, whole_tiles
+from primo_scale.storage.tiles import panels, upper_tiles, whole_tiles
 
 SIZES = st.integers(0, 60)
 SIDES = st.integers(1, 70)

@@ -25,12 +25,17 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.kernels.products import Int64
 from primo_scale.machine import in_threads, n_threads
 from primo_scale.storage import groups
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
-from primo_scale.storage.chunks import read_block, write_array
-from primo_scale.storage.groups import Array
+from primo_scale.storage.block_matrices import (
+    BlockLayout,
+    BlockMatrices,
+    BlockMatricesWriter,
+    Tile,
+    upper_tiles,
+    whole_tiles,
+)
+from primo_scale.storage.groups import Array, read_block, write_array
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
-from primo_scale.storage.tiles import Tile, upper_tiles, whole_tiles
 
 LOGGER = logging.getLogger("primo_scale")
 

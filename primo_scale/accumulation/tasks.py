@@ -30,17 +30,20 @@ from primo_scale.genotypes.store import GenotypeStore, PackedBytes
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
+    UNCLIPPED,
     Int8,
     Int16,
     Int64,
+    LinearMap,
     ProductSum,
+    add_squared_outputs,
     byte_planes,
     from_byte_planes,
     mirrored,
+    scale_columns,
     spread_rows,
     with_ones,
 )
-from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
 from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections

@@ -43,7 +43,7 @@ from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal
 from primo_scale.interruption import check
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.private_statistics import NoisyMatrices
-from primo_scale.storage.tiles import upper_tiles
+from primo_scale.storage.block_matrices import upper_tiles
 
 Floats = npt.NDArray[np.float64]
 NoiseOfRun = Callable[[], FineNoise]

@@ -447,7 +447,7 @@ def key_new(file: Path) -> None:
 
     Keep it apart from the work directory. Without it, what it encrypted is lost: sum again.
     """
-    from primo_scale.storage.encryption import key_identifier, make_key_file
+    from primo_scale.storage.stores import key_identifier, make_key_file
 
     click.echo(f"{file}: key {key_identifier(make_key_file(file))}")
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.coding import read_reference_frequencies
 from primo_scale.genotypes.tables import (
     Index,
     SampleTable,

@@ -25,8 +25,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, errors_explained
 from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import Fileset, GenotypeSlab, write_bed, write_bim, write_fam
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.ingest_plan import IngestPlan, plan_of_source
+from primo_scale.genotypes.ingest import IngestPlan, ingest, plan_of_source
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.kernels import packed

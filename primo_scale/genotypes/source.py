@@ -78,7 +78,7 @@ SOURCES = {
     "pfile": "primo_scale.genotypes.pgen:open_pgen",
     "bgen": "primo_scale.genotypes.bgen:open_bgen",
     "vcf": "primo_scale.genotypes.vcf:open_vcf",
-    "vcz": "primo_scale.genotypes.vcz:open_vcz",
+    "vcz": "primo_scale.genotypes.vcf:open_vcz",
 }
 """Opener of one file, or of the fileset of one prefix, by the option that names the format."""
 

@@ -23,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import errors_explained
+from primo_scale.genotypes.coding import NO_IDENTIFIER
 from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.frequencies import NO_IDENTIFIER
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels import dosage_bytes, packed
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import read_block
 from primo_scale.storage.locations import Location, parse_location, usable_location
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from primo_scale.kernels.compiling import (
 )
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.products import (
+    UNCLIPPED,
     ArraySums,
     Int8,
     Int32,
@@ -42,11 +43,11 @@ from primo_scale.kernels.products import (
     ProductSum,
     copied_bytes,
     row_stride,
+    scale_columns,
     spread_rows,
     whole_rows,
     whole_vectors,
 )
-from primo_scale.kernels.rows import UNCLIPPED, scale_columns
 from primo_scale.ranges import whole_multiple
 
 LANES = 16

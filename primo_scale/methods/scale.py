@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.adjustment import adjust
-from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.linear_algebra import Float64, adjust
 from primo_scale.methods.solve import LatticeWeights, SolveInputs
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.planning import ClipResponse

@@ -22,20 +22,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.kernels.gibbs_sweep import EffectMaps
-from primo_scale.kernels.rows import LinearMap
+from primo_scale.kernels.products import LinearMap
 from primo_scale.machine import in_threads, usable_cpus
-from primo_scale.methods.adjustment import Adjustment, TargetNoise
 from primo_scale.methods.effects import (
     Column,
     EffectPrior,
+    FittedScores,
     columns_of,
     effect_maps,
     own_effects,
     sample,
     sweeps_kept,
 )
-from primo_scale.methods.linear_algebra import Float64, map_blocks
-from primo_scale.methods.priors import FittedScores
+from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
 from primo_scale.methods.solve import (
     Basis,
     Block,

@@ -8,12 +8,12 @@ is ::
 
     W = L S (S L S + Delta + v S + s^2 I)^-1 G,    weights of the codes T'W
 
-S and G are adjusted for the fixed columns C (`primo_scale.methods.adjustment`), and S is blended
-with what is expected of it, by their precisions: LD components are uncorrelated in the panel's
-population, with known variances, and variants have correlations whose mean square is that of the
-noisy S without its noise. The diagonal matrix Delta has the variances that errors of S add to G.
-The eigenvalues of S are then raised to a share of the noise norm, but not for what public scores
-predict (`primo_scale.methods.priors`).
+S and G are adjusted for the fixed columns C (`methods.linear_algebra`), and S is blended with what
+is expected of it, by their precisions: LD components are uncorrelated in the panel's population,
+with known variances, and variants have correlations whose mean square is that of the noisy S
+without its noise. The diagonal matrix Delta has the variances that errors of S add to G. The
+eigenvalues of S are then raised to a share of the noise norm, but not for what public scores
+predict (`primo_scale.methods.effects`).
 
 In coordinates ``h = Q'G`` signal and noise are uncorrelated, for variants exactly and for
 components with an average phenotype's variances, so that each coordinate is shrunk by itself. There
@@ -36,24 +36,30 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from primo_scale.methods.adjustment import Adjustment, TargetNoise, adjust
 from primo_scale.methods.catalogue import Estimator, Method, load
 from primo_scale.methods.effects import (
     Coordinates,
     EffectCovariance,
     EffectPrior,
+    FittedScores,
+    PublicScores,
+    ScoreSums,
     fit_effects,
+    fit_scores,
+    kept_share,
     noise_of,
     own_effects,
     sample_effects,
 )
 from primo_scale.methods.linear_algebra import (
     FLOOR_SHARE,
+    Adjustment,
     Float64,
+    TargetNoise,
+    adjust,
     map_blocks,
     noise_norm,
 )
-from primo_scale.methods.priors import FittedScores, PublicScores, ScoreSums, fit_scores, kept_share
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockMatrices
 

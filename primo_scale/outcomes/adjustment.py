@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.kernels.rows import row_multipliers, scale_entries
+from primo_scale.kernels.products import row_multipliers, scale_entries
 from primo_scale.outcomes.coding import Int16, Int64, OutcomeCoding
 from primo_scale.outcomes.store import OutcomeStore
 

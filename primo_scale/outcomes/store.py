@@ -40,8 +40,8 @@ from primo_scale.outcomes.coding import (
 from primo_scale.outcomes.tables import match_people, open_outcome_table
 from primo_scale.ranges import runs_of
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import read_block, write_array, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
+from primo_scale.storage.groups import read_block, write_array, write_block
 from primo_scale.storage.locations import Location
 
 KIND = "outcomes"

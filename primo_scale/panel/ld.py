@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import LEAST_MATCHED, compare_alleles
+from primo_scale.genotypes.coding import LEAST_MATCHED, compare_alleles
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import MISSING_DOSAGE, copies_of_hard_calls
 from primo_scale.genotypes.tables import Index, StringColumn, VariantTable

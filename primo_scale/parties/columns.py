@@ -40,8 +40,8 @@ from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
 from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
-from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically
+from primo_scale.storage.stores import read_key_file
 
 Hashes = npt.NDArray[np.bytes_]
 Positions = npt.NDArray[np.int64]

@@ -18,8 +18,12 @@ from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Roster, Survey, people_of
 from primo_scale.privacy.mechanism import Promise, rounded_up
 from primo_scale.privacy.payment import Payer, pay_once, record_drawn
-from primo_scale.storage.files import file_published_at_end, sha256_of_file
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.storage.files import (
+    NEVER_OVERWRITTEN,
+    file_published_at_end,
+    of_other_request,
+    sha256_of_file,
+)
 
 _VALUE = np.dtype("<i8")
 _DRAWS_AT_A_TIME = 1 << 22

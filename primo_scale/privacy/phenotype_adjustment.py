@@ -25,8 +25,7 @@ from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
 from primo_scale.privacy.mechanism import SHARES, Guarantee, rounded_up
 from primo_scale.privacy.payment import NoisyAdjustment, Payer, pay_once
-from primo_scale.storage.files import canonical_json, write_atomically
-from primo_scale.storage.resume import of_other_request
+from primo_scale.storage.files import canonical_json, of_other_request, write_atomically
 
 # Smallest sd of residuals: that of a phenotype whose lattice has 4 steps in an sd.
 _LEAST_SD = 4 / LARGEST_VALUE

@@ -22,9 +22,8 @@ from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.machine import n_threads
 from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter, Tile
 from primo_scale.storage.groups import is_complete
-from primo_scale.storage.tiles import Tile
 
 KIND = "private statistics"
 

@@ -34,8 +34,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import adjust, missing_rescale
-from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.linear_algebra import Float64, adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
@@ -72,9 +71,13 @@ from primo_scale.run.request import Execution, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import canonical_json, make_private_directory, sha256_of_json
+from primo_scale.storage.files import (
+    canonical_json,
+    is_of_this_request,
+    make_private_directory,
+    sha256_of_json,
+)
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import is_of_this_request
 
 
 def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:

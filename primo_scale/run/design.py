@@ -24,15 +24,15 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
+    MatchedFrequencies,
     block_row_norms,
     default_row_norm,
     reference_coding,
     uninformative_coding,
 )
-from primo_scale.genotypes.frequencies import MatchedFrequencies
 from primo_scale.genotypes.store import DOSAGES, HARD_CALLS, GenotypeStore, Packing
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.kernels.rows import LARGEST_OUTPUT
+from primo_scale.kernels.products import LARGEST_OUTPUT
 from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.methods.solve import blended
 from primo_scale.outcomes.coding import OutcomeCoding, PhenotypeBounds

@@ -12,9 +12,8 @@ from threadpoolctl import threadpool_limits
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.scale import (
     PRIVATE_DIGITS,
     effects_per_allele,

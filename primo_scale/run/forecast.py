@@ -13,8 +13,8 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import check_draws
+from primo_scale.genotypes.coding import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.filters import Selection, select_variants
-from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import VariantTable

@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from primo_scale.genotypes.coding import read_reference_frequencies
 from primo_scale.genotypes.filters import FilterCount, Importance, Selection
-from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
-from primo_scale.genotypes.ingest_plan import (
+from primo_scale.genotypes.ingest import (
     IngestPlan,
+    carry_out,
     check_same_request,
+    copy_genotypes,
+    ingest,
     plan_ingest,
     recorded_request,
 )

@@ -22,7 +22,7 @@ from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.coding import LARGEST_CODE
-from primo_scale.genotypes.ingest_plan import store_bytes
+from primo_scale.genotypes.ingest import store_bytes
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
@@ -67,11 +67,10 @@ from primo_scale.run.request import (
     ReleaseRequest,
 )
 from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
+from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
+from primo_scale.storage.files import is_of_this_request
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.resume import is_of_this_request
-from primo_scale.storage.tiles import TILE
 from primo_scale.verify.formats import pgs_file_stems
 
 _LARGEST_EPSILON = 10.0  # that is not warned of

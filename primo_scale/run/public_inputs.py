@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.frequencies import (
+from primo_scale.genotypes.coding import (
     MOST_MATCHED,
     MatchedFrequencies,
     read_reference_frequencies,
@@ -24,8 +24,8 @@ from primo_scale.genotypes.frequencies import (
 )
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
+from primo_scale.methods.effects import PublicScores
 from primo_scale.methods.linear_algebra import Float64
-from primo_scale.methods.priors import PublicScores
 from primo_scale.outcomes.coding import (
     ADJUSTED_UNIT,
     LARGEST_UNIT,

@@ -20,8 +20,12 @@ from primo_scale.run.forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
-from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.storage.files import (
+    NEVER_OVERWRITTEN,
+    STAGING_NAME_BYTES,
+    of_other_request,
+    sha256_of_file,
+)
 from primo_scale.verify.document import RELEASE, Document, DocumentKind, read_document
 from primo_scale.verify.files import Signer
 from primo_scale.verify.finding import refuse_problems

@@ -34,13 +34,13 @@ from primo_scale.run.work_directory import (
 )
 from primo_scale.storage.files import (
     canonical_json,
+    of_other_request,
     read_fields,
     sha256_of_file,
     sha256_of_json,
     write_atomically,
 )
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import of_other_request
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"

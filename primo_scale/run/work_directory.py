@@ -12,7 +12,6 @@ from pathlib import Path
 from primo_scale.errors import InputError
 from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
 from primo_scale.run.run_log import LOGGER, RUN_LOG
-from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
     canonical_json,
     exclusive_lock,
@@ -22,7 +21,13 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.stores import HEADER, no_conditional_put, store_at
+from primo_scale.storage.stores import (
+    HEADER,
+    decrypt_file,
+    encrypt_file_content,
+    no_conditional_put,
+    store_at,
+)
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 UNADJUSTED = "unadjusted_outcomes.zarr"

@@ -24,8 +24,8 @@ from support.tiers import thinned
 from primo_scale.cli.commands import ingest as ingest_command
 from primo_scale.errors import InputError, UsageError
 from primo_scale.evaluation.scores import MatchedWeights, open_store, score_people
+from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.frequencies import MatchCounts
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import DOSAGES, open_genotypes
 from primo_scale.kernels.dosage_bytes import STEPS, UNITS

@@ -10,7 +10,7 @@ from support.filesets import variants_with
 from support.processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import (
+from primo_scale.genotypes.coding import (
     MatchCounts,
     read_reference_frequencies,
     refuse_few_matches,

@@ -13,7 +13,7 @@ from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest_plan import plan_ingest
+from primo_scale.genotypes.ingest import plan_ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotypes
 

@@ -8,7 +8,6 @@ import pytest
 from support.methods_examples import independent_noise
 
 from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
-from primo_scale.methods.adjustment import TargetNoise
 from primo_scale.methods.effects import (
     Coordinates,
     EffectCovariance,
@@ -17,6 +16,7 @@ from primo_scale.methods.effects import (
     sample_effects,
     shrunk,
 )
+from primo_scale.methods.linear_algebra import TargetNoise
 
 EXPOSURES = np.geomspace(2.0, 0.02, 600)
 SAMPLING = np.linspace(0.6, 0.1, 600)

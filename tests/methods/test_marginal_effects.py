@@ -14,10 +14,14 @@ from scipy import stats
 from support.methods_examples import MemoryStatistics, inputs_for, with_noise
 from support.tiers import thinned
 
-from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
-from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
-from primo_scale.kernels.rows import clip_rows
-from primo_scale.methods.adjustment import missing_rescale
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+    MatchCounts,
+    MatchedFrequencies,
+    reference_coding,
+)
+from primo_scale.kernels.products import clip_rows
+from primo_scale.methods.linear_algebra import missing_rescale
 from primo_scale.methods.scale import effects_per_allele, marginal_effects
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import no_noise

@@ -13,13 +13,15 @@ from support.stores import VALUES, write_store
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.run.work_directory import claim
 from primo_scale.storage import bucket_store
-from primo_scale.storage.chunks import commit_chunk, drop_chunk, read_block
 from primo_scale.storage.groups import (
     ArrayLayout,
     array_of,
+    commit_chunk,
     create_array,
     create_group,
+    drop_chunk,
     open_group,
+    read_block,
     read_strings,
 )
 from primo_scale.storage.locations import Location, ObjectUrl

@@ -19,21 +19,23 @@ from primo_scale.cli.commands import key_new
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.run_log import RUN_LOG
-from primo_scale.storage.chunks import chunk_path, read_block, write_array
-from primo_scale.storage.encryption import (
+from primo_scale.storage.groups import (
+    FORMAT_VERSIONS,
+    array_of,
+    attributes_of,
+    chunk_path,
+    create_group,
+    is_complete,
+    open_group,
+    read_block,
+    write_array,
+)
+from primo_scale.storage.stores import (
     KEY_VARIABLE,
     encrypted_with,
     key_identifier,
     make_key_file,
     read_key_file,
-)
-from primo_scale.storage.groups import (
-    FORMAT_VERSIONS,
-    array_of,
-    attributes_of,
-    create_group,
-    is_complete,
-    open_group,
 )
 
 

@@ -10,14 +10,12 @@ index states.
 
 from __future__ import annotations
 
-import gzip
 import queue
 import warnings
-import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, starmap, takewhile
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,11 +45,8 @@ if TYPE_CHECKING:
 
 _INDICES = (".csi", ".tbi")
 _DOSAGE_FIELDS = ("DS", "GP")
-_BCF = b"BCF\x02\x02"
-_FIXED_COLUMNS = 9  # before the people
 # The fixed bytes of a block, and the header of the empty one.
 _BGZF, _BGZF_FIELD, _BLOCK_HEADER = b"\x1f\x8b\x08\x04", b"\x06\0BC\x02\0", 18
-_LARGEST_BLOCK = 1 << 16
 _LAST_BLOCK = _BGZF + bytes(5) + b"\xff" + _BGZF_FIELD + b"\x1b\0"
 _MOST_SKIPPED = 2_000  # records, before the index is used
 _FIRST = np.zeros(1, dtype=np.intp)
@@ -74,7 +69,7 @@ class _Cursor:
         position = self._variants.position[row]
         if record is None or position != record.POS:
             where = f"{self._variants.chromosome[row]}:{position}"
-            raise _damaged(self._path, f"no record of variant {row + 1} at {where}")
+            raise ValueError(f"no record of variant {row + 1} at {where}")
         self._next = row + 1
         return record
 
@@ -107,7 +102,9 @@ class VcfFile(GenotypeSource):
         copies = np.empty((1, len(samples)), dtype=np.int8)
         with self._cursor() as cursor:
             for place, row in enumerate(variants.tolist()):
-                record, target = cursor.record(row), result[place : place + 1]
+                with _damage_explained(self.where):
+                    record = cursor.record(row)
+                target = result[place : place + 1]
                 alleles = self._alleles(record)
                 if not count_copies(alleles, _FIRST, samples, copies):
                     where = self.where
@@ -155,8 +152,11 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     file without dosages that are to be read, are refused.
     """
     index = _index_of(path)
-    header = _header(path)
-    people = people_with_ids(string_column(header[-1].split("\t")[_FIXED_COLUMNS:]))
+    _check_blocks(path)
+    reader, rows = _open_reader(path), list[tuple[Any, ...]]()
+    people, header = reader.samples, reader.raw_header.splitlines()
+    if not people:
+        raise InputError("has no people", where=path)
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:
@@ -165,31 +165,21 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
             where=path,
             remedy="Leave --dosages out",
         )
-    variants = _variants(_open_reader(path), path)
+    with _damage_explained(path), warnings.catch_warnings():
+        # The header may describe chromosomes that have no records.
+        warnings.filterwarnings("ignore", "no intervals found", UserWarning)
+        reader.set_samples(people[:1])  # so that htslib parses the genotypes of one person alone
+        for name in reader.seqnames:
+            rows += (
+                (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
+                for each in reader(name)
+            )
+        if not rows or len(rows) != reader.num_records:
+            raise ValueError(f"{len(rows)} of {reader.num_records} records can be read")
+    variants = VariantTable.of(*zip(*rows, strict=True))
     refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    return VcfFile(path, people, variants, index, dosages, packing=files.packing)
-
-
-def _variants(reader: VCF, path: Path) -> VariantTable:
-    """Read the table of variants, for which htslib parses the genotypes of one person alone."""
-    reader.set_samples(reader.samples[:1])
-    rows: list[tuple[Any, ...]] = []
-    try:
-        with warnings.catch_warnings():
-            # The header may describe chromosomes that have no records.
-            warnings.filterwarnings("ignore", "no intervals found", UserWarning)
-            for name in reader.seqnames:
-                rows += (
-                    (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
-                    for each in reader(name)
-                )
-    except AssertionError as error:  # of cyvcf2, about an index that it cannot load
-        raise _damaged(path, str(error)) from error
-    if len(rows) != reader.num_records:
-        raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
-    if not rows:
-        raise InputError("has no variants", where=path)
-    return VariantTable.of(*zip(*rows, strict=True))
+    samples = people_with_ids(string_column(people))
+    return VcfFile(path, samples, variants, index, dosages, packing=files.packing)
 
 
 def _index_of(path: Path) -> Path:
@@ -209,7 +199,7 @@ def _index_of(path: Path) -> Path:
 def _check_blocks(path: Path) -> None:
     """Refuse a file that is not a sequence of whole bgzip blocks with the empty one at its end.
 
-    Source: the SAM specification, section 4.1. cyvcf2 raises a bare Exception for such files.
+    Source: the SAM specification, section 4.1. cyvcf2 crashes for some of such files.
     """
     with path.open("rb") as file:
         size, start, block = path.stat().st_size, 0, b""
@@ -229,41 +219,23 @@ def _check_blocks(path: Path) -> None:
             )
 
 
-def _header(path: Path) -> list[str]:
-    """Return the lines of the header, whose last one names the people."""
-    _check_blocks(path)
-    try:
-        with gzip.open(path, "rb") as file:
-            magic = file.read(len(_BCF) + 4)
-            if magic.startswith(_BCF):
-                text = file.read(int.from_bytes(magic[-4:], "little")).rstrip(b"\0").splitlines()
-            else:
-                file.seek(0)
-                text = list(takewhile(lambda line: line.startswith(b"#"), file))
-            file.read(_LARGEST_BLOCK)  # to the checksum of the last block of the header
-        lines = [line.decode().rstrip("\r\n") for line in text]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=path) from error
-    names = lines[-1].split("\t") if lines else []
-    if len(names) <= _FIXED_COLUMNS or names[0] != "#CHROM" or len(set(names)) < len(names):
-        raise InputError(
-            "has no header of a VCF with the names of people, each once",
-            where=path,
-            remedy="Check the file with bcftools view --header-only",
-        )
-    return lines
-
-
 def _open_reader(path: Path) -> VCF:
-    return import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen").VCF(str(path))
+    library = import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen")
+    with _damage_explained(path):
+        return library.VCF(str(path))
 
 
-def _damaged(path: Path, what: str) -> InputError:
-    return InputError(
-        f"is damaged, or its index is that of another file: {what}",
-        where=path,
-        remedy="Index it again (bcftools index -f), or make it anew",
-    )
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    """Turn the errors of cyvcf2, which are of any type, into one that names the file."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            "is damaged, or its index is that of another file: " + " ".join(str(error).split()),
+            where=path,
+            remedy="Index it again (bcftools index -f), or make it anew",
+        ) from error
 
 
 MOST_PLOIDY = 2

@@ -40,7 +40,6 @@ from primo_scale.run.request import GenotypeFiles
 from primo_scale.run.run_log import LOGGER, about, stage
 from primo_scale.storage.locations import Location
 
-_VARIANTS_AT_A_TIME = 4096
 _DIGITS = 9  # of a share, so that the share of all variants is 1
 
 
@@ -190,7 +189,9 @@ class _Scores:
         products = np.zeros((3, self.weights.shape[1]))  # of the part, of both, of the whole
         if self.panel is not None:
             independent = self.panel.rows < 0
-            in_part, whole = np.hsplit(self._of_people(self.panel, part), 2)
+            in_part, whole = np.hsplit(
+                self.panel.scores(np.hstack([self.weights * part[:, None], self.weights])), 2
+            )
             pairs = (in_part**2, in_part * whole, whole**2)
             products += [pair.mean(axis=0) for pair in pairs]
         shared = self.variance[independent & part].sum(axis=0)
@@ -198,15 +199,6 @@ class _Scores:
         of_part, of_both, of_whole = products[:, products[2] > 0]
         squared = np.divide(of_both**2, of_part * of_whole, out=of_both * 0, where=of_part > 0)
         return round(float(squared.mean()), _DIGITS) if len(squared) else 0.0
-
-    def _of_people(self, panel: LdPanel, part: np.ndarray) -> Float64:
-        """Return the parts and the whole of all scores of the panel's people, (people, 2 l)."""
-        weights = np.hstack([self.weights * part[:, None], self.weights])
-        scores = np.zeros((panel.n_people, weights.shape[1]))
-        for start in range(0, len(weights), _VARIANTS_AT_A_TIME):
-            here, dosages = panel.centred_dosages(slice(start, start + _VARIANTS_AT_A_TIME))
-            scores += dosages.T @ weights[start + here]
-        return scores
 
 
 def importance_by(

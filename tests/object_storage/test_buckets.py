@@ -150,7 +150,7 @@ def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypa
         faulty = proxy(lambda method, path, attempt, fault=fault: fault)
         with pytest.raises(InterruptedRun, match="4 attempts") as caught:
             store_at(prefix).read("a/c/0/0")
-        assert faulty.traffic.faults[fault] == SHORT.attempts
+        assert faulty.traffic.faults[fault] == SHORT["ATTEMPTS"]
         assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
 
 

@@ -299,24 +299,13 @@ def check_free_space(plan: IngestPlan, partitions: int) -> None:
     )
 
 
-def check_same_request(
-    plan: IngestPlan, request: dict[str, Any], sources: tuple[SourceFile, ...], where: Path
-) -> None:
-    """Refuse to continue or reuse a store of another request, and name the first difference."""
+def check_same_request(plan: IngestPlan, request: dict[str, Any], where: Path) -> None:
+    """Refuse to continue or reuse a store of another request, and name what differs."""
     if request == plan.request:
         return
-    before = {source.path: source.sha256 for source in sources}
-    differences = [
-        f"{source.path} changed" if source.path in before else f"{source.path} was not an input"
-        for source in plan.sources
-        if before.get(source.path) != source.sha256
-    ] or [
-        f"the {name.replace('_', ' ')} of the request differ"
-        for name in request | plan.request
-        if request.get(name) != plan.request.get(name)
-    ]
+    names = ", ".join(n for n in plan.request if request.get(n) != plan.request[n])
     remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
-    raise of_other_request(where, value=differences[0], remedy=remedy)
+    raise of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
 
 
 def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
@@ -412,9 +401,9 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
 
 def _initialise(plan: IngestPlan) -> None:
     """Create the empty store and record the request, or refuse the store of another request."""
-    request, sources = recorded_request(plan)
+    request, _ = recorded_request(plan)
     if request is not None:
-        check_same_request(plan, request, sources, plan.partial)
+        check_same_request(plan, request, plan.partial)
         return
     packing = plan.packing
     group = groups.create_group(plan.growing_store, packing.kind, {})
@@ -562,8 +551,8 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
             where=plan.destination,
             remedy="Remove it or choose another --out",
         )
-    request, sources = recorded_request(plan)
-    check_same_request(plan, request or {}, sources, plan.destination)
+    request, _ = recorded_request(plan)
+    check_same_request(plan, request or {}, plan.destination)
     shutil.rmtree(plan.partial, ignore_errors=True)  # the ingest was killed before removing it
     return open_genotype_store(plan.destination)
 

@@ -22,9 +22,10 @@ so that the outputs do not depend on the kernel.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -49,20 +50,27 @@ _CONVERTED_ENTRIES = 1 << 23
 _BLAS_BUFFER = 16 << 20
 
 
-class ProductKernel(Protocol):
-    """Interface of the kernels; `largest_code` bounds the magnitude of the codes on both sides."""
+class ProductKernel(ABC):
+    """Kernel whose sums are numpy arrays, unless it overrides `zeros` and `read`.
+
+    `largest_code` bounds the magnitude of the codes on both sides.
+    """
 
     name: str  # a value of ``--kernel``
     needs: str  # hardware and software that the kernel requires, for an error message
 
-    def __init__(self, largest_code: int) -> None: ...
+    def __init__(self, largest_code: int) -> None:
+        self._largest_code = largest_code
 
+    @abstractmethod
     def is_available(self) -> bool:
         """Return whether this machine can run the kernel."""
 
     def zeros(self, rows: int, columns: int) -> Any:
         """Return a zero sum, of a type that the kernel chooses."""
+        return np.zeros((rows, columns), dtype=np.int32)
 
+    @abstractmethod
     def add(self, total: Any, left: Int8, right: Int8) -> None:
         """Add ``left @ right.T`` modulo 2^32, for shapes (rows, people) and (columns, people).
 
@@ -72,7 +80,9 @@ class ProductKernel(Protocol):
 
     def read(self, total: Any) -> Int32:
         """Return the sum as an array, shape (rows, columns)."""
+        return np.asarray(total, dtype=np.int32)
 
+    @abstractmethod
     def temporary_bytes(self, left: int, right: int, people: int, *, same: bool) -> int:
         """Return an upper bound on the memory that `add` and `read` need besides the sum, in bytes.
 
@@ -80,22 +90,7 @@ class ProductKernel(Protocol):
         """
 
 
-class ArraySums:
-    """Base class of kernels whose sums are numpy arrays."""
-
-    def __init__(self, largest_code: int) -> None:
-        self._largest_code = largest_code
-
-    def zeros(self, rows: int, columns: int) -> Int32:
-        """Return a zero sum."""
-        return np.zeros((rows, columns), dtype=np.int32)
-
-    def read(self, total: Int32) -> Int32:
-        """Return the sum as an array."""
-        return total
-
-
-class Float32(ArraySums):
+class Float32(ProductKernel):
     """Kernel that multiplies by BLAS in float32, on any processor.
 
     A sum of integer products is exact in floating point, in any order of addition, if no partial

@@ -24,7 +24,7 @@ from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
 from primo_scale.genotypes.tables import NOT_REPORTED
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
-from primo_scale.methods.scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
+from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.held_out_sums import (
     UNIT,

@@ -14,20 +14,18 @@ from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import Float64, missing_rescale
-from primo_scale.methods.scale import (
-    PRIVATE_DIGITS,
-    effects_per_allele,
-    marginal_effects,
-    to_dosage_scale,
-)
 from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
 from primo_scale.methods.solve import (
+    PRIVATE_DIGITS,
     LatticeWeights,
     PanelComponents,
     Solution,
     SolveInputs,
     adjusted,
+    effects_per_allele,
+    marginal_effects,
     solve_statistics,
+    to_dosage_scale,
 )
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components

@@ -22,7 +22,7 @@ from primo_scale.genotypes.coding import (
 )
 from primo_scale.kernels.products import clip_rows
 from primo_scale.methods.linear_algebra import missing_rescale
-from primo_scale.methods.scale import effects_per_allele, marginal_effects
+from primo_scale.methods.solve import effects_per_allele, marginal_effects
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import no_noise
 from primo_scale.privacy.planning import clip_response

@@ -25,19 +25,10 @@ import numpy.typing as npt
 from numcodecs import Zstd
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.source import REF_FIRST, GenotypeSource, SourceFiles
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    open_lines,
-    people_with_ids,
-    read_people_table,
-    refuse_multiallelic,
-    string_column,
-)
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 from primo_scale.kernels.packed import pack_copies
@@ -70,7 +61,7 @@ class BgenFile(GenotypeSource):
         """Return the file and its .sample file."""
         return [self.where] if self.sample_table is None else [self.where, self.sample_table]
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
         of_dosages = self.packing is DOSAGES
         rows = max(1, RAW_SLAB_BYTES // len(self.samples))
@@ -133,7 +124,9 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
             variants, starts, stops = _scan(file.fileno(), *sizes, counts_first=counts_first)
         except (struct.error, ValueError) as error:
             raise InputError(f"is truncated or malformed: {error}", where=path) from error
-    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any), or leave them out")
+    tables.refuse_multiallelic(
+        variants, path, "Split them (bcftools norm -m -any), or leave them out"
+    )
     people = people if files.sample is None else read_sample(files.sample)
     if people is None or len(people) != sizes[2]:
         raise InputError(
@@ -147,13 +140,13 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     return BgenFile(path, people, variants, *members, packing=files.packing)
 
 
-def read_sample(path: Path) -> SampleTable:
+def read_sample(path: Path) -> tables.SampleTable:
     """Read a .sample file of Oxford, where ID_1 is the FID and ID_2 the IID.
 
     The refusals are those of `primo_scale.genotypes.tables.read_fam`, and a header without ID_2 or
     ID.
     """
-    with open_lines(path) as lines:
+    with tables.open_lines(path) as lines:
         _, header = next(lines, (1, b""))
         columns = [_SAMPLE_NAMES.get(name, name) for name in header.decode("latin-1").split()]
         next(lines, None)  # types of the columns
@@ -164,12 +157,12 @@ def read_sample(path: Path) -> SampleTable:
                 value=" ".join(columns)[:80],
                 remedy="The first line is: ID_1 ID_2 missing ..., the second 0 0 0 ...",
             )
-        return read_people_table(lines, path, columns)
+        return tables.read_people_table(lines, path, columns)
 
 
 def _read_header(
     descriptor: int, path: Path
-) -> tuple[tuple[int, int, int], int, SampleTable | None]:
+) -> tuple[tuple[int, int, int], int, tables.SampleTable | None]:
     """Read the header and the sample IDs, or refuse a file of another format or version.
 
     The result has the position of the first variant and the numbers of variants and people, the
@@ -198,13 +191,13 @@ def _read_header(
         for _ in range(n_samples):
             name, place = _text(content, place, "<H")
             names.append(name)
-        samples = people_with_ids(string_column(names))
+        samples = tables.people_with_ids(tables.string_column(names))
     return (4 + offset, n_variants, n_samples), compression, samples
 
 
 def _scan(
     descriptor: int, place: int, n_variants: int, n_samples: int, *, counts_first: bool
-) -> tuple[VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+) -> tuple[tables.VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the variants, and where the genotypes of each start and stop in the file."""
     rows, size = [], os.fstat(descriptor).st_size
     if not n_samples or not 0 < n_variants < size:
@@ -229,7 +222,7 @@ def _scan(
     names, chromosomes, positions, alleles = zip(*rows, strict=True)
     ordered = [each if counts_first else each[::-1] for each in alleles]
     counted, others = [",".join(each[:-1]) for each in ordered], [each[-1] for each in ordered]
-    variants = VariantTable.of(chromosomes, names, positions, counted, others)
+    variants = tables.VariantTable.of(chromosomes, names, positions, counted, others)
     return variants, bounds[:, 0], bounds[:, 1]
 
 

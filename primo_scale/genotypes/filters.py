@@ -17,19 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.coding import read_reference_frequencies
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    canonical_chromosomes,
-    is_one_of,
-    left_out,
-    numbered_lines,
-    utf8_text,
-)
 
-Importance = tuple[npt.NDArray[np.float64], Callable[[Index], float]]
+Importance = tuple[npt.NDArray[np.float64], Callable[[tables.Index], float]]
 """Importance of d variants from public numbers, 0 for one that is never chosen, and a function that
 returns the share of what all variants explain, given the increasing positions of some."""
 
@@ -46,7 +37,7 @@ class Selection:
     ref_maf: float | None = None  # least frequency of the minor allele in the panel `ref_freq`
     ref_freq: Path | None = None  # public allele frequencies
     # Option, largest number and importance: the most important variants, after all other filters.
-    ranking: tuple[str, int, Callable[[VariantTable], Importance]] | None = None
+    ranking: tuple[str, int, Callable[[tables.VariantTable], Importance]] | None = None
 
 
 NO_LISTS = Selection()
@@ -74,8 +65,8 @@ class FilterCount:
 
 
 def select_samples(
-    samples: SampleTable, selection: Selection
-) -> tuple[Index, tuple[FilterCount, ...]]:
+    samples: tables.SampleTable, selection: Selection
+) -> tuple[tables.Index, tuple[FilterCount, ...]]:
     """Apply ``--keep``, then ``--remove``, and return the rows left and the effect of each list.
 
     A list that cannot be read, an entry that matches several rows, and a selection of nobody are
@@ -96,8 +87,8 @@ def select_samples(
 
 
 def select_variants(
-    variants: VariantTable, selection: Selection
-) -> tuple[Index, tuple[FilterCount, ...]]:
+    variants: tables.VariantTable, selection: Selection
+) -> tuple[tables.Index, tuple[FilterCount, ...]]:
     """Apply ``--chr`` or its default, ``--extract``, ``--exclude`` and ``--ref-maf``.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
@@ -116,25 +107,25 @@ def select_variants(
     negative = variants.position < 0
     if negative.any():
         leave_out("variants of negative position", negative, "as in PLINK 2")
-    chromosome = canonical_chromosomes(variants)
+    chromosome = tables.canonical_chromosomes(variants)
     present = dict.fromkeys(chromosome.tolist())
     if selection.chromosomes is not None:
-        chosen &= is_one_of(chromosome, selection.chromosomes)
+        chosen &= tables.is_one_of(chromosome, selection.chromosomes)
         found = sum(name in present for name in selection.chromosomes)
         named = len(selection.chromosomes)
         counts.append(FilterCount("--chr", "variants", named, found, int(chosen.sum())))
     else:
         kinds: dict[tuple[str, str], list[str]] = {}
         for name in present:
-            if (words := left_out(name)) is not None:
+            if (words := tables.left_out(name)) is not None:
                 kinds.setdefault(words, []).append(name)
         for (kind, reason), names in kinds.items():
-            leave_out(kind, is_one_of(chromosome, names), reason)
+            leave_out(kind, tables.is_one_of(chromosome, names), reason)
     for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue
         identifiers = read_identifiers(path)
-        listed = is_one_of(variants.identifier, identifiers)
+        listed = tables.is_one_of(variants.identifier, identifiers)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if option == "--extract" else ~listed
         counts.append(FilterCount(option, "variants", len(identifiers), found, int(chosen.sum())))
@@ -185,13 +176,13 @@ def read_identifiers(path: Path) -> frozenset[str]:
 
 
 def _read_lines(path: Path) -> Iterator[str]:
-    for line, content, _ in numbered_lines(path):
+    for line, content, _ in tables.numbered_lines(path):
         # Lines of older programs end in a carriage return alone.
-        yield from utf8_text(content, path, line).splitlines()
+        yield from tables.utf8_text(content, path, line).splitlines()
 
 
 def _find_people(
-    samples: SampleTable, named: frozenset[tuple[str | None, str]], path: Path
+    samples: tables.SampleTable, named: frozenset[tuple[str | None, str]], path: Path
 ) -> list[int]:
     """Return the rows of the named people; refuse an entry that matches several rows."""
     rows: list[int] = []
@@ -214,7 +205,9 @@ def _find_people(
     return rows
 
 
-def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[FilterCount]) -> Index:
+def _some_left(
+    chosen: npt.NDArray[np.bool_], complaint: str, counts: list[FilterCount]
+) -> tables.Index:
     index = np.flatnonzero(chosen)
     if not len(index):
         raise InputError(

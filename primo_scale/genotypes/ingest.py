@@ -63,19 +63,6 @@ from primo_scale.storage.files import (
     sync_tree,
     write_atomically,
 )
-from primo_scale.storage.groups import (
-    Array,
-    array_of,
-    attributes_of,
-    chunk_name,
-    chunk_path,
-    crc32c_of_chunk,
-    is_complete,
-    open_chunk_appender,
-    open_group,
-    read_block,
-    write_array,
-)
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
 
@@ -312,8 +299,8 @@ def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[Sou
     """Return the request and the sources of the finished or unfinished store, if there is one."""
     if plan.destination.exists():
         kind = plan.packing.kind
-        if is_complete(plan.destination, kind):
-            return _request_from(attributes_of(open_group(plan.destination, kind)))
+        if groups.is_complete(plan.destination, kind):
+            return _request_from(groups.attributes_of(groups.open_group(plan.destination, kind)))
     elif plan.request_path.is_file():
         remedy = f"Remove {plan.partial} and start again"
         return read_document(plan.request_path, _request_from, remedy=remedy)
@@ -421,7 +408,7 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
     array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
-    shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
+    shutil.rmtree(groups.chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
         record = write_partition(plan, array, number)
     buffer = io.BytesIO()
@@ -487,7 +474,9 @@ def _missing_partitions(plan: IngestPlan) -> list[int]:
         number
         for number in range(plan.n_partitions)
         if not plan.record_path(number).is_file()
-        or not all(chunk_path(array, (number, column)).is_file() for column in range(columns))
+        or not all(
+            groups.chunk_path(array, (number, column)).is_file() for column in range(columns)
+        )
     ]
 
 
@@ -540,7 +529,7 @@ def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
                 groups.write_strings(group, name, values.tolist())
                 continue
             chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
-            write_array(group, name, values, chunks)
+            groups.write_array(group, name, values, chunks)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:
@@ -558,7 +547,7 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
 
 
 def write_partition(
-    plan: IngestPlan, array: Array, number: int
+    plan: IngestPlan, array: groups.Array, number: int
 ) -> dict[str, npt.NDArray[np.uint32] | npt.NDArray[np.int64]]:
     """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
 
@@ -580,7 +569,7 @@ def write_partition(
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
         samples = slice(start, min(stop, len(people)))
         grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
-        with open_chunk_appender(array, number, grid, most_rows=rows) as appender:
+        with groups.open_chunk_appender(array, number, grid, most_rows=rows) as appender:
             for top in range(0, len(index), rows):
                 variants = slice(top, min(top + rows, len(index)))
                 shape = (variants.stop - top, columns.stop - first)
@@ -589,7 +578,7 @@ def write_partition(
                 counts[variants] += packing.count(packed, samples.stop - samples.start)
                 appender.append(packed)
             checksums.append(appender.finish())
-    directory = chunk_path(array, (number, 0)).parent
+    directory = groups.chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
     return {"crc32c": np.concatenate(checksums), "counts": counts}
@@ -613,12 +602,12 @@ def copy_genotypes(
     deleted and reported, so that the same call copies it again.
     """
     kind = source.packing.kind
-    if is_complete(destination, kind):
+    if groups.is_complete(destination, kind):
         return _if_same(open_genotype_store(destination), source)
     here, there = store_at(source.path), store_at(destination)
     keys = {key for key in here.all_keys() if key != _ROOT}
-    table = read_block(array_of(open_group(source.path, kind), "chunk_crc32c"))
-    recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
+    table = groups.read_block(groups.array_of(groups.open_group(source.path, kind), "chunk_crc32c"))
+    recorded = {groups.chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
     missing = keys.difference(there.all_keys())
     every = sorted(keys.union(recorded))
     steps = itertools.count(1)
@@ -629,7 +618,7 @@ def copy_genotypes(
             there.put_if_absent(key, here.read(key))
         content = there.read(key) if key in keys else b""  # missing in a damaged source
         if key in recorded:
-            same = crc32c_of_chunk(content) == recorded[key]
+            same = groups.crc32c_of_chunk(content) == recorded[key]
         else:
             same = content == here.read(key)
         if not same:

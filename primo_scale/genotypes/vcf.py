@@ -23,16 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.genotypes.tables import (
-    Index,
-    StringColumn,
-    VariantTable,
-    people_with_ids,
-    refuse_multiallelic,
-    string_column,
-)
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 from primo_scale.kernels.packed import pack_copies
@@ -55,7 +48,7 @@ _FIRST = np.zeros(1, dtype=np.intp)
 class _Cursor:
     """Reader of a file that remembers its position, and uses the index only to move far or back."""
 
-    def __init__(self, path: Path, variants: VariantTable) -> None:
+    def __init__(self, path: Path, variants: tables.VariantTable) -> None:
         self._path, self._variants, self._reader = path, variants, _open_reader(path)
         self._records: Iterator[Variant] = iter(())
         # Row of the next record of the table, and the row after the last record of its chromosome.
@@ -97,7 +90,7 @@ class VcfFile(GenotypeSource):
         """Return the file and its index."""
         return [self.where, self.index]
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
         with self._cursor() as cursor:
@@ -176,9 +169,9 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
             )
         if not rows or len(rows) != reader.num_records:
             raise ValueError(f"{len(rows)} of {reader.num_records} records can be read")
-    variants = VariantTable.of(*zip(*rows, strict=True))
-    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    samples = people_with_ids(string_column(people))
+    variants = tables.VariantTable.of(*zip(*rows, strict=True))
+    tables.refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
+    samples = tables.people_with_ids(tables.string_column(people))
     return VcfFile(path, samples, variants, index, dosages, packing=files.packing)
 
 
@@ -312,7 +305,7 @@ class VcfZarr(GenotypeSource):
         chunks = (path for name in used for path in (self.where / name).rglob("*"))
         return sorted([*top, *(path for path in chunks if path.is_file())])
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Read one chunk of the store after the other."""
         height, width, _ = self.genotypes.chunks
         copies = np.empty((len(variants), len(samples)), dtype=np.int8)
@@ -360,8 +353,8 @@ def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
         )
     _check_shapes(arrays, path)
     variants = _table_of(arrays, path)
-    refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
-    people = people_with_ids(_texts(arrays["sample_id"], path))
+    tables.refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
+    people = tables.people_with_ids(_texts(arrays["sample_id"], path))
     dosages = _dosages(arrays, path) if files.packing is DOSAGES else None
     return VcfZarr(path, people, variants, genotypes, dosages, packing=files.packing)
 
@@ -398,7 +391,7 @@ def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
     return arrays[name]
 
 
-def _table_of(arrays: Mapping[str, Array], path: Path) -> VariantTable:
+def _table_of(arrays: Mapping[str, Array], path: Path) -> tables.VariantTable:
     position = _values(arrays["variant_position"], path)
     alleles = _values(arrays["variant_allele"], path).astype(object)
     alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
@@ -410,7 +403,7 @@ def _table_of(arrays: Mapping[str, Array], path: Path) -> VariantTable:
     names = ["."] * len(position)
     if "variant_id" in arrays:
         names = _texts(arrays["variant_id"], path).tolist()
-    return VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
+    return tables.VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
 
 
 def _values(array: Array, path: Path, box: Any = ...) -> npt.NDArray[Any]:
@@ -424,5 +417,5 @@ def _fields(dosages: Array, path: Path, box: tuple[slice, slice]) -> npt.NDArray
     return found.reshape(*found.shape[:2], -1)
 
 
-def _texts(array: Array, path: Path) -> StringColumn:
+def _texts(array: Array, path: Path) -> tables.StringColumn:
     return _values(array, path).astype(object)

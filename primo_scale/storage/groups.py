@@ -32,26 +32,9 @@ from zarr.storage import StorePath
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.machine import in_threads
+from primo_scale.storage import stores
 from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained, write_all
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import (
-    CHECKSUM_BYTES,
-    HEADER,
-    NONCE_BYTES,
-    TAG_BYTES,
-    BaseStore,
-    DiskStore,
-    Guard,
-    StoreEncryption,
-    check_key,
-    crc32c_bytes,
-    damaged,
-    is_chunk,
-    new_store_encryption,
-    opened,
-    sealed,
-    store_at,
-)
 
 if not __debug__:  # Zarr reads metadata in an assert statement
     raise UsageError(
@@ -104,7 +87,7 @@ Array = zarr.Array[Any]
 class Group:
     """Open group: its store, and the attributes in its metadata document."""
 
-    store: BaseStore
+    store: stores.BaseStore
     stored: dict[str, Any]
 
     @property
@@ -121,7 +104,7 @@ class Group:
 
 def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> Group:
     """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
-    encryption = new_store_encryption() if kind in _ENCRYPTED_KINDS else None
+    encryption = stores.new_store_encryption() if kind in _ENCRYPTED_KINDS else None
     group = Group(_view(location, kind, encryption, {}), {})
     with disk_errors_explained(location):
         group.store.remove_below("")
@@ -141,7 +124,9 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
     """
     with _damage_explained(location):
         try:
-            stored = json.loads(bytes(store_at(location).read(HEADER))).get("attributes", {})
+            stored = json.loads(bytes(stores.store_at(location).read(stores.HEADER))).get(
+                "attributes", {}
+            )
         except FileNotFoundError:
             raise InputError(
                 f"holds no {kind} store", where=str(location), remedy="Check the path"
@@ -162,11 +147,13 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
         )
     with _damage_explained(location):
         key = stored.get(_ENCRYPTION_ATTRIBUTE)
-        encryption = None if key is None else StoreEncryption(str(key["key"]), str(key["store"]))
+        encryption = (
+            None if key is None else stores.StoreEncryption(str(key["key"]), str(key["store"]))
+        )
         checksums = stored.get(_CHECKSUMS_ATTRIBUTE) or {}
         recorded = {str(name): int(checksum) for name, checksum in checksums.items()}
     if kind in _ENCRYPTED_KINDS:
-        check_key(encryption, str(location))
+        stores.check_key(encryption, str(location))
     if complete and not stored.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
@@ -178,7 +165,7 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
 
 def is_complete(location: Location, kind: str) -> bool:
     """Return whether `location` holds a finished group of `kind`."""
-    if not store_at(location).holds(HEADER):
+    if not stores.store_at(location).holds(stores.HEADER):
         return False
     return bool(open_group(location, kind, complete=False).stored.get(COMPLETE_ATTRIBUTE))
 
@@ -206,7 +193,7 @@ def attributes_of(group: Group) -> Attributes:
         # Attributes hold digests of private integers, with which guesses of them can be confirmed.
         about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
         with _damage_explained(group.location):
-            text = opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
+            text = stores.opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
         return Attributes(json.loads(text), group.location)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
@@ -227,7 +214,7 @@ def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
         if group.store.guard.recorded is not None:
             stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.guard.recorded.items()))
         _write_header(group, stored)
-        group.store.flush(HEADER)
+        group.store.flush(stores.HEADER)
 
 
 @dataclass(frozen=True)
@@ -299,7 +286,7 @@ def array_of(group: Group, name: str) -> Array:
     """
     with _damage_explained(group.location / name):
         try:
-            metadata = json.loads(bytes(group.store.read(f"{name}/{HEADER}")))
+            metadata = json.loads(bytes(group.store.read(f"{name}/{stores.HEADER}")))
         except FileNotFoundError as error:
             raise KeyError(name) from error
         return _array(group, name, metadata)
@@ -312,7 +299,7 @@ def _array(group: Group, name: str, metadata: Any) -> Array:
 
 def has_array(group: Group, name: str) -> bool:
     """Return whether a group has an array `name`, complete or not."""
-    return group.store.holds(f"{name}/{HEADER}")
+    return group.store.holds(f"{name}/{stores.HEADER}")
 
 
 @contextmanager
@@ -321,7 +308,7 @@ def _damage_explained(where: Location) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(where, "") from error
+        raise stores.damaged(where, "") from error
 
 
 def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> None:
@@ -335,13 +322,13 @@ def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> 
 def _view(
     location: Location,
     kind: str,
-    encryption: StoreEncryption | None,
+    encryption: stores.StoreEncryption | None,
     recorded: Mapping[str, int],
-) -> BaseStore:
+) -> stores.BaseStore:
     """Return the store at a location with the guard of a kind of group."""
     keyed = kind in _BOUND_KINDS
     kept = None if keyed or encryption is not None else recorded
-    return store_at(location).guarded(Guard(encryption, keyed=keyed, recorded=kept))
+    return stores.store_at(location).guarded(stores.Guard(encryption, keyed=keyed, recorded=kept))
 
 
 def _write_header(group: Group, attributes: dict[str, Any]) -> None:
@@ -352,7 +339,7 @@ def _write_header(group: Group, attributes: dict[str, Any]) -> None:
 def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """Write a metadata document, and return it."""
     document = {"zarr_format": 3, "attributes": {}, **metadata}
-    key = f"{name}/{HEADER}" if name else HEADER
+    key = f"{name}/{stores.HEADER}" if name else stores.HEADER
     group.store.write(key, [memoryview(json.dumps(document).encode())])
     return document
 
@@ -362,7 +349,11 @@ def _named(name: str, **configuration: Any) -> dict[str, Any]:
 
 
 def _stored_attributes(
-    encryption: StoreEncryption | None, kind: str, attributes: Mapping[str, Any], *, complete: bool
+    encryption: stores.StoreEncryption | None,
+    kind: str,
+    attributes: Mapping[str, Any],
+    *,
+    complete: bool,
 ) -> dict[str, Any]:
     header = {
         KIND_ATTRIBUTE: kind,
@@ -374,7 +365,7 @@ def _stored_attributes(
     return {
         **header,
         _ENCRYPTION_ATTRIBUTE: asdict(encryption),
-        _ENCRYPTED_ATTRIBUTE: sealed(
+        _ENCRYPTED_ATTRIBUTE: stores.sealed(
             encryption, json.dumps(attributes).encode(), _about(kind, complete=complete)
         ),
     }
@@ -382,7 +373,7 @@ def _stored_attributes(
 
 def _about(kind: str, *, complete: bool) -> str:
     """Return what encrypted attributes authenticate, so that nobody can mark a store complete."""
-    return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
+    return f"{stores.HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
 def open_foreign_arrays(path: Path) -> Mapping[str, Array]:
@@ -441,7 +432,7 @@ def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[A
     try:
         return np.asarray(array[selection])
     except ValueError as error:  # Zarr found a wrong checksum
-        raise damaged(_store_of(array).location, f"{array.path}/c/") from error
+        raise stores.damaged(_store_of(array).location, f"{array.path}/c/") from error
 
 
 def read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
@@ -450,9 +441,9 @@ def read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
     content, dtype = store.read(key), array.dtype.newbyteorder("<")
     stored, is_intact = np.frombuffer(content, np.uint8), True
     if array.compressors:  # else the store has checked the chunk
-        stored, is_intact = stored[:-CHECKSUM_BYTES], crc32c_of_chunk(content) is not None
+        stored, is_intact = stored[: -stores.CHECKSUM_BYTES], crc32c_of_chunk(content) is not None
     if not is_intact or stored.size != dtype.itemsize * math.prod(array.chunks):
-        raise damaged(store.location, key)
+        raise stores.damaged(store.location, key)
     return stored.view(dtype).reshape(array.chunks)[_inside(array, index)]
 
 
@@ -476,7 +467,7 @@ def stored_chunks(location: Location) -> set[str]:
 
     The chunks are listed and not read, so that some may be damaged.
     """
-    return {key for key in store_at(location).all_keys() if is_chunk(key)}
+    return {key for key in stores.store_at(location).all_keys() if stores.is_chunk(key)}
 
 
 def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
@@ -493,7 +484,7 @@ def chunk_bytes(layout: ArrayLayout) -> int:
     """Return the largest size of a stored chunk in bytes; chunks at the edge are padded."""
     entries = math.prod(max(1, size) for size in layout.chunks)
     # An encrypted chunk has a nonce and a tag instead of a checksum.
-    overhead = max(CHECKSUM_BYTES, NONCE_BYTES + TAG_BYTES)
+    overhead = max(stores.CHECKSUM_BYTES, stores.NONCE_BYTES + stores.TAG_BYTES)
     return entries * np.dtype(layout.dtype).itemsize + overhead
 
 
@@ -507,8 +498,12 @@ def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
 
 def crc32c_of_chunk(content: bytes | memoryview) -> int | None:
     """Return the CRC-32C of a stored chunk's values, or None if the chunk ends with another."""
-    computed = crc32c_bytes(memoryview(content)[:-CHECKSUM_BYTES])
-    return int.from_bytes(computed, "little") if content[-CHECKSUM_BYTES:] == computed else None
+    computed = stores.crc32c_bytes(memoryview(content)[: -stores.CHECKSUM_BYTES])
+    return (
+        int.from_bytes(computed, "little")
+        if content[-stores.CHECKSUM_BYTES :] == computed
+        else None
+    )
 
 
 def _in_one_chunk(
@@ -538,7 +533,7 @@ def _encoded(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> 
     stored = content.reshape(-1).view(np.uint8)
     if not array.compressors:
         return [stored.data]
-    return [stored.data, memoryview(crc32c_bytes(stored))]
+    return [stored.data, memoryview(stores.crc32c_bytes(stored))]
 
 
 def _inside(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
@@ -553,10 +548,10 @@ def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
     return chunk_name(array.path, index)
 
 
-def _store_of(array: Array) -> BaseStore:
+def _store_of(array: Array) -> stores.BaseStore:
     store: Any = array.store_path.store
     # An array that was opened with Zarr's own functions is on a disk.
-    return store if isinstance(store, BaseStore) else DiskStore(store.root)
+    return store if isinstance(store, stores.BaseStore) else stores.DiskStore(store.root)
 
 
 # Zarr writes a chunk only when it has all its rows. Each row of a .bed file holds a small part of
@@ -598,7 +593,7 @@ class ChunkAppender:
             missing = self._height - self._rows
             if missing:
                 self._write(column, np.full((missing, self._width), self._fill))
-            write_all(descriptor, self._checksums[column].to_bytes(CHECKSUM_BYTES, "little"))
+            write_all(descriptor, self._checksums[column].to_bytes(stores.CHECKSUM_BYTES, "little"))
         for descriptor in self._descriptors:
             os.fsync(descriptor)
         return np.array(self._checksums, dtype=np.uint32)
@@ -619,8 +614,8 @@ def open_chunk_appender(
     memory is that of `most_rows` rows of one chunk, the largest number for one `append`.
     """
     paths = [chunk_path(array, (row, column)) for column in columns]
-    with ExitStack() as opened:
+    with ExitStack() as stores.opened:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-        files = [opened.enter_context(path.open("wb", buffering=0)) for path in paths]
+        files = [stores.opened.enter_context(path.open("wb", buffering=0)) for path in paths]
         yield ChunkAppender(array, [file.fileno() for file in files], most_rows)

@@ -47,16 +47,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from zarr.abc.store import Store
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage.files import (
-    canonical_json,
-    disk_errors_explained,
-    one_thread_at_a_time,
-    read_document,
-    sync_directory,
-    sync_file,
-    sync_tree,
-    write_all,
-)
+from primo_scale.storage import files
 from primo_scale.storage.locations import Location
 
 if TYPE_CHECKING:
@@ -103,7 +94,7 @@ def make_key_file(path: Path) -> bytes:
 
     A file that exists is refused: data may depend on the key in it.
     """
-    with disk_errors_explained(path):
+    with files.disk_errors_explained(path):
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:
@@ -151,7 +142,7 @@ def encrypted_with(path: Path | None) -> Iterator[None]:
 
     None stands for the key file that `KEY_VARIABLE` names, or for no encryption if it is not set.
     """
-    with one_thread_at_a_time():
+    with files.one_thread_at_a_time():
         before = os.environ.get(KEY_VARIABLE)
         try:
             if chosen := path or before:
@@ -223,7 +214,7 @@ def encrypt_file_content(content: bytes, about: str) -> bytes:
     if encryption is None:
         return content
     text = sealed(encryption, content, about)
-    return canonical_json({"encryption": asdict(encryption), "sealed": text})
+    return files.canonical_json({"encryption": asdict(encryption), "sealed": text})
 
 
 def decrypt_file(path: Path, about: str) -> bytes:
@@ -242,7 +233,7 @@ def decrypt_file(path: Path, about: str) -> bytes:
     if not content.startswith(b'{"encryption":'):
         check_key(None, path)
         return content
-    return read_document(path, content_of, remedy="Restore it from a backup")
+    return files.read_document(path, content_of, remedy="Restore it from a backup")
 
 
 @lru_cache(maxsize=64)
@@ -504,7 +495,7 @@ class DiskStore(BaseStore):
 
     def remove(self, key: str) -> None:
         """Delete a file, if it exists."""
-        with disk_errors_explained(self.location / key):
+        with files.disk_errors_explained(self.location / key):
             (self.location / key).unlink(missing_ok=True)
 
     def remove_below(self, prefix: str) -> None:
@@ -516,10 +507,10 @@ class DiskStore(BaseStore):
         """Flush a file or a directory tree, and the directory entry that names it."""
         path = self.location / prefix
         if path.is_dir():
-            sync_tree(path)
+            files.sync_tree(path)
         else:
-            sync_file(path)
-        sync_directory(path.parent)
+            files.sync_file(path)
+        files.sync_directory(path.parent)
 
     def _load(self, key: str) -> bytes:
         return (self.location / key).read_bytes()
@@ -530,7 +521,7 @@ class DiskStore(BaseStore):
         try:
             with beside.open("xb", buffering=0) as file:
                 for part in parts:
-                    write_all(file.fileno(), part)
+                    files.write_all(file.fileno(), part)
             beside.replace(path)
         finally:
             beside.unlink(missing_ok=True)
@@ -538,17 +529,17 @@ class DiskStore(BaseStore):
     def _create(self, key: str, content: bytes) -> bool:
         """Write a temporary file and link the final name to it, which fails if the name exists."""
         path = self.location / key
-        with disk_errors_explained(path):
+        with files.disk_errors_explained(path):
             beside = _beside(path)
             try:
                 beside.write_bytes(content)
-                sync_file(beside)
+                files.sync_file(beside)
                 os.link(beside, path)
             except FileExistsError:
                 return False
             finally:
                 beside.unlink(missing_ok=True)
-            sync_directory(path.parent)
+            files.sync_directory(path.parent)
         return True
 
 

@@ -36,14 +36,8 @@ import numpy.typing as npt
 
 from primo_scale import interruption
 from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes import filters
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
-from primo_scale.genotypes.filters import (
-    NO_LISTS,
-    FilterCount,
-    Selection,
-    select_samples,
-    select_variants,
-)
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
@@ -118,7 +112,7 @@ class IngestPlan:
     destination: Path
     sample_index: Index  # selected rows of the source's tables
     variant_index: Index
-    filter_counts: tuple[FilterCount, ...]
+    filter_counts: tuple[filters.FilterCount, ...]
     chunk_shape: tuple[int, int]  # variants and samples, at most those of the selection
 
     @property
@@ -225,7 +219,7 @@ def plan_ingest(
     files: SourceFiles,
     destination: Path,
     *,
-    selection: Selection = NO_LISTS,
+    selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
 ) -> IngestPlan:
     """Read the tables, apply the filters, check the files and fingerprint the sources.
@@ -243,7 +237,7 @@ def plan_of_source(
     packing: Packing,
     destination: Path,
     *,
-    selection: Selection = NO_LISTS,
+    selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
 ) -> IngestPlan:
     """Return the plan of an ingest of an open source, whose files are not read."""
@@ -252,8 +246,8 @@ def plan_of_source(
         raise UsageError(
             "a chunk needs at least one variant and a multiple of 4 samples", value=(height, width)
         )
-    sample_index, sample_counts = select_samples(source.samples, selection)
-    variant_index, variant_counts = select_variants(source.variants, selection)
+    sample_index, sample_counts = filters.select_samples(source.samples, selection)
+    variant_index, variant_counts = filters.select_variants(source.variants, selection)
     return IngestPlan(
         source=source,
         packing=packing,
@@ -348,7 +342,7 @@ def ingest(
     files: SourceFiles,
     destination: Path,
     *,
-    selection: Selection = NO_LISTS,
+    selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:

@@ -47,12 +47,7 @@ from primo_scale.methods.solve import (
     phenotype_covariance,
     whitened,
 )
-from primo_scale.panel.components import (
-    LARGEST_STANDARD_DEVIATION,
-    OwnDirections,
-    OwnWindow,
-    component_map,
-)
+from primo_scale.panel import components
 from primo_scale.privacy.planning import fill
 
 LARGEST_WINDOW = 100
@@ -147,7 +142,7 @@ def posterior_of(
 class SecondStatistics:
     """Noisy sums of the second round, and how they compare with those of the first."""
 
-    directions: OwnDirections
+    directions: components.OwnDirections
     values: Float64  # noisy sums of all directions, shape (m,)
     sigma: float  # standard deviation of their noise
     # Factor from the second round's sums to the scale of the first round's X'Y, for the different
@@ -175,7 +170,7 @@ def choose_directions(
     *,
     unit: float,
     noise: float,
-) -> tuple[list[OwnWindow], int, Float64, float]:
+) -> tuple[list[components.OwnWindow], int, Float64, float]:
     """Choose the directions of the second round.
 
     Parameters
@@ -208,7 +203,7 @@ def choose_directions(
     with threadpool_limits(1, user_api="blas"):
         found = in_threads(posterior, phenotypes, usable_cpus())
     divided = [np.concatenate(each.energies) for each in found]
-    norm = LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
+    norm = components.LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
     chosen = [
         _own_window(number, each, found, slopes, slice(*cuts[number : number + 2]), norm)
         for number, each in enumerate(windows)
@@ -224,7 +219,7 @@ def _own_window(
     slopes: Float64,
     variants: slice,
     norm: float,
-) -> OwnWindow:
+) -> components.OwnWindow:
     """Return the scaled directions of all phenotypes in one window; there is at least one."""
     vectors = [each.vectors[number] for each in found]
     scales = [np.sqrt(norm * each.energies[number]) for each in found]
@@ -232,10 +227,10 @@ def _own_window(
         vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
     weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
     weights[~weights.any(axis=1)] = _NO_SCORE
-    return OwnWindow(
-        component_map(np.hstack(vectors).T, np.concatenate(scales)),
+    return components.OwnWindow(
+        components.component_map(np.hstack(vectors).T, np.concatenate(scales)),
         np.repeat(np.arange(len(found)), list(map(len, scales))),
-        component_map(weights, np.ones(len(weights))),
+        components.component_map(weights, np.ones(len(weights))),
         covariance.astype(np.float32),
     )
 

@@ -82,9 +82,6 @@ SOURCES = {
 }
 """Opener of one file, or of the fileset of one prefix, by the option that names the format."""
 
-DOSAGE_FORMATS = ("pfile", "bgen", "vcf", "vcz")
-"""Formats that have dosages."""
-
 
 def import_library(name: str, package: str, option: str, remedy: str) -> Any:
     """Import a library that reads a format, or name the package that has it."""

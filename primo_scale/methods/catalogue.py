@@ -235,11 +235,6 @@ _CROSSOVER = (
     "reaches"
 )
 _FEWER, _NOT_FEWER = "fewer", "not fewer"
-REASONS = (
-    *(AS_GIVEN, BY_SUBSAMPLE, BY_COMPONENTS, _LABELS, _ROWS),
-    *(_CROSSOVER.format(0, verdict, 0) for verdict in (_FEWER, _NOT_FEWER)),
-)
-"""Reasons of a private release for its method, with 0 in place of the numbers of a cohort."""
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:

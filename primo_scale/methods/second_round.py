@@ -377,7 +377,7 @@ def _column(
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
     effects = own_effects(coordinates, covariance, prior)
     (column,) = columns_of(coordinates, covariance, effects)
-    maps = effect_maps([each.matrix() for each in bases])
+    maps = effect_maps([each.matrix.astype(np.float32) for each in bases])
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 

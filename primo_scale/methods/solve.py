@@ -178,7 +178,7 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
         def seen(number: int) -> tuple[Coordinates, Coordinates, Float32]:
             """Return the coordinates of a block, for the fit and the sampler, and the matrix M'."""
             basis = decomposed(number)[1]
-            matrix = basis.matrix() if sampling else np.empty((0, 0), np.float32)
+            matrix = basis.matrix.astype(np.float32) if sampling else np.empty((0, 0), np.float32)
             return basis.shown, basis.coordinates, matrix
 
         shown, coordinates, maps = zip(*map_blocks(seen, layout.sizes), strict=True)
@@ -361,17 +361,7 @@ class Basis:
 
     coordinates: Coordinates
     shown: Coordinates  # the same, with the exposures that fits of the effects expect
-    # Function from columns of coordinates c, shape (m, k), to ``M'c``, shape (d_b, k), where M are
-    # the coordinates by effects of codes.
-    combined: Callable[[Float64], Float64]
-    dense: Float64 | None = None  # M', shape (d_b, m), if it is in memory
-
-    def matrix(self) -> Float32:
-        """Return M' of shape (d_b, m)."""
-        dense = self.dense
-        if dense is None:
-            dense = self.combined(np.eye(len(self.coordinates.exposures)))
-        return dense.astype(np.float32)
+    matrix: Float64  # M', where M are the coordinates by effects of codes, shape (d_b, m)
 
     def weights(self, effects: EffectCovariance, phenotype_covariance: Float64) -> Float64:
         """Return the posterior means of the codes' effects on every factor, shape (d_b, l).
@@ -381,7 +371,7 @@ class Basis:
         seen = self.coordinates
         variances = noise_of(seen, phenotype_covariance, effects)
         variances += (seen.exposures + seen.errors)[:, None] * effects.scales
-        return self.combined(effects.scales * effects.rotated(seen.values) / variances)
+        return self.matrix @ (effects.scales * effects.rotated(seen.values) / variances)
 
 
 def basis_of(block: Block, effect: float, residual: float) -> Basis:
@@ -417,8 +407,8 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
         release_noise=relative,
     )
     exposures = np.maximum(effect * factor * expected**2 / variances, _TINY)
-    shown, seen = replace(coordinates, exposures=exposures), values[:, None] / roots
-    return Basis(coordinates, shown, lambda columns: vectors @ (seen * columns))
+    vectors *= values / roots[:, 0]
+    return Basis(coordinates, replace(coordinates, exposures=exposures), vectors)
 
 
 def expected_eigenvalues(noisy: Float64, sigma: float) -> Float64:
@@ -474,7 +464,7 @@ def whitened(
         values=basis.T @ target,
         release_noise=release_noise,
     )
-    return Basis(coordinates, coordinates, matrix.__matmul__, matrix)
+    return Basis(coordinates, coordinates, matrix)
 
 
 # ---- Variances and scores ------------------------------------------------------------------------

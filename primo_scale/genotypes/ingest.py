@@ -284,7 +284,7 @@ def check_same_request(plan: IngestPlan, request: dict[str, Any], where: Path) -
     """Refuse to continue or reuse a store of another request, and name what differs."""
     if request == plan.request:
         return
-    names = ", ".join(n for n in plan.request if request.get(n) != plan.request[n])
+    names = ", ".join(n for n in request | plan.request if request.get(n) != plan.request.get(n))
     remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
     raise of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
 
@@ -540,9 +540,7 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def write_partition(
-    plan: IngestPlan, array: groups.Array, number: int
-) -> dict[str, npt.NDArray[np.uint32] | npt.NDArray[np.int64]]:
+def write_partition(plan: IngestPlan, array: groups.Array, number: int) -> dict[str, Any]:
     """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
 
     The result has ``crc32c``, the checksum of each chunk, including its padding, shape (chunks,),

@@ -97,10 +97,10 @@ def planned_genotypes(
     else:
         plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
     finished = open_genotype_store(destination) if destination.exists() else None
-    request, sources = recorded_request(plan)
+    request, _ = recorded_request(plan)
     if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination
-        check_same_request(plan, request, sources, where)
+        check_same_request(plan, request, where)
     if finished is not None:
         return finished
     return PlannedGenotypes(

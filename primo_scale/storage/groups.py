@@ -614,8 +614,8 @@ def open_chunk_appender(
     memory is that of `most_rows` rows of one chunk, the largest number for one `append`.
     """
     paths = [chunk_path(array, (row, column)) for column in columns]
-    with ExitStack() as stores.opened:
+    with ExitStack() as stack:
         for path in paths:
             path.parent.mkdir(parents=True, exist_ok=True)
-        files = [stores.opened.enter_context(path.open("wb", buffering=0)) for path in paths]
+        files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
         yield ChunkAppender(array, [file.fileno() for file in files], most_rows)

@@ -40,7 +40,10 @@ def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) 
                     urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=5)
 
 
-def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) -> None:
+def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path, monkeypatch) -> None:
+    for name in WORKER_PROCESS:  # a cluster that another test started may have left its own
+        monkeypatch.delenv(name, raising=False)
+
     def seen() -> dict[str, str | int | None]:
         import os
 

@@ -17,7 +17,7 @@ import click
 import psutil
 
 from benchmarks.measurement import peak_bytes
-from primo_scale.cli.options import RequestCommand
+from primo_scale.cli.command_line import RequestCommand
 from primo_scale.run.operations import release
 from primo_scale.run.run_log import LOGGER
 

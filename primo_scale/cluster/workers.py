@@ -12,6 +12,7 @@ people. They are therefore disabled.
 from __future__ import annotations
 
 import asyncio
+import gc
 import getpass
 import logging
 import os
@@ -23,19 +24,30 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
 import dask
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from distributed.core import Status
 from distributed.deploy import Cluster
 
-from primo_scale.cluster.profile import JOB_QUEUES, JobQueueProfile, LocalProfile, worker_memory
-from primo_scale.cluster.security import make_certificates, security_of, temporary_security
+from primo_scale.cluster.profile import (
+    JOB_QUEUES,
+    JobQueueProfile,
+    LocalProfile,
+    SchedulerProfile,
+    worker_memory,
+)
+from primo_scale.cluster.security import (
+    make_certificates,
+    security_of,
+    security_towards,
+    temporary_security,
+)
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
@@ -65,7 +77,7 @@ WORKER_PROCESS = {
 """Environment variables of a worker process."""
 _LOCAL_SETTINGS = {
     **NO_WEB_PAGES,
-    # Each sample of Dask's profiler, for `--performance-report`, delays a worker.
+    # Each sample of Dask's profiler delays a worker.
     "distributed.worker.profile.interval": "100ms",
     "distributed.nanny.pre-spawn-environ": WORKER_PROCESS,
     "distributed.scheduler.allowed-failures": 10,
@@ -432,3 +444,62 @@ def last_line(error: BaseException) -> str:
     """Return the last line of the message of a failed submit command."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__
+
+
+_CONNECT_TIMEOUT_SECONDS = 30
+
+
+@contextmanager
+def dask_client(
+    profile: LocalProfile | SchedulerProfile | JobQueueProfile, scratch: Path
+) -> Iterator[Client]:
+    """Start or connect to the workers of a profile, and stop at the end what was started.
+
+    `scratch` is a private directory in the work directory, which the workers of job queues must
+    also be able to read.
+    """
+    with ExitStack() as started:
+        if isinstance(profile, SchedulerProfile):
+            client = _connected(profile)
+        elif isinstance(profile, LocalProfile):
+            client = Client(started.enter_context(local_cluster(profile, scratch)))
+        else:
+            client = Client(started.enter_context(job_queue_cluster(profile, scratch)))
+        yield started.enter_context(client)
+
+
+def check_reachable(profile: SchedulerProfile | JobQueueProfile, scratch: Path) -> None:
+    """Refuse a cluster that cannot be used, as far as a moment shows; submit no job."""
+    if isinstance(profile, JobQueueProfile):
+        check_job_queue(profile, scratch)
+    else:
+        with dask_client(profile, scratch):
+            pass
+
+
+def _connected(profile: SchedulerProfile) -> Client:
+    """Connect to a running scheduler, and wait until it has a worker."""
+    security = security_towards(profile.address, profile.tls)
+    try:
+        client = Client(profile.address, security=security, timeout=_CONNECT_TIMEOUT_SECONDS)
+    except (OSError, ValueError, MemoryError) as error:  # MemoryError: the peer is not Dask
+        what = f"no connection to a Dask scheduler: {first_cause(error)}"
+    else:
+        try:
+            client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
+            return client
+        except OSError:  # also a TimeoutError
+            client.close()
+            what = "the scheduler has no workers"
+    # An unconnected client closes itself when it is garbage-collected, under a lock of the event
+    # loop. Collecting it here avoids that during the start of the next cluster. No variable may
+    # hold the error, whose frames hold the client.
+    gc.collect()
+    raise InputError(
+        what,
+        where="--scheduler",
+        value=profile.address,
+        limit=f"{_CONNECT_TIMEOUT_SECONDS} s",
+        remedy="Start `dask scheduler` and `dask worker` with the same certificates (--tls DIR), "
+        "and correct host and port",
+    )

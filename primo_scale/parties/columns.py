@@ -43,6 +43,7 @@ from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically
 from primo_scale.storage.tiles import in_threads
+from primo_scale.verify.document import PartyColumn
 
 Hashes = npt.NDArray[np.bytes_]
 Positions = npt.NDArray[np.int64]
@@ -153,15 +154,6 @@ def _read_people(path: Path) -> Hashes:
 # ---- Columns -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PublicColumn:
-    """Name and public bounds of a column; values beyond the bounds are clamped."""
-
-    name: str
-    lower: float
-    upper: float
-
-
 @dataclass(frozen=True, eq=False)
 class PhenotypeColumns:
     """Columns of a phenotype table."""
@@ -170,9 +162,9 @@ class PhenotypeColumns:
     bounds: tuple[PhenotypeBounds, ...]  # public, of the columns to release
 
     @property
-    def columns(self) -> tuple[PublicColumn, ...]:
+    def columns(self) -> tuple[PartyColumn, ...]:
         """Names and public bounds."""
-        return tuple(PublicColumn(one.name, one.lower, one.upper) for one in self.bounds)
+        return tuple(PartyColumn(one.name, one.lower, one.upper) for one in self.bounds)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
         """Yield functions that code the next rows of the table, on any thread."""
@@ -195,10 +187,10 @@ class GenotypeColumns:
     store: GenotypeStore  # finished
 
     @cached_property
-    def columns(self) -> tuple[PublicColumn, ...]:
+    def columns(self) -> tuple[PartyColumn, ...]:
         """Identifiers of the variants, and the bounds 0 and 2."""
         names = self.store.variants.identifier
-        return tuple(PublicColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
+        return tuple(PartyColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
         """Yield functions that read the next chunk of people, with all variants, on any thread."""
@@ -219,20 +211,14 @@ PartyColumns = PhenotypeColumns | GenotypeColumns
 """Columns of one party, whose people are read in pieces."""
 
 
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """Result of one pass over a party's columns. PRIVATE."""
+def survey(
+    party: PartyColumns, roster: Roster, signs: RandomSigns | None
+) -> tuple[list[str], str, Int64 | None]:
+    """Read a party's columns once, and sum mixtures with `signs`, if there are any. PRIVATE.
 
-    individuals: list[str]  # IIDs of the people of the roster whom the party knows
-    # SHA-256 digest of all coded values in the order of the roster. It does not depend on the order
-    # of the party's file.
-    digest: str
-    # Sums of the coded values with the signs of each mixture, shape (k, columns).
-    mixtures: Int64 | None
-
-
-def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Survey:
-    """Read a party's columns once, and sum mixtures with `signs`, if there are any."""
+    Return the IIDs of the people of the roster whom the party knows, a digest of all coded values
+    in the order of the roster, and the sums with the signs of each mixture, shape (k, columns).
+    """
     n_columns = len(party.columns)
     unknown = hashlib.blake2b(bytes(4 * n_columns), digest_size=_ROW_DIGEST_BYTES).digest()
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
@@ -246,8 +232,8 @@ def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Su
         individuals += iids
         if sums is not None:
             sums.add(positions, units)
-    mixtures = None if sums is None else sums.total()
-    return Survey(individuals, hashlib.sha256(digests.tobytes()).hexdigest(), mixtures)
+    digest = hashlib.sha256(digests.tobytes()).hexdigest()
+    return individuals, digest, None if sums is None else sums.total()
 
 
 def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, CodedPeople]]:

@@ -6,7 +6,7 @@ A second round sums in directions that are chosen by the noisy statistics of the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -231,13 +231,10 @@ def _executor(work_dir: Path, execution: Execution) -> Iterator[Executor]:
     if isinstance(execution.profile, ThreadsProfile):
         yield ThreadExecutor(execution.profile.threads)
         return
-    from primo_scale.cluster.connect import dask_client, performance_reported
+    from primo_scale.cluster.workers import dask_client
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with dask_client(execution.profile, scratch) as client, ExitStack() as reported:
-        if execution.performance_report is not None:
-            path = work_dir.absolute() / execution.performance_report
-            reported.enter_context(performance_reported(client, path))
+    with dask_client(execution.profile, scratch) as client:
         yield DaskExecutor(client)
 
 

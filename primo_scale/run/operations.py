@@ -224,7 +224,7 @@ def _check_reachable(request: AccumulateRequest | ReleaseRequest, plan: Plan) ->
     profile = request.profile
     if plan.sums is None or isinstance(profile, (ThreadsProfile, LocalProfile)):
         return
-    from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
+    from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
 
     check_reachable(profile, request.work_dir.absolute() / "scratch")
 
@@ -260,7 +260,4 @@ def _check_places(request: FinalizeRequest) -> None:
     """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
     private = {Field("work_dir"): request.work_dir, Field("ledger"): request.ledger_path}
-    if isinstance(request, ReleaseRequest) and request.performance_report is not None:
-        report = request.performance_report  # the number of tasks reveals that of people
-        private[Field("performance_report")] = request.work_dir / report
     check_private_places(request.out, private)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import (
     JobQueueProfile,
     LocalProfile,
     SchedulerProfile,
     ThreadsProfile,
 )
+from primo_scale.cluster.workers import dask_client
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.request import AccumulateRequest
 

@@ -16,8 +16,8 @@ import pytest
 from support.queue_runs import wait_for
 
 from primo_scale.cluster import workers
-from primo_scale.cluster.connect import check_reachable, dask_client
 from primo_scale.cluster.profile import JobQueueProfile
+from primo_scale.cluster.workers import check_reachable, dask_client
 from primo_scale.errors import InputError
 
 COMMANDS = ("qsub", "qselect", "qstat", "qdel", "bsub", "bjobs", "bkill")

@@ -12,9 +12,8 @@ import pytest
 from support.tiers import thinned
 
 from primo_scale.cluster import profile as profiles
-from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile, worker_memory
-from primo_scale.cluster.workers import WORKER_PROCESS
+from primo_scale.cluster.workers import WORKER_PROCESS, dask_client
 from primo_scale.errors import ResourceError
 
 pytestmark = pytest.mark.slow

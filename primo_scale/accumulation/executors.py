@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
 
@@ -38,18 +38,6 @@ _CHECK_SECONDS, _LOOK_SECONDS = 0.5, 2.0
 _IN_FLIGHT = 1000
 # Further attempts at a task that fails, for example by a file system that does not answer.
 _RETRIES = 3
-
-
-class Executor(Protocol):
-    """Machines that run tasks."""
-
-    def run(
-        self, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
-    ) -> None:
-        """Compute and commit every task, in about this order.
-
-        `on_done` is called in this thread after each task. An error of a task ends the run.
-        """
 
 
 @dataclass(frozen=True)
@@ -166,15 +154,11 @@ class _WorkerThreads:
             return
         self._asked = now
         threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
-        waiting = {"event": "waiting"}  # a line that is shown until the run makes progress
-        if not threads and not self._missed:
-            if self._had_any:
-                LOGGER.warning("no Dask workers are left: waiting for new workers", extra=waiting)
-            else:
-                LOGGER.info("waiting for the first Dask worker", extra=waiting)
+        if not threads and not self._missed:  # a line that is shown until the run makes progress
+            what = "no Dask workers are left" if self._had_any else "no Dask workers yet"
+            LOGGER.warning("%s: waiting for new workers", what, extra={"event": "waiting"})
         if threads and self._missed:
-            again = "again: the run continues" if self._had_any else "now: the run begins"
-            LOGGER.info("Dask workers are connected %s", again)
+            LOGGER.info("Dask workers are connected: the run continues")
         self._missed, self._had_any = not threads, self._had_any or bool(threads)
 
 

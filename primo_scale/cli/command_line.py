@@ -36,17 +36,7 @@ from primo_scale.errors import (
     with_options,
 )
 from primo_scale.interruption import check, signals_noted
-from primo_scale.run.run_log import (
-    AS_JSON,
-    COMMAND_LINE,
-    LOGGED_IN,
-    LOGGER,
-    NOTE,
-    SUMMED,
-    JsonLines,
-    error_record,
-    leave_stage,
-)
+from primo_scale.run import run_log
 from primo_scale.storage.files import files_private
 
 if TYPE_CHECKING:
@@ -77,7 +67,7 @@ class _OneLineErrors(click.Command):
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         try:
             _refuse_other_encodings(words)
-            AS_JSON.set(os.environ.get("PRIMO_SCALE_LOG") == "json")
+            run_log.AS_JSON.set(os.environ.get("PRIMO_SCALE_LOG") == "json")
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             message = error.format_message()
@@ -101,7 +91,7 @@ class ContractCommand(_OneLineErrors):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
         debug = _shows_traceback()
-        COMMAND_LINE.set(tuple(sys.orig_argv))
+        run_log.COMMAND_LINE.set(tuple(sys.orig_argv))
         with _logged_to_terminal(), ExitStack() as ends:
             if not debug:
                 ends.push(_end_without_traceback)
@@ -215,17 +205,17 @@ def _reader_has_left() -> bool:
 
 def _report(error: PrimoError) -> None:
     """Log an error; the output file of a batch job only gets a reference to the run's log."""
-    record = error_record(error)
-    log = LOGGED_IN.get()
+    record = run_log.error_record(error)
+    log = run_log.LOGGED_IN.get()
     if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
-    LOGGER.handle(record)
+    run_log.LOGGER.handle(record)
 
 
 def _end_without_traceback(_kind: object, error: BaseException | None, _trace: object) -> None:
     """End a batch job by a bug whose traceback is in the run's log, and not in the job's output."""
-    in_log = LOGGED_IN.get() is not None and isinstance(error, Exception)
+    in_log = run_log.LOGGED_IN.get() is not None and isinstance(error, Exception)
     if in_log and _is_batch_output(sys.stderr):
         bug = PrimoError("a bug")
         _report(bug)
@@ -235,10 +225,10 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
-    before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
-    LOGGER.setLevel(logging.DEBUG)
-    LOGGER.propagate = False
+    before = run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate
+    run_log.LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
+    run_log.LOGGER.setLevel(logging.DEBUG)
+    run_log.LOGGER.propagate = False
     try:
         yield
     finally:
@@ -246,11 +236,11 @@ def _logged_to_terminal() -> Iterator[None]:
             sys.stderr.flush()
         except OSError:  # a full disk, for which Python would end with exit code 120
             _discard_output(sys.stderr)
-        LOGGER.handlers[:], LOGGER.level, LOGGER.propagate = before
-        LOGGED_IN.set(None)
-        COMMAND_LINE.set(())
-        AS_JSON.set(False)
-        leave_stage()
+        run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate = before
+        run_log.LOGGED_IN.set(None)
+        run_log.COMMAND_LINE.set(())
+        run_log.AS_JSON.set(False)
+        run_log.leave_stage()
 
 
 def _is_batch_output(stream: TextIO) -> bool:
@@ -263,19 +253,21 @@ class _DigestOnStandardOutput(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == SUMMED and not _is_batch_output(sys.stdout):
+        if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
     """Return the handler of standard error, which writes public lines alone in a batch job."""
     terminal = logging.StreamHandler(sys.stderr)
-    as_json, batch = AS_JSON.get(), _is_batch_output(sys.stderr)
+    as_json, batch = run_log.AS_JSON.get(), _is_batch_output(sys.stderr)
     # The stages are public, and are not for people at a terminal.
     terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
-    terminal.setFormatter(JsonLines(public=batch) if as_json else logging.Formatter("%(message)s"))
+    terminal.setFormatter(
+        run_log.JsonLines(public=batch) if as_json else logging.Formatter("%(message)s")
+    )
     if batch:
-        terminal.addFilter(lambda record: getattr(record, "event", NOTE) in _PUBLIC_EVENTS)
+        terminal.addFilter(lambda record: getattr(record, "event", run_log.NOTE) in _PUBLIC_EVENTS)
     return terminal
 
 

@@ -112,7 +112,7 @@ def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
             log = tmp_path / "stderr"
             wait_until(lambda: "no Dask workers are left" in log.read_text())
             stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
-            wait_until(lambda: "Dask workers are connected again" in log.read_text())
+            wait_until(lambda: "Dask workers are connected" in log.read_text())
             assert client.poll() is None
             kill_group(scheduler)
             assert client.wait(PATIENCE_SECONDS) == 5

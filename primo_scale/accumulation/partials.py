@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation import clipping_rules
-from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length, plan_digest
+from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
@@ -69,9 +69,6 @@ SUBSAMPLE = "in_subsample"
 # Blocks whose row multipliers share a chunk: few files, and few unneeded values per read of a tile.
 MULTIPLIER_COLUMNS = 16
 _WHOLE = (slice(None), slice(None))
-# Cost of decoding a genotype, in multiplications of codes. It comes from timings with AVX-512; on
-# other machines it differs, but the estimated time left remains useful.
-_DECODING = 23
 
 
 @dataclass(frozen=True)
@@ -286,31 +283,6 @@ class Partials:
         """Commit one tile of X'X."""
         name, index = _gram_chunk(task)
         commit_chunk(self.array(name), index, gram[None])
-
-    def weight(self, task: Task) -> int:
-        """Return the cost of a task for the progress, about in multiplications of codes."""
-        plan, planes = self.plan, self.plan.n_planes
-        if isinstance(task, RowTask):
-            a_person = planes**2 + (sum(self._decoding) if self.may_clip else 0)
-        else:
-            a_person = 0
-            for tile in task.tiles:
-                rows = length(plan.inside(tile.block, tile.row_tile))
-                columns = length(plan.inside(tile.block, tile.column_tile))
-                decoded = rows if tile.on_diagonal else rows + columns
-                a_person += self._decoding[tile.block] * decoded // plan.layout.size(tile.block)
-                # Half of a diagonal tile is computed.
-                a_person += rows * (columns // 2 + 2 * planes if tile.on_diagonal else columns)
-        return length(plan.people(task)) * a_person
-
-    @cached_property
-    def _decoding(self) -> list[int]:
-        """Cost of the columns of every block for each person."""
-        sizes = self.plan.layout.sizes
-        if self.components is None:
-            return [_DECODING * size for size in sizes]
-        read = np.diff(self.components.boundaries).tolist()
-        return [n * (_DECODING + size) for n, size in zip(read, sizes, strict=True)]
 
     def committed(self) -> set[Task]:
         """Return the tasks whose chunks all exist."""

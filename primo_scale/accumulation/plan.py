@@ -97,17 +97,6 @@ Task = RowTask | TileTask
 
 
 @dataclass(frozen=True)
-class Amount:
-    """Number of tasks, and their total weight."""
-
-    tasks: int
-    weight: int
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.tasks + other.tasks, self.weight + other.weight)
-
-
-@dataclass(frozen=True)
 class Plan:
     """Split of one accumulation into tasks.
 

@@ -66,7 +66,7 @@ from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
-from primo_scale.run.progress import count_bar, progress_bar
+from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import Execution, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
@@ -257,7 +257,7 @@ def second_directions(
     with (
         payer_of(request, store, design.promise) as payer,
         deferred(),
-        count_bar("draw noise", "pieces") as move,
+        progress_bar("draw noise", "pieces") as move,
     ):
         private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import VariantTable
@@ -256,7 +255,6 @@ def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:
 LEAST_INSIDE = 0.1
 """Share of the variants that must lie inside a listed block. With the right blocks nearly all
 variants do; with another genome build or blocks of other chromosomes hardly any."""
-_WINDOW_PREFIX = "window:"
 # Limits the number to 64 bits; int() refuses numbers with thousands of digits.
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
@@ -275,35 +273,20 @@ def block_boundaries(specification: str | None, variants: VariantTable) -> tuple
     """
     if specification is None:
         return (0, len(variants))
-    if specification.startswith(_WINDOW_PREFIX):
-        return _window_boundaries(_window_size(specification), variants.chromosome)
-    if _WHOLE_NUMBER.fullmatch(specification) and not Path(specification).exists():
+    is_window, text = specification.startswith("window:"), specification.removeprefix("window:")
+    is_number = _WHOLE_NUMBER.fullmatch(text) is not None
+    if not is_window and (not is_number or Path(specification).exists()):
+        return _file_boundaries(Path(specification), variants)
+    if not is_window or not is_number or int(text) < 1:
         raise UsageError(
-            "is a number, and neither a window nor a table of LD blocks",
-            where="--ld-blocks",
-            value=specification,
-            remedy=f"For blocks of at most {specification} variants write --ld-blocks "
-            f"{_WINDOW_PREFIX}{specification}",
-        )
-    return _file_boundaries(Path(specification), variants)
-
-
-def _window_size(specification: str) -> int:
-    text = specification.removeprefix(_WINDOW_PREFIX)
-    if not _WHOLE_NUMBER.fullmatch(text) or int(text) < 1:
-        raise UsageError(
-            "the window is not a positive number of variants",
+            "is neither a table of LD blocks nor a window of a positive number of variants",
             where="--ld-blocks",
             value=specification[:60],
             remedy="Write for example --ld-blocks window:500",
         )
-    return int(text)
-
-
-def _window_boundaries(size: int, chromosome: npt.NDArray[np.object_]) -> tuple[int, ...]:
     boundaries = [0]
-    for start, stop in runs_of(chromosome):
-        n_blocks = -(-(stop - start) // size)
+    for start, stop in runs_of(variants.chromosome):
+        n_blocks = -(-(stop - start) // int(text))
         edges = np.linspace(start, stop, n_blocks + 1).round().astype(int)
         boundaries.extend(int(edge) for edge in edges[1:])
     return tuple(boundaries)
@@ -348,25 +331,26 @@ def _read_blocks(path: Path) -> dict[str, list[_Row]]:
     """Return the blocks by canonical chromosome, in the order of their starts."""
     blocks: dict[str, list[_Row]] = {}
     for number, fields in _rows(path):
-        if len(fields) < 3 or not all(map(_WHOLE_NUMBER.fullmatch, fields[1:3])):
-            what = "is not `chrom start end`"
-            if len(fields) >= 3:
-                what = "does not start and end at whole numbers of base pairs"
+        whole = len(fields) >= 3 and all(map(_WHOLE_NUMBER.fullmatch, fields[1:3]))
+        if not whole or int(fields[2]) < int(fields[1]):
             raise InputError(
-                f"an LD block {what}", where=f"{path}:{number}", value=" ".join(fields)[:60]
-            )
-        row = int(fields[1]), int(fields[2]), number
-        if row[1] < row[0]:
-            raise InputError(
-                "an LD block ends before it starts",
+                "an LD block is not `chrom start end`",
                 where=f"{path}:{number}",
                 value=" ".join(fields)[:60],
-                remedy="Give chrom, start and end in this order",
+                remedy="Give start and end, in this order, as whole numbers of base pairs",
             )
+        row = int(fields[1]), int(fields[2]), number
         blocks.setdefault(canonical_chromosome(fields[0]), []).append(row)
     for rows in blocks.values():
         rows.sort()
-        _refuse_overlaps(path, rows)
+        for (start, end, line), (next_start, next_end, next_line) in itertools.pairwise(rows):
+            if next_start < end:
+                raise InputError(
+                    f"the LD blocks of lines {line} and {next_line} overlap",
+                    where=path,
+                    value=f"{start} to {end} and {next_start} to {next_end}",
+                    remedy="End each block at or before the start of the next one",
+                )
     return blocks
 
 
@@ -385,15 +369,3 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         is_header = number == 1 and len(fields) > 1 and not _NUMBER.fullmatch(fields[1])
         if fields and not is_header:
             yield number, fields
-
-
-def _refuse_overlaps(path: Path, rows: Sequence[_Row]) -> None:
-    """Refuse a block that starts before another one ends; `rows` have the order of the starts."""
-    for (start, end, line), (next_start, next_end, next_line) in itertools.pairwise(rows):
-        if next_start < end:
-            raise InputError(
-                f"the LD blocks of lines {line} and {next_line} overlap",
-                where=path,
-                value=f"{start} to {end} and {next_start} to {next_end}",
-                remedy="End each block at or before the start of the next one",
-            )

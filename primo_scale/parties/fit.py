@@ -70,25 +70,16 @@ class PartyFitRequest(Checked):
     out: Path = option(fields.PATH, default=NEEDED)
 
 
-@dataclass(frozen=True, eq=False)
-class JoinedColumns:
-    """Inner products of the released columns of all parties. Public."""
-
-    # Inner products, the constant first, in the units of a sum over people, shape (1 + m, 1 + m).
-    gram: Floats
-    # Standard deviation of the noise on each value; 0 for the constant, shape (1 + m,).
-    noise_sd: Floats
-    n_rows: int  # number of released rows: people, or mixtures
-
-
 def join_columns(
     parts: Sequence[npt.NDArray[np.int64]],
     scales: Sequence[float],
     noise_sd: Sequence[float],
     constant: Floats,
-) -> JoinedColumns:
-    """Return the inner products of released columns, read in pieces of rows.
+) -> tuple[Floats, Floats, int]:
+    """Return the inner products of released columns, the noise on them, and the number of rows.
 
+    The inner products have the constant first and the units of a sum over people, shape
+    (1 + m, 1 + m). The standard deviations of the noise are 0 for the constant, shape (1 + m,).
     `parts` are the released values of each party, int64 of shape (rows, columns). `scales` are the
     lattice units of one unit of a value, and `noise_sd` is in units of a value. `constant` is the
     released column of ones: 1 for rows, ``sum of signs / sqrt(k)`` for mixtures.
@@ -100,11 +91,11 @@ def join_columns(
         values = [part[rows] / scale for part, scale in zip(parts, scales, strict=True)]
         block = np.column_stack([constant[rows], *values])
         gram += block.T @ block
-    return JoinedColumns(gram, np.repeat([0.0, *noise_sd], [1, *widths]), len(constant))
+    return gram, np.repeat([0.0, *noise_sd], [1, *widths]), len(constant)
 
 
 def fit_outcome(
-    joined: JoinedColumns,
+    joined: tuple[Floats, Floats, int],
     outcome: int,
     predictors: Sequence[int],
     *,
@@ -121,13 +112,14 @@ def fit_outcome(
     all eigenvalues instead, in the units of a sum over people. `outcome` and `predictors` are
     indices among the columns without the constant. Linearly dependent predictors are refused.
     """
+    gram, noise_sd, n_rows = joined
     used = np.array([0, *(1 + index for index in predictors)])
-    variance = joined.noise_sd[used] ** 2
-    hessian = joined.gram[np.ix_(used, used)]
+    variance = noise_sd[used] ** 2
+    hessian = gram[np.ix_(used, used)]
     if debiased:
-        hessian = hessian - joined.n_rows * np.diag(variance)
+        hessian = hessian - n_rows * np.diag(variance)
     eigenvalues, vectors = np.linalg.eigh(hessian)
-    floor = 0.0 if ridge is not None or not debiased else _noise_norm(hessian, variance, joined)
+    floor = 0.0 if ridge is not None or not debiased else _noise_norm(hessian, variance, n_rows)
     raised = np.maximum(eigenvalues, floor) + (ridge or 0.0)
     if raised[0] <= len(used) * np.finfo(np.float64).eps * raised[-1]:
         raise UsageError(
@@ -136,18 +128,18 @@ def fit_outcome(
             value=len(predictors),
             remedy="Name fewer or other --predictors, or give --ridge above 0",
         )
-    solution = vectors @ (vectors.T @ joined.gram[used, 1 + outcome] / raised)
+    solution = vectors @ (vectors.T @ gram[used, 1 + outcome] / raised)
     return solution, float(eigenvalues[0]), floor
 
 
-def _noise_norm(hessian: Floats, variance: Floats, joined: JoinedColumns) -> float:
+def _noise_norm(hessian: Floats, variance: Floats, n_rows: int) -> float:
     """Return about the spectral norm of the noise in a de-biased Hessian matrix.
 
     An entry (i, j) has the variance ``rows s_i^2 s_j^2 + s_i^2 H_jj + s_j^2 H_ii``, and a
     symmetric matrix of m rows with entries of variance v has a norm of about ``2 sqrt(m v)``.
     """
     own = np.clip(np.diag(hessian), 0.0, None)
-    entries = joined.n_rows * np.outer(variance, variance)
+    entries = n_rows * np.outer(variance, variance)
     entries += np.outer(variance, own) + np.outer(own, variance)
     return 2 * math.sqrt(float(entries.sum(axis=1).max()))
 

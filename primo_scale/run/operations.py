@@ -238,14 +238,7 @@ def _purge_or_warn(request: FinalizeRequest) -> None:
 
 @contextmanager
 def _at_work(request: RunRequest) -> Iterator[None]:
-    """Hold the lock of the work directory, and encrypt what is written there if requested."""
-    _refuse_starting_process()
-    with encrypted_with(request.encryption_key), locked(request.work_dir):
-        yield
-
-
-def _refuse_starting_process() -> None:
-    """Refuse a process that imports the user's script in order to become a worker.
+    """Hold the lock of the work directory, and encrypt what is written there if requested.
 
     A script without a guard would run in every worker process again, and pay again.
     """
@@ -254,6 +247,8 @@ def _refuse_starting_process() -> None:
             "this process imports the script that started it, to become a worker",
             remedy="Make the calls of the script below `if __name__ == '__main__':`",
         )
+    with encrypted_with(request.encryption_key), locked(request.work_dir):
+        yield
 
 
 def _check_places(request: FinalizeRequest) -> None:

@@ -603,7 +603,14 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Execution, Run):
         self.work_dir  # noqa: B018  # refuses a request without it
         _check_has_budget(self)
         if self.nominal_n is not None:
-            _check_that_nobody_counts_tasks(self.profile)
+            from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+
+            if isinstance(self.profile, SchedulerProfile):
+                raise UsageError(
+                    "the number of people is private, and a shared scheduler shows that of tasks",
+                    where=Field("scheduler"),
+                    remedy="Use local workers or a job queue, or `adjacency` replace-one",
+                )
 
 
 def to_build_name(value: str, _: str = "") -> str:
@@ -725,18 +732,6 @@ def _check_has_budget(given: PrivacyParameters) -> None:
         )
 
 
-def _check_that_nobody_counts_tasks(profile: Profile) -> None:
-    """Refuse a shared scheduler where the number of people is private: it shows that of tasks."""
-    from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
-
-    if isinstance(profile, SchedulerProfile):
-        raise UsageError(
-            "the number of people is private, and a shared scheduler shows the number of tasks",
-            where=Field("scheduler"),
-            remedy="Use local workers or a job queue, or `adjacency` replace-one",
-        )
-
-
 # ---- Forecast ------------------------------------------------------------------------------------
 
 
@@ -811,20 +806,13 @@ class ForecastRequest(Checked):
 
 def _prevalences(value: Any, _: str) -> dict[str, float]:
     if not isinstance(value, Mapping):
-        value = dict(map(_name_and_number, (value,) if isinstance(value, str) else value))
-    for name, prevalence in value.items():
+        texts = (value,) if isinstance(value, str) else value
+        value = {name: share for name, _, share in (text.rpartition("=") for text in texts)}
+    shares = {name: float(share) for name, share in value.items()}
+    for name, prevalence in shares.items():
         if not 0 < prevalence < 1:
             raise UsageError("is no prevalence", value=f"{name}={prevalence}", limit="(0, 1)")
-    return dict(value)
-
-
-def _name_and_number(text: str) -> tuple[str, float]:
-    name, _, share = text.rpartition("=")
-    try:
-        return name, float(share)
-    except ValueError as error:
-        remedy = "Give NAME=NUMBER"
-        raise UsageError("is no prevalence", value=text, remedy=remedy) from error
+    return shares
 
 
 SCORES = fields.several(fields.PATH, metavar="DIR|FILE", repeats=True)

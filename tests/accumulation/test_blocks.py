@@ -65,7 +65,7 @@ def test_a_table_assigns_variants_by_position(tmp_path):
             for number in ("9" * 5000, "3.65e7", "38000000.0")
         ),
         ("1 1 100\n1 100\n", ["1"], [5], r"blocks\.txt:2: an LD block is not `chrom start end`"),
-        ("1 100 200\n1 300 201\n", ["1"], [150], "txt:2: an LD block ends before it starts"),
+        ("1 100 200\n1 300 201\n", ["1"], [150], "txt:2: an LD block is not `chrom start end`"),
         ("1 365 380\n2 1 9\n1 350 366\n", ["1"], [360],
          "lines 3 and 1 overlap .got 350 to 366 and 365 to 380.. End each block at or before"),
         ("1 100 200\n1 100 200\n", ["1"], [150], "lines 1 and 2 overlap"),

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
 from primo_scale.errors import UsageError
-from primo_scale.parties.fit import DEBIASED, JoinedColumns, fit_outcome, join_columns
+from primo_scale.parties.fit import DEBIASED, fit_outcome, join_columns
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,9 @@ def test_reference_vector(vector, method: str) -> None:
     np.testing.assert_allclose(weights, vector[f"out_{method}"], rtol=1e-6)
 
 
-def exact(rows: np.ndarray, constant: float = 1.0) -> JoinedColumns:
+def exact(rows: np.ndarray, constant: float = 1.0) -> tuple[np.ndarray, np.ndarray, int]:
     values = np.column_stack([np.full(len(rows), constant), rows])
-    return JoinedColumns(values.T @ values, np.zeros(values.shape[1]), len(rows))
+    return (values.T @ values, np.zeros(values.shape[1]), len(rows))
 
 
 def test_without_noise_it_is_least_squares() -> None:
@@ -66,7 +66,7 @@ def test_debiasing_removes_the_bias_and_the_floor_guards_it() -> None:
     for _ in range(20):
         noisy = rows + sd * rng.standard_normal(rows.shape)
         values = np.column_stack([np.ones(n), noisy])
-        joined = JoinedColumns(values.T @ values, np.array([0.0, sd, sd, sd]), n)
+        joined = (values.T @ values, np.array([0.0, sd, sd, sd]), n)
         for method, weights in found.items():
             (_, *solved), *_ = fit_outcome(joined, 2, [0, 1], debiased=method in DEBIASED)
             weights.append(solved)
@@ -83,7 +83,7 @@ def test_an_indefinite_matrix_gives_bounded_weights() -> None:
     for _ in range(50):
         rows = rng.uniform(-1, 1, (n, 4)) + sd * rng.standard_normal((n, 4))
         values = np.column_stack([np.ones(n), rows])
-        joined = JoinedColumns(values.T @ values, np.array([0, sd, sd, sd, sd]), n)
+        joined = (values.T @ values, np.array([0, sd, sd, sd, sd]), n)
         solution, smallest, floor = fit_outcome(joined, 3, [0, 1, 2], debiased=True)
         assert smallest < floor
         worst = max(worst, float(np.abs(solution[1:]).max()))

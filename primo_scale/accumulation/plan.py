@@ -142,13 +142,10 @@ class Plan:
         """Number of byte planes of the outcomes, including the row of ones."""
         return self.layout.n_outcomes + self.n_low_bytes + 1
 
-    def fits_int32(self, largest: int) -> bool:
-        """Return whether a sum over a row group of products up to `largest` always fits int32."""
-        return min(self.row_group, self.n_samples) * largest <= LARGEST_INT32
-
     def gram_type(self, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
         """Return the data type of a committed tile of X'X."""
-        return np.dtype(np.int32 if self.fits_int32(largest_code**2) else np.int64)
+        largest = min(self.row_group, self.n_samples) * largest_code**2
+        return np.dtype(np.int32 if largest <= LARGEST_INT32 else np.int64)
 
     def people(self, task: Task) -> slice:
         """Return the people of a task."""

@@ -133,6 +133,13 @@ class ContractGroup(_OneLineErrors, click.Group):
 
     command_class = ContractCommand
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in the order of their definition, with whole summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(200)) for name, each in self.commands.items()]
+            )
+
 
 def _shows_traceback() -> bool:
     return bool(os.environ.get("PRIMO_SCALE_DEBUG"))

@@ -32,7 +32,6 @@ from primo_scale.errors import (
 from primo_scale.storage.files import refuse_special_file
 from primo_scale.storage.locations import parse_location, usable_location, usable_path
 
-StrPath = str | Path
 Request = TypeVar("Request", bound=attrs.AttrsInstance)
 Result = TypeVar("Result")
 

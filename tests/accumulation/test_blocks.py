@@ -59,7 +59,7 @@ def test_a_table_assigns_variants_by_position(tmp_path):
         ("1 100 200\n1 abc 3\n", ["1"], [5], r"blocks\.txt:2"),
         ("1 100 200\n1 200 300\n", ["1"] * 3, [150, 250, 160], "not runs"),
         *(
-            (before + line.format(number) + "\n", ["1"], [5], "at whole numbers of base pairs")
+            (before + line.format(number) + "\n", ["1"], [5], "as whole numbers of base pairs")
             for line in ("1 {} 300", "1 100 {}")
             for before in ("", "1 1 100\n")
             for number in ("9" * 5000, "3.65e7", "38000000.0")

@@ -12,15 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import (
-    LEAST_PEOPLE,
-    Estimate,
-    Floats,
-    Measures,
-    Sample,
-    measure,
-    why_unmeasured,
-)
+from primo_scale.evaluation import accuracy
 from primo_scale.evaluation.scores import (
     ScoringFile,
     match_weights,
@@ -63,7 +55,7 @@ class ScoreResult:
     weights: str  # path of the weights
     phenotype: str
     group: str  # ``all`` for everybody, ``within groups`` for all groups together
-    measures: Measures  # numbers with their intervals
+    measures: accuracy.Measures  # numbers with their intervals
 
     @property
     def is_told(self) -> bool:
@@ -85,7 +77,7 @@ class ScoreResult:
         )
 
 
-def _in_words(r2: Estimate) -> str:
+def _in_words(r2: accuracy.Estimate) -> str:
     return f"{r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
 
 
@@ -192,17 +184,17 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
             # A score of no known phenotype is tried with all.
             for name in phenotypes if predicted is None else (predicted,):
                 offset = _offset(file, name, phenotypes[name], covariates, codes)
-                sample = Sample(phenotypes[name], score, columns, offset)
+                sample = accuracy.Sample(phenotypes[name], score, columns, offset)
                 complete = ~np.isnan(sample.phenotype) & known
                 for group, members in groups.items():
                     taken = complete & (members > 0)
                     selected = sample.select(taken)
-                    reason = why_unmeasured(selected)
+                    reason = accuracy.why_unmeasured(selected)
                     if reason is None:
                         selected = selected.within(members[taken])
-                        reason = why_unmeasured(selected)
+                        reason = accuracy.why_unmeasured(selected)
                     if reason is None:
-                        measures = measure(selected, request.prevalence.get(name))
+                        measures = accuracy.measure(selected, request.prevalence.get(name))
                         measured.append(ScoreResult(str(file.path), name, group, measures))
                     else:
                         unmeasured.append(f"{name} in group {group}: {reason}")
@@ -214,7 +206,7 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         raise InputError(
             f"no score has a result; {unmeasured[0]}",
             where=request.pheno,
-            remedy=f"Give at least {LEAST_PEOPLE} people whose phenotypes and scores vary",
+            remedy=f"Give at least {accuracy.LEAST_PEOPLE} people whose phenotypes and scores vary",
         )
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
@@ -225,10 +217,10 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
 def _offset(
     file: ScoringFile,
     phenotype: str,
-    values: Floats,
-    covariates: Mapping[str, Floats],
+    values: accuracy.Floats,
+    covariates: Mapping[str, accuracy.Floats],
     codes: Mapping[str, tuple[float, float]],
-) -> Floats | None:
+) -> accuracy.Floats | None:
     """Return the part of a release's prediction that is not the score, or None.
 
     `codes` are those of controls and cases of phenotypes that are known to be binary.
@@ -275,7 +267,7 @@ def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
 
 def _read_columns(
     path: Path, wanted: Sequence[str] | None, samples: SampleTable
-) -> dict[str, Floats]:
+) -> dict[str, accuracy.Floats]:
     """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
     names = table.matching(wanted)
@@ -297,7 +289,9 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.i
 
 
 def _take_codes(
-    phenotypes: dict[str, Floats], files: Sequence[ScoringFile], prevalence: Collection[str]
+    phenotypes: dict[str, accuracy.Floats],
+    files: Sequence[ScoringFile],
+    prevalence: Collection[str],
 ) -> dict[str, tuple[float, float]]:
     """Make values missing that are no code of a binary phenotype, and return the codes.
 

@@ -406,6 +406,13 @@ class Fit(Checked):
         return None if self.shrinkage is None else ESTIMATORS[self.shrinkage]
 
 
+def _size(value: Any, _: str) -> str:
+    from primo_scale.cluster.profile import size_bytes  # loads msgspec
+
+    size_bytes(value)  # refuses a number alone, which could be bytes or a share of the machine
+    return str(value)
+
+
 def _bucket(value: Any, _: str) -> ObjectUrl:
     found = parse_location(str(value))
     if isinstance(found, Path):
@@ -447,23 +454,14 @@ class Execution(Checked):
         fields.FILE, metavar="FILE.toml", excludes="workers memory_limit scheduler tls no_tls"
     )
     workers: int | None = option(fields.count())
-    memory_limit: str | None = option(fields.TEXT, expert=True)
+    memory_limit: str | None = option(Kind("size such as 4GiB", _size, "TEXT"), expert=True)
     object_store: ObjectUrl | None = option(Kind("URL", _bucket, "URL"))
     kernel: str = option(fields.choice(KERNELS), default=AUTOMATIC, expert=True)
 
     def check(self) -> None:
         """Refuse options that exclude each other, and a cluster that strangers could join."""
-        from primo_scale.cluster.profile import SchedulerProfile, size_bytes  # loads msgspec
+        from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
 
-        if self.memory_limit is not None:
-            try:  # A number alone could be bytes, or a share of the machine.
-                size_bytes(self.memory_limit)
-            except ValueError as error:
-                raise UsageError(
-                    "is not a size such as 4GiB",
-                    where=Field("memory_limit"),
-                    value=self.memory_limit,
-                ) from error
         profile = self.profile
         if isinstance(profile, SchedulerProfile):
             # An open or impossible connection is refused before hours of work.

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
@@ -146,12 +147,13 @@ def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
 
     Independent draws for many runs are requested in bulk.
     """
-    source, dealt = source or KeystreamNoise(os.urandom(KEY_BYTES)), {}
+    sampler = source or KeystreamNoise(os.urandom(KEY_BYTES))
+    dealt: dict[tuple[str, int, float], Iterator[Integers]] = {}
 
     def deal(label: str, size: int, scale: float) -> Iterator[Integers]:
         for pool in count():
             name = f"{label}, {size} draws of {scale!r}, pool {pool}"
-            yield from source.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
+            yield from sampler.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
 
     def draw(label: str, size: int, scale: float) -> Integers:
         """Return draws as the sampler does, any number of times for each label."""
@@ -162,7 +164,7 @@ def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
             dealt[key] = deal(*key)
         return next(dealt[key])
 
-    return lambda: SimpleNamespace(draw=draw)
+    return lambda: cast("FineNoise", SimpleNamespace(draw=draw))
 
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
@@ -220,7 +222,10 @@ def stated_shift(
     return scale, chosen, ((after - before) / scale)[chosen]
 
 
-_NO_NOISE = SimpleNamespace(draw=lambda label, count, scale: np.zeros(count, dtype=np.int64))
+_NO_NOISE = cast(
+    "FineNoise",
+    SimpleNamespace(draw=lambda label, count, scale: np.zeros(count, dtype=np.int64)),
+)
 
 
 def _flat(parts: list[Integers]) -> Integers:

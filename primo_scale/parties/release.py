@@ -299,7 +299,7 @@ def _columns(request: PartyReleaseRequest) -> columns.PartyColumns:
     tables = request.tables
     if tables is not None:
         party = columns.PhenotypeColumns(open_outcome_table(tables.pheno), phenotype_bounds(tables))
-    else:
+    elif request.genotypes is not None:
         store = open_genotype_store(request.genotypes)
         check_variant_identifiers(store.variants.identifier)
         party = columns.GenotypeColumns(store)

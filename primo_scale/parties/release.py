@@ -22,6 +22,7 @@ from primo_scale.gaussian.keystream_noise import KeystreamNoise
 from primo_scale.gaussian.lattice_noise import check_sigma, fine_bits, lattice_noise
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
+from primo_scale.kernels.products import Int64
 from primo_scale.ledger.accounts import Balance, Charge
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step, lowered_budget
 from primo_scale.outcomes.coding import BOUNDED_UNIT
@@ -383,7 +384,7 @@ class PartyValues:
     party: columns.PartyColumns
     roster: Roster
     digest: str  # of the coded values
-    mixtures: columns.Int64 | None
+    mixtures: Int64 | None
     sigma: float  # standard deviation of the noise, in lattice units
     cost: Cost
     public: Mapping[str, Any]  # public parameters that determine the release, as JSON values

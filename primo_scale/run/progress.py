@@ -1,7 +1,7 @@
 """Progress of a stage: a bar at a terminal, and lines in the log at growing intervals.
 
-The time left is the work left at the pace of the last minutes. A run that continues another starts
-where that one ended, without counting its work as its own. Tasks count by their weights.
+The time left is that of the tasks left at the pace of the last minutes. A run that continues
+another starts where that one ended, without counting its tasks as its own.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from primo_scale.accumulation.plan import Amount
 from primo_scale.humanize import duration_in_words, rate_in_words
 from primo_scale.run.run_log import LOGGER, JsonLines, about
 
-Move = Callable[[Amount, Amount], None]
+Move = Callable[[int, int], None]
 
 # The pace is that of a window, because workers come and go.
 _WINDOW_SECONDS = 600.0
@@ -53,26 +52,24 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
     )
     # Rich takes the first report as the start, and the pace from those that follow.
     bars.add_task(name, total=None, count="")
-    bars.add_task(name, total=None, visible=False)
-    work, tasks = bars.tasks
+    (bar,) = bars.tasks
 
     def log() -> None:
         # Standard error gets lines only where no bar is shown; the log file gets them in any case.
         level = logging.DEBUG if is_shown else logging.INFO
-        fields = _fields(work, tasks, of_what)
+        fields = _fields(bar, of_what)
         line = f"{name}: {_in_words(fields)}"
         LOGGER.log(level, "%s", line, extra=about("progress", fields))
 
     gap, next_line, lines = _FIRST_GAP_SECONDS, None, 0
 
-    def move(done: Amount, total: Amount) -> None:
+    def move(done: int, total: int) -> None:
         """Log and show the work that is done."""
         nonlocal gap, next_line, lines
         now = time.monotonic()
-        count = f"{done.tasks} of {total.tasks} {of_what}"
+        count = f"{done} of {total} {of_what}"
         first = next_line is None  # the state of an earlier run is shown at once
-        bars.update(tasks.id, completed=done.tasks, total=total.tasks)
-        bars.update(work.id, completed=done.weight, total=total.weight, count=count, refresh=first)
+        bars.update(bar.id, completed=done, total=total, count=count, refresh=first)
         if next_line is None:
             next_line = now + gap
         if now >= next_line:
@@ -88,30 +85,20 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Move]:
                 log()
 
 
-@contextmanager
-def count_bar(name: str, of_what: str) -> Iterator[Callable[[int, int], None]]:
-    """`progress_bar` of things of equal weight."""
-    with progress_bar(name, of_what) as move:
-        yield lambda done, total: move(Amount(done, done), Amount(total, total))
-
-
-def _fields(work: Any, tasks: Any, of_what: str) -> dict[str, Any]:
-    """Return the progress for machines, from the two tasks of the bar."""
+def _fields(bar: Any, of_what: str) -> dict[str, Any]:
+    """Return the progress for machines."""
     return {
-        "done": int(tasks.completed),
-        "total": int(tasks.total or 0),
+        "done": int(bar.completed),
+        "total": int(bar.total or 0),
         "of_what": of_what,
-        "work_done": work.completed / work.total if work.total else 1.0,
-        "per_second": round(tasks.speed or 0.0, 4),
-        "seconds_left": work.time_remaining,
+        "per_second": round(bar.speed or 0.0, 4),
+        "seconds_left": bar.time_remaining,
     }
 
 
 def _in_words(fields: dict[str, Any]) -> str:
     """Return the fields of a line of progress in words."""
-    parts = [f"{fields['work_done']:.0%} of the work"]
-    if fields["total"]:
-        parts.insert(0, f"{fields['done']} of {fields['total']} {fields['of_what']}")
+    parts = [f"{fields['done']} of {fields['total']} {fields['of_what']}"]
     if fields["per_second"]:
         parts.append(f"{rate_in_words(fields['per_second'])} {fields['of_what']} a minute")
     if fields["seconds_left"]:

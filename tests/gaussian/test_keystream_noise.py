@@ -296,13 +296,6 @@ def test_another_key_label_count_or_scale_is_another_noise(key, label, count, si
     assert correlated(first, KeystreamNoise(KEY).draw("a", 50_000, SCALE))  # a repeated key
 
 
-def test_chunks_are_unlike_each_other():
-    size = keystream_noise._CHUNK_DRAWS
-    noise = KeystreamNoise(KEY).draw("a", 3 * size, SCALE)
-    assert not correlated(noise[:size], noise[size : 2 * size])
-    assert not correlated(noise[:size], noise[2 * size :])
-
-
 def test_a_label_is_given_once():
     noise = KeystreamNoise(KEY)
     noise.draw("X'X, block 1", 2, SCALE)

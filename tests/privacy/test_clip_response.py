@@ -8,7 +8,6 @@ from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.planning import (
     RowLengths,
     clip_response,
-    no_clipping,
     response_of_scaled_records,
 )
 
@@ -40,15 +39,6 @@ def test_slope_and_offset_are_those_of_simulated_rows(clip, n_normal, prevalence
             assert response.slope[j] == pytest.approx(slope, rel=0.06)
             assert response.variance[j] == pytest.approx(clipped[:, j].var(), rel=0.1)
             assert abs(offset) < 6 * standard_error
-
-
-def test_the_response_without_clipping_is_the_identity():
-    response = no_clipping(3)
-    np.testing.assert_array_equal(response.slope, [1, 1, 1])
-    np.testing.assert_array_equal(response.offset, [0, 0, 0])
-    far = clip_response(50.0, [(-0.5, 2.0), None], np.ones(2))
-    np.testing.assert_allclose(far.slope, 1, atol=1e-9)
-    np.testing.assert_allclose(far.offset, 0, atol=1e-9)
 
 
 @pytest.mark.parametrize("n_phenotypes", [3, 10, 40])

@@ -75,34 +75,31 @@ def io_error_at(nth, below):
     return prepare
 
 
-def check_retry(folder, raw, function):
+def check_retry(folder, raw):
     """Check that a retry after a fault has one charge, and the noise of the stored key."""
     left, before = key_left(folder), charges_of(folder)
-    (result, receipt), (again, receipt_again) = function(folder, raw), function(folder, raw)
+    (result, receipt), (again, receipt_again) = pay(folder, raw), pay(folder, raw)
     (paid,) = charges_of(folder)
     charge = receipt.charge.id
     assert (paid.id, paid.state) == (charge, ChargeState.DRAWN)
     assert [c.id for c in before] in ([], [charge])
     if left is not None:
         assert (left[0] == charge) == bool(before), "the retry uses the key of the charge"
-        if before and function is pay:
+        if before:
             assert result.sha256() == drawn_from(left[1], folder, raw)
     assert receipt_again.charge.id == charge
     assert result.sha256() == again.sha256()
     assert key_left(folder) is None, "a key that remains reveals its noise"
 
 
-@pytest.mark.parametrize(
-    ("function", "every"),
-    [(pay, 17), pytest.param(pay, 3, marks=pytest.mark.slow)],
-)
-def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, function, every):
+@pytest.mark.parametrize("every", [17, pytest.param(3, marks=pytest.mark.slow)])
+def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw, every):
     seen, trials = set(), 0
     for nth in range(1, 500, every):
         folder = tmp_path / str(nth)
         (folder / "work").mkdir(parents=True)
         Ledger(folder / "ledger.sqlite").__exit__(None, None, None)
-        code, line = in_a_child(folder, io_error_at(nth, folder / "work"), function, folder, raw)
+        code, line = in_a_child(folder, io_error_at(nth, folder / "work"), pay, folder, raw)
         if code == 0:
             break
         assert code == 1, "an error, not a crash"
@@ -113,7 +110,7 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
         assert ("No budget was spent" in line) == (not spent), line
         seen.add(spent)
         trials += 1
-        check_retry(folder, raw, function)
+        check_retry(folder, raw)
         shutil.rmtree(folder)
     assert code == 0
     assert seen == {False, True}
@@ -121,8 +118,7 @@ def test_an_io_error_at_any_file_operation_costs_no_second_charge(tmp_path, raw,
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 5])
-@pytest.mark.parametrize("function", [pay])
-def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, function, chunk):
+def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, chunk):
     def kill_at_chunk():
         fill, filled = noise._fill_chunk, []
 
@@ -134,10 +130,10 @@ def test_a_kill_inside_the_sampler_costs_no_second_charge(tmp_path, raw, functio
 
         noise._fill_chunk = killing
 
-    code, _ = in_a_child(tmp_path, kill_at_chunk, function, tmp_path, raw)
+    code, _ = in_a_child(tmp_path, kill_at_chunk, pay, tmp_path, raw)
     assert code == -signal.SIGKILL
     assert len(charges_of(tmp_path)) == 1
-    check_retry(tmp_path, raw, function)
+    check_retry(tmp_path, raw)
 
 
 def test_statistics_that_are_damaged_or_lost_are_not_drawn_again(tmp_path, raw):

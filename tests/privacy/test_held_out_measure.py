@@ -23,13 +23,9 @@ from primo_scale.privacy.held_out_sums import (
     residual_limits,
     row_norm,
 )
-from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.verify.held_out_accuracy import (
-    N_COUNTS,
     HeldOutAccuracy,
     accuracy_of,
-    fits_its_range,
-    score_edges,
     score_ranges,
 )
 
@@ -200,49 +196,6 @@ def test_the_bound_on_residuals_is_public():
     np.testing.assert_allclose(residual_limits(phenotypes), [6, 15, np.inf])
 
 
-def binned(scores):
-    """Return the counts of scores in units of the bound on residuals."""
-    bins = (scores[:, None] > score_edges(np.ones(1))[:, 0]).sum(axis=1)
-    return np.bincount(bins, minlength=N_COUNTS)[None]
-
-
-def range_of(counts, sigma=3.0):
-    centre, half_width = score_ranges(counts, sigma, np.ones(1))
-    return centre[0], half_width[0]
-
-
-@pytest.mark.parametrize(("mean", "sd"), [(0, 0.1), (0, 1), (0.3, 0.1), (-2, 0.3), (1, 0.05)])
-def test_the_range_is_about_the_scores(mean, sd):
-    scores = np.random.default_rng(8).normal(mean, sd, 4000)
-    centre, half_width = range_of(binned(scores))
-    assert np.mean(np.abs(scores - centre) < half_width) > 0.99
-    assert half_width < 4 * sd + 0.8 * abs(mean)
-
-
-def test_the_range_covers_an_ancestry_with_other_scores():
-    random = np.random.default_rng(6)
-    most, few = random.normal(0, 0.1, 4000), random.normal(1.5, 0.1, 200)
-    assert sum(range_of(binned(most))) < 0.5
-    assert sum(range_of(binned(np.append(most, few)))) > 1.4
-
-
-def test_noise_on_the_counts_rarely_changes_the_range():
-    random = np.random.default_rng(7)
-    exact, sigma = binned(random.normal(0, 0.2, 3000)), 12.0
-    noisy = exact + np.rint(random.normal(0, sigma, (1000, N_COUNTS))).astype(int)
-    right = range_of(exact, sigma)[1]
-    found = np.array([range_of(each[None], sigma)[1] for each in noisy])
-    assert np.mean(np.abs(np.log2(found / right)) <= 1) > 0.98
-
-
-def test_counts_of_nobody_choose_a_range():
-    nothing = np.zeros((1, N_COUNTS), dtype=np.int64)
-    assert range_of(nothing)[1] > 0
-    above = nothing.copy()
-    above[0, -2] = 10**6  # everybody's score is beyond the largest edge
-    assert range_of(above)[1] > 0
-
-
 def measured(residuals, noise, people=5000):
     """Return what the sums tell of standard normal scores and residuals beside them."""
     scores = np.random.default_rng(4).normal(size=(people, 1))
@@ -289,36 +242,3 @@ def test_accuracy_of_clipped_phenotypes_is_not_stated(residuals):
     """A public sd or mean that is wrong, or a long tail, changes R^2 and the slope."""
     noise = hold_out_noise(1, 5000, 0.6, "fit")
     assert measured(residuals, noise) == HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("counts", "reason"),
-    [
-        # The noise on counts of nobody is no share of people.
-        ([0] * 33 + [80], "few of the people held out have a value, or the noise hides it"),
-        ([300] * 33 + [80], "the noise hides it"),
-        (
-            [300] * 33 + [2475],
-            "the phenotype, less its public mean and what the covariates explain, is beyond three "
-            "public standard deviations in about 20% of the people held out",
-        ),
-    ],
-)
-def test_the_reason_of_an_accuracy_that_is_not_stated_follows_from_noisy_counts(counts, reason):
-    query = {"name": "held_out_counts", "sigma": [20.0]}
-    stated = {"name": "QT", "r2": None, "counts": counts}
-    document = {"hold_out": {"phenotypes": [stated]}, "mechanism": {"queries": [query]}}
-    document |= {
-        "estimation": {"public_scores": []},
-        "public_inputs": {"sources": []},
-        "cohort": {"n_covariates": 1},
-    }
-    _, line = accuracies_in_words(document)
-    assert line.startswith(f"QT: R^2 0 to 1, because {reason}")
-
-
-def test_noise_alone_rarely_hides_an_accuracy():
-    counts = np.zeros(N_COUNTS, dtype=np.int64)
-    counts[20], counts[-1] = 4986, 14  # 0.27% beyond three standard deviations
-    noise = np.random.default_rng(2).normal(0, 20, (2000, N_COUNTS)).astype(int)
-    assert np.mean([fits_its_range(counts + drawn, 20.0) for drawn in noise]) > 0.98

@@ -1,7 +1,6 @@
 """Noise on tiles and panels: every number gets one draw of its scale under a unique label."""
 
 import math
-import tracemalloc
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -171,20 +170,3 @@ def test_private_covariates_are_in_no_sum(tmp_path, unit):
         drawn(
             tmp_path, LAYOUT, scales_of(LAYOUT), KeystreamNoise(KEY), promise=Promise(1, 1e-6, unit)
         )
-
-
-@pytest.mark.slow
-def test_memory_does_not_depend_on_the_number_of_variants(tmp_path):
-    """One block of 2,000 variants, 32 MB, in tiles of half a MiB."""
-    layout = BlockLayout((0, 2000), 0, 1)
-    scales = scales_of(layout, smallest_eigenvalue=0.0)  # which needs the whole block
-    mechanism = mechanism_of(layout, scales)
-    KeystreamNoise(KEY).draw("tables", 1, 2.0**40)
-    with pieces_of(256, 4096):
-        raw = zero_statistics(tmp_path / "raw", layout, largest_gram=0)
-        tracemalloc.start()
-        source = KeystreamNoise(KEY)
-        privatise(raw, Draw(mechanism, source, tmp_path / "private", lambda done, total: None))
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-    assert peak < 8 * 2000**2 / 4

@@ -26,7 +26,6 @@ from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Recipe
-from primo_scale.privacy.private_statistics import privatise
 from primo_scale.storage.block_matrices import BlockLayout
 
 
@@ -44,10 +43,6 @@ def test_drawn_noise_has_the_stated_scale(tmp_path):
             assert not has_scale(noise, 1.15 * scale)
 
 
-def test_exact_statistics_have_no_mechanism(raw):
-    assert privatise(raw, None).mechanism is None
-
-
 def charge_for(*arguments):
     return pay(*arguments)[1].charge.id
 
@@ -57,16 +52,6 @@ def test_the_same_request_is_paid_once(tmp_path, raw):
     (first, receipt), (again, receipt_again) = pay(tmp_path, raw), pay(tmp_path, raw)
     assert receipt_again.charge.id == receipt.charge.id
     assert again.sha256() == first.sha256()
-    assert len(charges_of(tmp_path)) == 1
-
-
-def test_noise_that_is_lost_is_not_drawn_again(tmp_path, raw):
-    """What was drawn may have been seen; the same key cannot come back."""
-    open_budget(tmp_path, 5.0)
-    pay(tmp_path, raw)
-    noise_store(tmp_path).directory.rename(tmp_path / "elsewhere")
-    with pytest.raises(InputError, match="is lost, and its key too"):
-        pay(tmp_path, raw)
     assert len(charges_of(tmp_path)) == 1
 
 

@@ -19,7 +19,7 @@ from support.tiny_release import (
 )
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.errors import BudgetRefused, InputError
+from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels.products import scale_entries
@@ -156,14 +156,6 @@ def test_an_adjustment_of_another_request_is_refused_and_remains(tmp_path, other
     assert len(charges_of(tmp_path)) == 1
 
 
-def test_a_budget_that_does_not_cover_the_release_pays_for_no_adjustment(tmp_path):
-    open_budget(tmp_path, 0.9)
-    with pytest.raises(BudgetRefused):
-        pay_adjustment(tmp_path)
-    assert charges_of(tmp_path) == []
-    assert not noise_store(tmp_path).adjustment_path.exists()
-
-
 @pytest.mark.parametrize("label", ADJUSTMENT_STEPS)
 def test_a_crash_is_continued_with_the_same_noise_and_one_charge(tmp_path, label):
     passed = steps_passed(pay_adjustment, tmp_path / "whole")
@@ -284,18 +276,6 @@ def test_effects_are_those_of_least_squares_whatever_the_public_moments(mean, sd
     assert abs(found.mean()) < 0.16
     spread = np.cov((rows[:, 1:3]).T)
     np.testing.assert_allclose(covariance, spread, rtol=0.1, atol=0.1 * np.diag(spread).max())
-
-
-def test_noise_alone_gives_the_public_moments():
-    """Nothing is learned from so few people, and the residuals are the phenotypes."""
-    random = np.random.default_rng(2)
-    covariates = people(50, random)
-    errors = []
-    for _ in range(50):
-        values = random.normal(size=50)
-        after, _, _ = regression_of(coding(), values, covariates, 30.0, random)
-        errors.append([after.means[0], after.phenotypes[0].sd - 1])
-    assert np.sqrt(np.mean(np.square(errors))) < 0.35
 
 
 def test_a_binary_phenotype_keeps_its_public_sd_and_loses_its_offset():

@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.privacy.mechanism import Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.planning import (
     PRIOR_HERITABILITY,
-    Components,
     Measurement,
     PublicSizes,
     choose_phenotype_clip,
@@ -57,11 +55,6 @@ def test_clipped_moments_are_those_of_clipped_normal_rows(clip, n_phenotypes):
     assert clipped_phenotype(clip, n_phenotypes) == pytest.approx(simulated, rel=0.01)
 
 
-@pytest.mark.parametrize("clip", [0.1, 0.5, 1.0, 3.0])
-def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
-    assert clipped_phenotype(clip, 1)[0] == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
-
-
 def cross_sigma(sizes, norm):
     """Noise on X'Y at a bound on phenotype rows, through the calibrated mechanism itself."""
     n_phenotypes = sizes.n_phenotypes
@@ -92,12 +85,6 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
     sizes = replace(SIZES, n_phenotypes=10)
     assert phenotype_norm(sizes, clip=0.5) == math.floor(scale * 2.5)
     assert phenotype_norm(sizes, clip=9.0, largest_norm=3.0) == 3 * scale
-
-
-@pytest.mark.parametrize("l", [1, 2, 10, 1000])
-def test_phenotype_norm_leaves_99_percent_of_normal_rows(l):  # noqa: E741
-    norm = phenotype_norm(replace(SIZES, n_phenotypes=l), clip=9.0)
-    assert norm == pytest.approx(1024**2 * chi2.ppf(0.99, l), rel=0.01)
 
 
 def test_phenotype_bounds_that_round_to_zero_are_refused():
@@ -206,14 +193,6 @@ def test_pairs_in_a_block_and_on_a_chromosome_are_summed():
     assert expected_r2_sum(chromosome, position, blocks) == pytest.approx(expected, rel=1e-12)
 
 
-def test_many_variants_are_summed_by_pieces():
-    position = np.arange(1, 3_001) * 700
-    chromosome = np.full(3_000, "7", dtype=object)
-    distance = np.abs(np.subtract.outer(position, position))
-    expected = (1 / (1 + 4.8e-4 * distance)).sum()
-    assert expected_r2_sum(chromosome, position, (0, 3_000)) == pytest.approx(expected, rel=1e-9)
-
-
 def test_positions_that_number_the_rows_imply_no_linkage():
     """A simulated fileset, such as REGENIE's example, has its variants one base pair apart."""
     chromosome = np.full(1_000, "1", dtype=object)
@@ -249,11 +228,6 @@ def test_expected_linkage_is_that_of_real_genotypes(reference):
     assert expected == pytest.approx(measured, rel=0.33)
 
 
-def test_a_forecast_is_at_most_that_without_noise():
-    """Also if the shares of components and the eigenvalues are of different variances."""
-    components = Components(np.full(4, 0.5), np.full(4, 1.0))
-    sizes = replace(UNBOUNDED, n_samples=10_000, n_variants=4, variant_variance=1.0)
-    measured = Measurement(sizes, np.ones(8), 4.0, 0.0, components)
-    found = forecast_of(measured, 50)
-    assert found.r_squared == found.without_noise < measured.explained()
-    assert found.effective_sample_size == pytest.approx(10_000, rel=1e-9)
+@pytest.mark.parametrize("clip", [0.1, 0.5, 1.0, 3.0])
+def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
+    assert clipped_phenotype(clip, 1)[0] == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)

@@ -60,41 +60,21 @@ def key_is_safe(directory, step: PaymentStep, disk: Disk) -> bool | None:
     return True
 
 
-@pytest.mark.parametrize(
-    ("function", "stored", "paths_of", "least"),
-    [
-        (pay, PaymentStep.STATISTICS_STORED, lambda store: store.directory.glob("*.zarr/**/*"), 5),
-    ],
-    ids=["statistics"],
-)
-def test_noise_survives_before_its_key_is_removed(tmp_path, raw, function, stored, paths_of, least):
-    store = noise_store(tmp_path)
-
-    def expected(step: PaymentStep, disk: Disk) -> bool | None:
-        if step is stored:
-            files = [path for path in paths_of(store) if path.is_file()]
-            assert len(files) >= least
-            assert [path for path in files if not disk.keeps(path)] == []
-            return True
-        return key_is_safe(store.directory, step, disk)
-
-    draw = PaymentStep.DRAW_STARTED  # of the adjustment, and of the statistics
-    steps = [PaymentStep.KEY_STORED, draw, draw, stored, PaymentStep.KEY_REMOVED]
-    assert checked_steps(lambda: function(tmp_path, raw), expected) == steps
-
-
-def test_an_adjustment_and_its_key_survive_before_the_statistics(tmp_path, raw):
-    store = noise_store(tmp_path)
+def test_noise_survives_before_its_key_is_removed(tmp_path, raw):
+    store, stored = noise_store(tmp_path), PaymentStep.STATISTICS_STORED
 
     def expected(step: PaymentStep, disk: Disk) -> bool | None:
         if step is PaymentStep.ADJUSTMENT_STORED:
             assert disk.keeps(store.adjustment_path)
             return True
-        if step is PaymentStep.DRAW_STARTED:
-            (key,) = store.directory.glob("*.key")
-            assert disk.keeps(key)
+        if step is stored:
+            files = [path for path in store.directory.glob("*.zarr/**/*") if path.is_file()]
+            assert len(files) >= 5
+            assert [path for path in files if not disk.keeps(path)] == []
             return True
-        return None
+        return key_is_safe(store.directory, step, disk)
 
-    draw, stored = PaymentStep.DRAW_STARTED, PaymentStep.ADJUSTMENT_STORED
-    assert checked_steps(lambda: pay(tmp_path, raw), expected) == [draw, stored, draw]
+    draw = PaymentStep.DRAW_STARTED  # of the adjustment, and of the statistics
+    steps = [PaymentStep.KEY_STORED, draw, PaymentStep.ADJUSTMENT_STORED, draw, stored,
+             PaymentStep.KEY_REMOVED]  # fmt: skip
+    assert checked_steps(lambda: pay(tmp_path, raw), expected) == steps

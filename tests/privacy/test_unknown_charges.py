@@ -19,10 +19,10 @@ def replace_ledger(folder):
     return path
 
 
-def refused(folder, raw, function, file):
+def refused(folder, raw, file):
     """Check the path of the ledger, the file that names the charge and the remedy in the error."""
     with pytest.raises(InputError, match="does not know a charge") as found:
-        function(folder, raw)
+        pay(folder, raw)
     line = str(found.value)
     assert str(folder / "ledger.sqlite") in line
     assert str(file) in line
@@ -33,7 +33,7 @@ def refused(folder, raw, function, file):
 def test_noise_of_another_ledger_is_refused(tmp_path, raw):
     charge = pay(tmp_path, raw)[1].charge.id
     ledger = replace_ledger(tmp_path)
-    refused(tmp_path, raw, pay, noise_store(tmp_path).statistics_path(charge))
+    refused(tmp_path, raw, noise_store(tmp_path).statistics_path(charge))
     (tmp_path / "backup.sqlite").replace(ledger)
     assert pay(tmp_path, raw)[1].charge.id == charge
     assert len(charges_of(tmp_path)) == 1
@@ -44,7 +44,7 @@ def test_noise_of_a_draw_that_started_is_refused(tmp_path, raw, label):
     assert killed_at(label, pay, tmp_path, raw) == KILLED
     charge, _ = key_left(tmp_path)
     replace_ledger(tmp_path)
-    refused(tmp_path, raw, pay, noise_store(tmp_path).directory / f"{charge}.key")
+    refused(tmp_path, raw, noise_store(tmp_path).directory / f"{charge}.key")
 
 
 @pytest.mark.parametrize("label", ["key stored", "reservation committed"])

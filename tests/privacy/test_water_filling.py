@@ -35,16 +35,3 @@ def test_no_other_division_explains_more(noise, people):
     value = explained(found, shares, signal, 0.6, noise)
     assert value >= -best - 1e-7
     assert value > explained(shares, shares, signal, 0.6, noise)
-
-
-def test_much_noise_leaves_only_the_largest_components():
-    shares = components(1)
-    kept = [np.count_nonzero(fill(shares, 10 * shares, 0.6, s)) for s in (1e-6, 0.05, 3.0, 1e3)]
-    assert kept == sorted(kept, reverse=True)
-    assert kept[0] == len(shares)
-    assert kept[-1] <= 2
-
-
-def test_without_noise_the_rows_are_those_of_the_variants():
-    shares = components(2)
-    np.testing.assert_allclose(fill(shares, 10 * shares, 0.6, 0.0), shares)

@@ -70,17 +70,6 @@ def test_a_budget_covers_exactly_the_costs_that_compose_to_it(
     assert composed_epsilon(parts + Cost(limit), delta) == pytest.approx(epsilon, rel=3e-6)
 
 
-def test_a_budget_of_one_subsampled_release_covers_exactly_that(ledger):
-    asked = request("sub", cost=subsampled(5.0))
-    assert ledger.reserve(asked).opened_budget
-    balance = ledger.balance(ACCOUNT)
-    assert balance.spent == subsampled(5.0)
-    assert balance.epsilon_spent == pytest.approx(5.0, rel=3e-6)
-    assert balance.epsilon_left == 0
-    with pytest.raises(BudgetRefused, match="does not cover"):
-        ledger.reserve(request("more", epsilon=0.01))
-
-
 def test_approximate_costs_reduce_the_remaining_epsilon_and_delta(ledger):
     ledger.set_budget(ACCOUNT, epsilon=6.0, delta=DELTA)
     part = Cost(0.0, 2.0, DELTA / 4)
@@ -108,14 +97,6 @@ def test_the_delta_of_an_account_is_never_exhausted(ledger):
     assert ledger.head() == head
     ledger.reserve(request("two", cost=subsampled(5.0, delta=0.9 * DELTA)))
     ledger.reserve(request("Gaussian"))
-
-
-def test_approximate_costs_alone_exhaust_a_budget():
-    """Without mu^2 the sums of epsilon_j and delta_j decide."""
-    budget = AccountBudget(5.0, DELTA)
-    assert budget.covers(Cost(0.0, 5.0, 0.999 * DELTA))
-    assert not budget.covers(Cost(0.0, 5.001, 0.5 * DELTA))
-    assert not budget.covers(Cost(0.0, 2.5, DELTA))
 
 
 def test_spent_before_sums_the_earlier_charges_of_the_account(path):

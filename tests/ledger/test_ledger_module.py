@@ -1,8 +1,6 @@
 """``primo_scale.ledger``, the ledger for notebooks."""
 
 import stat
-import subprocess
-import sys
 
 import pytest
 from support.ledger_examples import request
@@ -54,12 +52,3 @@ def test_a_budget_is_set_shown_and_spent(path):
 def test_a_refusal_is_one_line(call, error, words, spent):
     with pytest.raises(error, match=words):
         call(spent)
-
-
-def test_the_module_is_an_attribute_that_is_imported_when_it_is_used():
-    lines = ["import sys, primo_scale as ps", "assert 'primo_scale.ledger' not in sys.modules",
-             "print(ps.ledger.verify.__module__, 'sqlite3' in sys.modules)"]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["primo_scale.ledger", "False"]

@@ -6,7 +6,6 @@ from dataclasses import replace
 import pytest
 from support.ledger_examples import DELTA, gaussian, refused_command
 
-from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.ledger.accounts import Account, Charge, ChargeRequest, reservation_as_json
 
@@ -18,7 +17,6 @@ def of(people, account, epsilon=1.0, digest=""):
 
 
 FIRST, SECOND = Account("first"), Account("second")
-KIND = {"unit": PrivacyUnit.FULL, "adjacency": Adjacency.REPLACE_ONE}
 
 
 def test_the_same_people_get_no_second_budget_automatically(ledger):
@@ -117,16 +115,6 @@ def test_a_budget_under_an_identifier_belongs_to_that_sample_list(ledger):
     ledger.reserve(of(people, Account(people), epsilon=0.5))
 
 
-def test_the_remedy_contains_the_whole_unknown_identifier(ledger):
-    """An abbreviation would be the name of another cohort."""
-    people = ledger.cohort_identifier("sample list")
-    ledger.reserve(of(people, FIRST))
-    _, command = refused_command(ledger, of(people, Account(people)))
-    account = ledger.account_named(command["--cohort"], **KIND)
-    ledger.set_budget(account, epsilon=1.0, delta=DELTA)
-    ledger.reserve(of(people, Account(people)))
-
-
 @pytest.mark.parametrize("unit", PrivacyUnit)
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_an_abbreviated_identifier_names_its_account(ledger, unit, adjacency):
@@ -139,15 +127,3 @@ def test_an_abbreviated_identifier_names_its_account(ledger, unit, adjacency):
     for name in ("", identifier[0], identifier[:7], "biobank", identifier[:8] + "g"):
         named = ledger.account_named(name, unit=unit, adjacency=adjacency)
         assert named == Account(name, unit, adjacency)
-
-
-def test_an_abbreviation_of_two_identifiers_is_refused(ledger):
-    for last in "01":
-        ledger.set_budget(Account("0123456789abcde" * 4 + "012" + last), epsilon=1.0, delta=DELTA)
-    with pytest.raises(UsageError, match="matches several cohorts"):
-        ledger.account_named("01234567", **KIND)
-
-
-def test_a_long_name_is_not_an_identifier():
-    assert Account("n" * 64).given_name == "n" * 64
-    assert Account("0" * 64).given_name is None

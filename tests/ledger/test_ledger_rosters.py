@@ -62,11 +62,6 @@ def test_no_second_budget_for_any_of_the_same_people(ledger, name):
     ledger.reserve(of(ledger, people, "second", fid="0"))
 
 
-def test_other_people_have_a_budget_of_their_own(ledger):
-    ledger.reserve(of(ledger, EVERYBODY, epsilon=1.0))
-    assert ledger.reserve(of(ledger, range(100, 200), epsilon=1.0)).opened_budget
-
-
 def test_a_second_cohort_serves_only_its_own_people(ledger):
     """And parts of them, but no other people of the first cohort."""
     ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
@@ -99,17 +94,6 @@ def test_a_roster_is_the_keyed_set_of_iids(ledger, tmp_path):
         assert ledger.roster(names[1:]) != roster
         assert other.roster(names) != roster
         assert roster[:8] not in other.roster(names)
-
-
-def test_equal_rosters_are_stored_once(path):
-    with Ledger(path) as ledger:
-        ledger.set_budget(Account("first"), epsilon=5.0, delta=DELTA)
-        for fid in "012":
-            ledger.reserve(of(ledger, EVERYBODY, "first", fid=fid))
-        ledger.reserve(of(ledger, range(7), "first"))
-    with sqlite3.connect(path) as database:
-        sizes = database.execute("SELECT length(data) FROM attachments").fetchall()
-    assert sorted(sizes) == [(56,), (800,)]
 
 
 def test_a_request_is_replayed_with_or_without_its_roster(ledger):
@@ -229,14 +213,3 @@ def test_nobody_is_charged_to_two_cohorts_unless_the_custodian_opened_the_second
                 for identity in identities:
                     cohorts_of[identity].add(name)
         assert ledger.verify() == []
-
-
-def test_a_sample_list_is_charged_to_its_own_cohort_and_not_to_one_of_the_same_iids(ledger):
-    """The custodian has declared the two lists to be of different people."""
-    ledger.reserve(of(ledger, EVERYBODY, "first", fid="1"))
-    ledger.set_budget(Account("second"), epsilon=5.0, delta=DELTA)
-    ledger.reserve(of(ledger, EVERYBODY, "second", fid="2"))
-    line, _ = refused_command(ledger, of(ledger, EVERYBODY, "first", fid="2"))
-    assert "these people have a budget under another name (found first, expected second)" in line
-    assert "Give --cohort second" in line
-    ledger.reserve(of(ledger, EVERYBODY, "second", fid="2", digest="again"))

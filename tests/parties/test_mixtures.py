@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 from support.party_examples import SEED, signs_of
 
 from primo_scale.parties.columns import MixtureSums, RandomSigns
@@ -23,18 +22,6 @@ def test_signs_are_those_of_numpys_stream_from_the_start() -> None:
     stream = np.random.Philox(key=int(SEED, 16), counter=0).random_raw(4 * 30).view(np.uint8)
     expected = 2.0 * np.unpackbits(stream).reshape(30, 256) - 1
     np.testing.assert_array_equal(signs_of(RandomSigns(SEED, 256), np.arange(30)), expected)
-
-
-def test_signs_are_fair_and_uncorrelated() -> None:
-    signs = signs_of(RandomSigns(SEED, 300), np.arange(4000))
-    heads = int((signs > 0).sum())
-    assert binomtest(heads, signs.size).pvalue > 1e-6
-    products = signs.T @ signs / np.sqrt(len(signs))
-    off = products[np.triu_indices(300, 1)]
-    assert abs(off.std() - 1) < 0.03
-    assert np.abs(off).max() < 6
-    between = (signs[:-1] * signs[1:]).sum() / np.sqrt(signs[1:].size)
-    assert abs(between) < 6
 
 
 @pytest.mark.parametrize("n_mixtures", [1, 9, 1024, 1500])

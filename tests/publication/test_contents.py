@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from support.documents import put, read_document
 from support.release_edits import cell, forge, problems, restate, rewrite
 from support.release_examples import publish_example
-from support.release_mutations import ATTACKER
 
 from primo_scale import __version__
 from primo_scale.genotypes.coding import MatchCounts, MatchedFrequencies, reference_coding
@@ -136,41 +135,6 @@ def test_a_packed_file_is_read_to_its_end_and_no_shorter(module, size, tmp_path,
             file.read()
 
 
-def test_scoring_files_that_change_places_are_found(release):
-    one, other = (release / name for name in PGS)
-    contents = one.read_bytes(), other.read_bytes()
-    one.write_bytes(contents[1])
-    other.write_bytes(contents[0])
-    forge(release, read_document(release))
-    (problem,) = problems(release)
-    assert "height" in problem and "LDL" in problem
-
-
-def test_a_scoring_file_of_another_name_is_found(release):
-    (release / PGS[1]).rename(release / "pgs/n4711.txt.gz")
-    document = read_document(release)
-    for entry in document["files"]:
-        entry["name"] = entry["name"].replace("LDL", "n4711")
-    forge(release, document)
-    assert "sizes: pgs/LDL.txt.gz is not listed; pgs/n4711.txt.gz is no file of this release" in (
-        problems(release)
-    )
-
-
-@pytest.mark.parametrize(
-    "scoring",
-    [
-        {"chromosomes": ["22", "X"], "males_on_x": "0/2", "xchr_model": 2},
-        {"chromosomes": ["22"], "males_on_x": "0/2", "xchr_model": 2},
-        {"chromosomes": ["21"], "males_on_x": None, "xchr_model": None},
-    ],
-)
-def test_scoring_must_be_what_the_variants_make_it(scoring, release):
-    restate(release, put(read_document(release), "scoring", scoring))
-    (problem,) = problems(release)
-    assert problem.startswith("contents: weights.tsv.gz has other chromosomes")
-
-
 # ------------------------------------------------------------------------------------- centres
 
 
@@ -208,12 +172,6 @@ def test_frequencies_counted_in_a_cohort_are_found(release):
     assert "impossible in any coding" in problem
 
 
-def test_a_coding_must_have_its_unit(release):
-    restate(release, put(read_document(release), "public_inputs.genotype_unit", 16))
-    (problem,) = problems(release)
-    assert problem == "sizes: genotype_unit 16 contradicts reference_frequencies"
-
-
 def test_all_frequencies_of_panels_are_possible_and_few_others():
     possible = possible_frequencies(informed=True)
     implied = set(coded(np.append(np.linspace(0, 1, 100_001), np.nan)))
@@ -247,32 +205,6 @@ def test_a_text_of_more_lines_or_a_sentence_in_place_of_a_name_is_found(member, 
     restate(release, put(read_document(release), member, text))
     (problem,) = problems(release)
     assert problem.startswith("release.json: violates its schema: ")
-
-
-@pytest.mark.parametrize("name", ["README.txt", "report.html"])
-def test_a_text_must_carry_the_stamp_and_be_of_this_release(name, release, open_release):
-    """Anything else in it is the signer's word."""
-    rewrite(release, name, lambda old: old + "more words")
-    assert problems(release) == []
-    for directory in (release, open_release):
-        stamp = read_document(directory)["stamp"][:12]
-        rewrite(directory, name, lambda old, stamp=stamp: old.replace(stamp, "safe"))
-        expected = f"contents: {name} lacks the stamp, or belongs to another release.json"
-        assert problems(directory) == [expected]
-
-
-def test_a_report_of_another_statement_is_found(release):
-    forge(release, put(read_document(release), "accuracy.definition", "other"))
-    (problem,) = problems(release)
-    assert problem.startswith("contents: report.html lacks the stamp, or belongs")
-
-
-def test_the_version_of_the_program_changes_no_check(release):
-    restate(release, put(read_document(release), "software.version", "0.0.9"), ATTACKER)
-    assert problems(release) == []
-    rewrite(release, WEIGHTS, cell(3, 7, "+1"), ATTACKER)
-    (problem,) = problems(release)
-    assert problem.startswith("contents: weights.tsv.gz line 4 has a weight")
 
 
 NUMBERS = st.one_of(

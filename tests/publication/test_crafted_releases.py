@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.documents import read_document
-from support.release_edits import forge, query, rewrite
+from support.release_edits import forge, rewrite
 from support.release_examples import PUBLIC_KEY, publish_example
 from support.release_mutations import ATTACKER, mutate
 from support.small_cohort import command
@@ -127,12 +127,3 @@ def test_a_document_of_millions_of_lists_is_refused_unparsed(release, text) -> N
     (finding,) = release_findings(release)
     assert not finding.ok and "more than" in finding.detail
     assert peak_of(release) < MOST_MEMORY
-
-
-@pytest.mark.parametrize("name", ["sigma", "off_diagonal_sigma", "sensitivity", "fine_bits"])
-@pytest.mark.parametrize("length", [2, 3, 100])
-def test_lists_of_another_length_are_a_problem(release, name, length) -> None:
-    document = read_document(release)
-    query(document, "gram")[name] *= length
-    forge(release, document)
-    assert not all(finding.ok for finding in release_findings(release))

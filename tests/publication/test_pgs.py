@@ -24,31 +24,11 @@ def test_no_name_leaves_the_directory_or_hides_in_it(name):
     assert stem[0] not in ".-"
 
 
-@pytest.mark.parametrize(
-    "name, stem",
-    [
-        ("HbA1c", "HbA1c"),
-        ("../../etc/passwd", "_._.._etc_passwd"),
-        (".hidden", "_hidden"),
-        ("-rf", "_rf"),
-        ("waist/hip", "waist_hip"),
-        ("größe", "gr__e"),
-    ],
-)
-def test_names_become_plain_file_names(name, stem):
-    assert pgs_file_stems([name]) == (stem,)
-
-
 @pytest.mark.parametrize("names", [("a/b", "a_b"), ("LDL", "ldl"), ("x|y", "x:y")])
 def test_two_phenotypes_never_share_a_file(names):
     with pytest.raises(InputError) as refusal:
         pgs_file_stems(names)
     assert all(repr(name) in str(refusal.value) for name in names)
-
-
-def test_a_name_too_long_for_a_file_is_refused():
-    with pytest.raises(InputError, match="too long"):
-        pgs_file_stems(["x" * 201])
 
 
 def read_scoring_file(path) -> tuple[dict[str, str], list[dict[str, str]]]:
@@ -102,17 +82,3 @@ def test_unknown_positions_are_empty_and_chromosomes_have_the_catalogs_names(tmp
     places = [(row["chr_name"], row["chr_position"]) for row in rows]
     assert places[:5] == [("", ""), ("2", "5"), ("X", "6"), ("", ""), ("", "")]
     assert places[5:] == [("X", "8"), ("X", "9"), ("7", "10")]
-
-
-def test_weights_of_a_binary_trait_are_log_odds_by_the_public_share_of_cases(tmp_path):
-    weights = example_weights(phenotypes=("T", "LDL"))
-    document = example_document(weights=weights)
-    stated = document["public_inputs"]["phenotypes"]
-    stated[:] = [{**stated[0], "name": "T", "kind": "binary", "lower": 1, "upper": 2, "mean": 1.2},
-                 {**stated[0], "name": "LDL"}]  # fmt: skip
-    write_files(tmp_path, weights, document)
-    for column, (name, kind, factor) in enumerate((("T", "log(OR)", 6.25), ("LDL", "beta", 1))):
-        header, rows = read_scoring_file(tmp_path / f"pgs/{name}.txt.gz")
-        assert header["weight_type"] == kind
-        found = [float(row["effect_weight"]) for row in rows]
-        np.testing.assert_allclose(found, factor * weights.per_allele[:, column], rtol=5e-8)

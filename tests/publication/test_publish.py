@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 from support.documents import read_document
 from support.release_examples import (
     FILES,
@@ -24,12 +23,10 @@ from support.release_examples import (
 )
 
 from primo_scale.errors import InputError, ResourceError
-from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.publication import publish as publishing
 from primo_scale.publication.open_release import open_release
 from primo_scale.publication.publish import is_same_release, publish_release
 from primo_scale.publication.texts import render_readme, render_report
-from primo_scale.verify import document as stated
 from primo_scale.verify.release import release_findings
 
 STEPS = ("write_files", "render_report", "render_readme", "file_entries", "signature_of",
@@ -145,69 +142,6 @@ def text_of(directory: Path) -> str:
     return " ".join(Page(directory / "report.html").text.split())
 
 
-def test_the_report_answers_a_privacy_officer(pristine):
-    text = text_of(pristine[True])
-    mu = read_document(pristine[True])["guarantee"]["mu"]
-    guess = f"{math.ceil(1000 * stats.norm.cdf(mu / 2)) / 10:g}"  # of two equal cohorts, Phi(mu/2)
-    for phrase in (
-        "any one person's whole row",
-        "a factor of at most eε = 148",
-        f"the best guess is right at most {guess} % of the time",
-        "99.34 % at most, except with probability about δ",
-        f"The guess is right at most {guess} % of the time",
-        "nothing is published without noise",
-        "the list of people: who is in the cohort",
-        "X'Y, genotypes by phenotypes 7 × 2",
-        "Accountant: analytic Gaussian profile (Balle and Wang 2018)",
-        "scipy ",
-        "Gaussian rounded to a lattice",
-        "a fresh key from operating system entropy",
-        "Why this one: as given",
-        "Forecast of the effective sample size: 123.4 of 1000 people",
-        "height0.9000",
-        "How well the weights fit the people whom they were learned from is not stated",
-        "No covariate is named as a principal component",
-        "Spent before this release",
-        "Account of cohort biobank: full privacy, replace-one",
-        "Side channels",
-        "LD blockswindow:4--ld-blocks",
-        f"primo-scale verify DIR --public-key {PUBLIC_KEY}",
-        "plink2 --bfile GENOTYPES",
-        "the operator as public",
-    ):
-        assert phrase.replace(" ", "") in text.replace(" ", ""), phrase
-    assert "NOT PRIVATE" not in text
-
-
-@pytest.mark.parametrize(
-    "mode, phrases",
-    [
-        ("full-add-remove", ["any one person is missing",
-                             "a private number of people (planned for 1000)"]),
-        ("label", ["phenotypes (their values", "every person's genotypes and covariates",
-                   "public under the promise: X'X by LD block."]),
-        ("label-add-remove", ["contributes no phenotype at all"]),
-        ("feature", ["genotypes and covariates are replaced", "which of them are missing",
-                     "public under the promise: people with each"]),
-        ("feature-add-remove", ["contributes no genotypes and covariates at all"]),
-        ("full-blocks", ["in every LD block within its own bound", "1.70002e+06 to 1.9e+06"]),
-        ("subsampled", ["X'X of the secret subsample takes", "over 100 people"]),
-        ("naive", ["2 noisy copies"]),
-        ("ada-ssp", ["smallest eigenvalue of X'X", "33.3333 %"]),
-        ("full", ["adjusted the phenotypes for the covariates before", "98 %"]),
-    ],
-)  # fmt: skip
-def test_the_report_explains_every_mode(mode, phrases, tmp_path):
-    text = text_of(publish_example(tmp_path / "out", mode=mode))
-    assert [phrase for phrase in phrases if phrase not in text] == []
-
-
-def test_a_release_with_principal_components_is_not_warned_of_structure(tmp_path):
-    weights = example_weights(covariates=("PC_1",))
-    text = text_of(publish(tmp_path / "out", weights, example_statement(weights)))
-    assert "No covariate is named" not in text
-
-
 def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
     """One shift of mu, tested at 5% and 1%: normal tables give 1.644854 and 2.326348."""
     mu = float(example_statement(example_weights()).guarantee.mu)
@@ -216,35 +150,6 @@ def test_distinguishing_power_is_that_of_the_gaussian_trade_off(pristine):
         at_most = Context(prec=3, rounding=ROUND_CEILING).plus(power)
         sentence = f"a false alarm in {level} of cases tells the two cohorts apart in {at_most} %"
         assert sentence in text_of(pristine[True])
-
-
-def test_a_release_without_noise_begins_with_a_warning(pristine):
-    text = Page(pristine[False] / "report.html").text
-    assert "NOT PRIVATE: no noise protects the people" in text
-    assert "Do not publish" in text or "do not publish" in text
-
-
-def test_a_budget_spent_by_one_release_does_not_read_as_overspent(tmp_path):
-    """Composition gives epsilon 8.00001, which release.json states with all digits."""
-    weights = example_weights()
-    statement = example_statement(weights, epsilon=8.0)
-    promise, entry = statement.guarantee, statement.ledger
-    cost = Cost(promise.cost.mu_squared)
-    after = stated.LedgerBalance(promise.cost, composed_epsilon(cost, promise.delta))
-    assert f"{after.epsilon:.6g}" == "8.00001"
-    alone = dataclasses.replace(
-        entry,
-        before=stated.LedgerBalance(stated.StatedCost(0.0, 0.0, 0.0), 0.0),
-        after=after,
-        budget=stated.LedgerBudget(8.0, release_mu(8.0, promise.delta) ** 2),
-    )
-    statement = dataclasses.replace(statement, ledger=alone)
-    directory = publish(tmp_path / "out", weights, statement)
-    assert "8.00001" not in text_of(directory)
-    findings = release_findings(directory)
-    assert all(finding.ok for finding in findings)
-    (line,) = [finding.detail for finding in findings if finding.check == "ledger"]
-    assert line.startswith("epsilon 8 of 8 spent after this release")
 
 
 # ----------------------------------------------------------------------- signed, and recognised

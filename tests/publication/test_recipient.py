@@ -5,8 +5,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 REPOSITORY = Path(__file__).resolve().parents[2]
 # The packages of docs/verifying.md, and what these import.
 ALLOWED = {
@@ -33,15 +31,10 @@ import primo_scale
 for finding in primo_scale.verify(sys.argv[1]).findings:
     print(finding.ok, finding.check, finding.detail)
 """
-COMMAND = """
-from primo_scale.cli.main import run
-sys.argv[1:1] = ["verify"]
-run()
-"""
 
 
-def run_blocked(program: str, *allowed: str, release: Path) -> subprocess.CompletedProcess[str]:
-    blocked = BLOCKED.format(allowed={*ALLOWED, *allowed})
+def run_blocked(program: str, release: Path) -> subprocess.CompletedProcess[str]:
+    blocked = BLOCKED.format(allowed=ALLOWED)
     words = [sys.executable, "-c", blocked + program, str(release)]
     return subprocess.run(words, cwd=REPOSITORY, check=False, capture_output=True, text=True)
 
@@ -52,19 +45,7 @@ def test_a_release_is_verified_with_few_packages(pristine):
     lines = result.stdout.splitlines()
     assert len(lines) >= 7
     assert [line for line in lines if not line.startswith("True ")] == []
-
-
-@pytest.mark.slow
-def test_the_command_needs_click_besides(pristine):
-    result = run_blocked(COMMAND, "click", release=pristine[True])
-    assert (result.returncode, result.stderr) == (0, "")
-    assert result.stdout.splitlines()[-1].startswith("verified: ")
-
-
-@pytest.mark.parametrize("package", ["msgspec", "jinja2", "pandas"])
-def test_the_blocker_blocks(package, pristine):
-    result = run_blocked(f"import {package}", release=pristine[True])
-    assert ("blocked" in result.stderr) is (package not in ALLOWED)
+    assert "blocked" in run_blocked("import pandas", release=pristine[True]).stderr
 
 
 def test_the_documented_command_installs_these_packages():

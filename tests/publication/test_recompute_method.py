@@ -171,10 +171,3 @@ def test_public_scores_are_checked_against_the_method_and_the_sizes():
         assert "are not of distinct phenotypes" in problem
     assert schema_problems(with_scores(file="/secret/place/PGS1.txt.gz"))
     assert schema_problems(with_scores(slopes=[]))
-
-
-def test_the_methods_that_build_on_scores_are_those_of_the_table():
-    takes = [
-        name for name, method in METHODS.items() if method.takes_public_scores(method.estimator)
-    ]
-    assert tuple(takes) == recompute_method.BUILD_ON_SCORES

@@ -73,13 +73,6 @@ def test_a_private_statement_cannot_say(path, value, pristine):
     assert schema_problems(document) or failed(document)
 
 
-@pytest.mark.parametrize("name", ["guarantee", "signature"])
-def test_a_private_statement_cannot_leave_out(name):
-    document = example_document()
-    del document[name]
-    assert schema_problems(document)
-
-
 @pytest.mark.parametrize(
     "path, value",
     [

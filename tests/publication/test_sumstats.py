@@ -17,8 +17,6 @@ from support.release_examples import (
     publish_example,
 )
 
-from primo_scale.verify.formats import VariantRow, fixed_text, power_of_ten
-
 FILES = ("sumstats/height.tsv.gz", "sumstats/LDL.tsv.gz")
 
 
@@ -62,22 +60,6 @@ def test_verification_compares_every_value_that_follows_from_others(release):
         (problem,) = problems(release)
         assert problem.startswith(f"contents: {FILES[1]} line 3 ")
         (release / FILES[1]).write_bytes(original)
-
-
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("p_value", ["0e0", "-1e0", "5", "ae0", "1e" + "9" * 400])
-def test_a_crafted_p_value_is_a_problem_without_a_warning(p_value, release):
-    rewrite(release, FILES[0], cell(2, 7, p_value))
-    (problem,) = problems(release)
-    assert problem.startswith(f"contents: {FILES[0]} ")
-
-
-@pytest.mark.parametrize(
-    ("exponent", "text"),
-    [(-4.00001, "1.000e-4"), (-1e-6, "1.000e0"), (0.0, "1.000e0"), (-4.0001, "9.998e-5")],
-)
-def test_a_p_value_has_one_digit_before_the_point(exponent, text):
-    assert power_of_ten(exponent) == text
 
 
 @pytest.mark.parametrize(
@@ -125,18 +107,3 @@ def test_a_private_release_has_a_file_of_every_phenotype(release):
     document["files"] = [each for each in document["files"] if each["name"] != FILES[0]]
     restate(release, document)
     assert any(f"{FILES[0]} is not listed" in problem for problem in problems(release))
-
-
-@pytest.mark.parametrize(
-    ("row", "text"),
-    [
-        (("rs1", "A", "GT", "chr22", 5), ("22\t5\tA\tGT\t", "\trs1\trs1\t")),
-        (("1:5", "a", "G", "01", 5), ("1\t5\ta\tG\t", "\t#NA\t1:5\t")),
-        (("rs1", "A", "G", "X", 5), None),
-        (("rs1", "A", "G", "22", 0), None),
-        (("rs1", "A", "<DEL>", "22", 5), None),
-        (("rs1", "A", ".", "22", 5), None),
-    ],
-)
-def test_variants_that_the_format_cannot_hold_are_left_out(row, text):
-    assert fixed_text(VariantRow(*row)) == text

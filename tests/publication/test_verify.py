@@ -263,16 +263,6 @@ def test_each_file_must_carry_the_stamp(name, open_release):
 
 
 @pytest.mark.parametrize(
-    "name", ["weights.tsv.gz", "pgs/LDL.txt.gz", "centre.afreq", "covariates.tsv"]
-)
-def test_unreadable_files_are_problems_not_crashes(name, release):
-    for content in (b"", b"\x1f\x8b\x08garbage", b"\xff\xfe", (release / name).read_bytes()[:-9]):
-        (release / name).write_bytes(content)
-        forge(release, read_document(release))
-        assert problems(release)
-
-
-@pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", '{"private": NaN}', '{"schema_version": 3}', "\xff"]
 )
 def test_release_json_that_is_no_statement(text, release):

@@ -105,11 +105,3 @@ def test_a_variant_that_is_a_formula_or_has_a_control_character_is_refused(colum
     getattr(variants, column)[-1] = text
     with pytest.raises(InputError, match=message):
         check_releasable(example_weights(variants))
-
-
-def test_an_absent_allele_and_a_sign_within_a_name_are_text():
-    variants = example_variants()
-    absent = np.array(["-"] * len(variants), dtype=object)
-    ids = np.array([f"1:{k}:A:-" for k in range(len(variants))], dtype=object)
-    changed = dataclasses.replace(variants, allele2=absent, identifier=ids)
-    check_releasable(example_weights(changed, ("HDL-C", "a=b"), ("age@visit",)))

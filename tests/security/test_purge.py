@@ -82,14 +82,3 @@ def test_finalize_leaves_the_genotypes_which_it_did_not_write(released, work) ->
     assert released.finalize("--work-dir", work, PURGE).exit_code == 0
     assert names_in(work) == {"lock", "purged.json", "genotypes.zarr"}
     assert len(released.charges()) == 1
-
-
-def test_a_request_with_a_public_score_or_a_url_has_a_digest(released) -> None:
-    second = released.folder / "second"
-    score = ("--prior-weights", released.out / "weights.tsv.gz")
-    for _ in range(2):
-        succeeded(released.release("--non-private", *score, "--out", second, PURGE, budget=[]))
-    work = second.with_name("second.work")
-    assert names_in(work) == {"lock", "purged.json"}
-    stage = released.accumulate("--genotypes", "s3://bucket/g.zarr", "--work-dir", work)
-    refused(stage, 3, "another --work-dir")

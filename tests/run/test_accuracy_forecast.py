@@ -31,20 +31,6 @@ def test_noise_is_refused_before_anything_is_read(cohort, options):
     assert not list(cohort.folder.rglob("genotypes.zarr"))
 
 
-@pytest.mark.slow
-def test_every_stage_refuses_noise(ingested):
-    refused_as_noise(ingested.accumulate(budget=TOO_SMALL))
-    assert not (ingested.work / "statistics.zarr").exists()
-    assert not ingested.ledger.exists()
-    succeeded(ingested.accumulate("--accept-noise", budget=TOO_SMALL))
-    refused_as_noise(ingested.finalize(budget=TOO_SMALL))
-    assert not list((ingested.work / "private_statistics").glob("*.zarr"))
-    accepted = succeeded(ingested.finalize("--accept-noise", budget=TOO_SMALL))
-    assert "the weights of this release will be noise" in accepted.stderr
-    assert "will be noise" in (ingested.work / "run.log").read_text()
-    assert (ingested.out / "release.json").exists()
-
-
 def opening(stderr):
     """Return the words of the command that opens a larger budget, as the warning prints it."""
     (found,) = re.findall(
@@ -65,13 +51,3 @@ def test_opening_a_budget_is_announced_with_the_command_that_opens_a_larger_one(
     with Ledger(cohort.ledger, create=False) as ledger:
         (balance,) = ledger.balances()
     assert (balance.account.cohort, balance.budget.epsilon) == ("NAME", 7.5)
-
-
-@pytest.mark.slow
-def test_in_a_known_ledger_the_command_names_the_people(cohort):
-    with Ledger(cohort.ledger):
-        pass
-    planned = cohort.release("--dry-run", budget=BUDGET)
-    assert command(ledger_command, *opening(planned.stderr)).exit_code == 0
-    result = succeeded(cohort.release(budget=BUDGET))
-    assert "opens one of" not in result.stderr and "had no budget" not in result.stderr

@@ -1,6 +1,5 @@
 """Releases of a structured cohort: accuracy beyond covariates, within groups, and ancestry told."""
 
-import copy
 import shutil
 
 import numpy as np
@@ -16,8 +15,6 @@ from primo_scale.evaluation.scores import open_files
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.publication.texts import render_readme, render_report
-from primo_scale.publication.wording import accuracies_in_words, ancestry_notes
 from primo_scale.run.design import load_design
 from primo_scale.verify.release import document_findings
 
@@ -210,21 +207,6 @@ def test_the_share_between_populations_is_that_of_an_analysis_of_variance(releas
     assert ("scores are mostly ancestry" in said) == (max(shares) > 0.5)
 
 
-def test_scores_that_are_mostly_ancestry_are_told_everywhere(released):
-    document = copy.deepcopy(read_document(released[0] / "release"))
-    document["estimation"]["between_populations"] = [0.72, 0.5]
-    (caution,) = ancestry_notes(document)
-    assert "1 of 2 scores are mostly ancestry" in caution and "ENVIRONMENT (72%)" in caution
-    for text in (
-        " ".join(render_readme(document).split()),
-        render_report(document, None),
-    ):
-        assert "ENVIRONMENT (72%)" in text
-    report = render_report(document, None)
-    assert "ENVIRONMENT: 72.0 %" in report and "HERITABLE, within groups" in report
-    assert "HERITABLE, within groups" in "\n".join(accuracies_in_words(document))
-
-
 @pytest.mark.parametrize(
     ("path", "value"),
     [
@@ -288,53 +270,3 @@ def test_unusable_populations_are_refused(structured, tmp_path, content, message
     ]
     words += [*BUDGET, "--out", tmp_path / "out", "--ledger", tmp_path / "ledger"]
     refused(command(release, *words), 3, str(table), message)
-
-
-def test_populations_need_a_panel(structured, tmp_path):
-    words = words_of(structured)
-    at = words.index("--ld-panel")
-    words = [*words[:at], *words[at + 2 :], *BUDGET, "--out", tmp_path / "out"]
-    refused(command(release, *words), 2, "--panel-populations", "--ld-panel")
-
-
-def test_calibration_changes_the_weights_of_the_components_with_the_score(released):
-    """What the components explain of the score is multiplied too; the sum of both is gamma."""
-    folder, _ = released
-    out, words = folder / "calibrated", ("--ledger", folder / "ledger")
-    words += ("--work-dir", folder / "release.work", *BUDGET, "--calibrate", "--out", out)
-    succeeded(command(finalize, *words))
-    assert command(verify, out).exit_code == 0
-    stated = read_document(out)["hold_out"]["phenotypes"][1]
-    factor = stated["calibration"]
-    assert factor == stated["groups"][0]["slope"] != 1
-    gamma = load_design(folder / "release.work" / "design.json").outcomes.covariate_weights
-    tables = [
-        pd.read_csv(each / "covariates.tsv", sep="\t", skiprows=1, index_col=0)["HERITABLE"][1:]
-        for each in (folder / "release", out)
-    ]
-    before, after = (gamma[:, 1] - table.to_numpy() for table in tables)
-    rounded = 2e-3 * np.abs(tables[0]).max()  # private weights have three digits
-    np.testing.assert_allclose(after, factor * before, rtol=1e-2, atol=rounded)
-    # A person at the panel's mean is predicted by factor times the same difference from the mean.
-    with_covariates = []
-    for each, table in zip((folder / "release", out), tables, strict=True):
-        whole = pd.read_csv(each / "covariates.tsv", sep="\t", skiprows=1, index_col=0)["HERITABLE"]
-        scores = own_scores(each, folder / "people")["HERITABLE"].to_numpy()
-        with_covariates.append((scores, whole.iloc[0], table.to_numpy()))
-    centre = np.array([c["centre"] for c in read_document(out)["public_inputs"]["covariates"]])
-    mean = load_design(folder / "release.work" / "design.json").outcomes.means[1]
-    u, moved = (s + a + centre @ b - mean for s, a, b in with_covariates)
-    assert np.abs(moved - factor * u).max() < 0.02 * u.std()
-
-
-def test_people_who_gave_the_loadings_do_not_tell_what_is_ancestry(structured, tmp_path):
-    """Scores are orthogonal to the loadings, and so to the differences between these people."""
-    words = [str(word).replace("/others", "/panel") for word in words_of(structured)]
-    words += ["--pc-loadings", structured / "panel.eigenvec.allele", *BUDGET]
-    words += ["--out", tmp_path / "out", "--ledger", tmp_path / "ledger"]
-    result = succeeded(command(release, *words))
-    assert "how much of a score is ancestry is not stated" in result.stderr
-    document = read_document(tmp_path / "out")
-    assert document["estimation"]["between_populations"] == []
-    assert len(document["public_inputs"]["panel_populations"]["populations"]) == 3
-    assert command(verify, tmp_path / "out").exit_code == 0

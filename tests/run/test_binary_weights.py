@@ -52,7 +52,3 @@ def test_they_are_those_of_a_logistic_regression(cohort, name):
     np.testing.assert_allclose(found, expected, rtol=0.08, atol=0.01)
     linear = release.weights[name].to_numpy(np.float64)
     assert not np.allclose(np.abs(linear), np.abs(expected), rtol=0.5)
-
-
-def test_the_release_verifies(cohort):
-    assert ps.verify(cohort[2].directory).ok

@@ -12,7 +12,7 @@ import pytest
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 from support.tiers import thinned
 
-from primo_scale.cli.commands import cluster_show, ingest, status, verify
+from primo_scale.cli.commands import status, verify
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.purge import is_done_and_purged
@@ -125,35 +125,6 @@ def test_a_damaged_document_of_the_run_is_one_line_and_deletes_nothing(tmp_path,
             read(tmp_path)
         assert "\n" not in str(caught.value)
     assert (tmp_path / "design.json").exists()
-
-
-@pytest.mark.parametrize("content", CONTENTS.values())
-def test_a_damaged_request_of_an_ingest_is_one_line(cohort, tmp_path, content) -> None:
-    partial = tmp_path / "g.zarr.partial"
-    partial.mkdir(mode=0o700)
-    put(partial / "request.json", content)
-    bfile = cohort.folder / "cohort"
-    result = command(ingest, "--bfile", bfile, "--out", tmp_path / "g.zarr")
-    refused(result, 3, "request.json: is damaged")
-
-
-@pytest.mark.parametrize("key", ["boundaries", "sha256", "inputs", "plan_digest"])
-def test_a_missing_attribute_of_the_statistics_is_one_line(published, key) -> None:
-    header = published.folder / "release.work/statistics.zarr/zarr.json"
-    document = json.loads(header.read_text())
-    del document["attributes"][key]
-    header.write_text(json.dumps(document))
-    for run in (run_finalize, run_accumulate):
-        ended_in_one_line(run(published))
-
-
-@pytest.mark.parametrize(
-    "content", ["workers = " + "1" * 5_000, "a = " + "[" * 3_000 + "]" * 3_000,
-                "a" + ".a" * 3_000 + " = 1", "\x00", "= 3"],
-)  # fmt: skip
-def test_a_profile_of_a_cluster_is_no_traceback(tmp_path, content) -> None:
-    put(tmp_path / "c.toml", content)
-    refused(command(cluster_show, tmp_path / "c.toml"), 3, "c.toml")
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "socket"])

@@ -21,7 +21,6 @@ from support.small_cohort import (
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
-from primo_scale.errors import InterruptedRun
 from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 
@@ -89,17 +88,9 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         ),
         3, ["no person of this file is in the genotypes"],
     ),
-    "text in a phenotype": (
-        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows[:-1], "f43\tp43\ttall"]),
-        3, ["pheno.tsv:45", "T is not a number", "tall"],
-    ),
     "text in a covariate": (
         lambda folder: add_covariate(folder, "f0\tp0\told\n"),
         3, ["covar.tsv:2", "AGE is not a number", "old"],
-    ),
-    "a person twice in the phenotypes": (
-        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows, rows[3]]),
-        3, ["pheno.tsv:46", "one person in two rows"],
     ),
     "a person twice in the genotypes": (
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
@@ -110,10 +101,6 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
             folder / "cohort.fam", lambda rows: [*rows[:-1], rows[1].replace("f1", "f2", 1)]
         ),
         3, ["an IID is one person, whatever the FID", "(got p1)", "--update-ids"],
-    ),
-    "a variant twice": (
-        lambda folder: edit(folder / "cohort.bim", lambda rows: [rows[1], *rows[1:]]),
-        3, ["variant ID", "--set-all-var-ids"],
     ),
     "a .bed that is too short": (cut_bed, 3, ["cohort.bed", "found 68 bytes", "expected 69 bytes"]),
     "a panel of other identifiers": (
@@ -138,78 +125,31 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--ledger", folder / "bounds.tsv" / "ledger.sqlite"],
         3, ["ledger.sqlite", "cannot be created"],
     ),
-    "a work directory where none can be": (
-        lambda folder: ["--work-dir", folder / "bounds.tsv" / "work"], 3, ["bounds.tsv/work"],
-    ),
     "a release where none can be": (
         lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
         3, ["bounds.tsv/release: cannot be created"],
     ),
-    "a release whose lock has too long a name": (
-        lambda folder: ["--out", folder / ("o" * 241)],
-        3, ["the name is too long", "got 241 bytes; limit 240 bytes", "a shorter name"],
-    ),
-    "a release of a name beyond the file system": (
-        lambda folder: ["--work-dir", folder / "work", "--out", folder / ("o" * 256)],
-        3, ["File name too long", "a shorter path"],
-    ),
-    "a ledger whose journal has too long a name": (
-        lambda folder: ["--ledger", folder / ("l" * 238)],
-        3, ["the name is too long", "got 238 bytes; limit 237 bytes"],
-    ),
-    "a work directory of too long a name": (
-        lambda folder: ["--work-dir", folder / ("w" * 256)],
-        3, ["File name too long", "a shorter path"],
-    ),
     "a release without a name": (
         lambda folder: ["--out", "/"], 2, ["--out: a release needs a directory of its own"],
     ),
-    "an epsilon that is no number": (lambda folder: ["--epsilon", "nan"], 2, ["epsilon"]),
-    "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
     "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
     "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
-    "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
-    "a work directory below a link to nowhere": (
-        lambda folder: (folder / "link").symlink_to("nowhere")
-        or ["--work-dir", folder / "link" / "work"],
-        3, ["/link: is a link to a place that does not exist"],
-    ),
     "another release": (another_release, 3, ["is not the result of this request"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
 # Options without a proof of privacy, or of no use, and what the one line must say.
 WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--adjacency", "add-remove"): ("--nominal-n",),
-    ("--nominal-n", 10): ("public and needs no stand-in",),
     ("--privacy", "label", "--method", "naive"): ("not for label privacy",),
-    ("--method", "nonsense"): ("no such method",),
     ("--method", "sub-samp-reuse-cov"): ("--subsample",),
     ("--subsample", 10, "--method", "ssp"): ("--subsample",),
     ("--ridge", 1, "--shrinkage", "known-noise"): ("exclude each other",),
-    ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
     ("--non-private", "--method", "ada-ssp-budget"): ("--method", "without noise"),
     ("--non-private", "--row-norm", 0.5): ("--row-norm", "exclude each other"),
     ("--non-private", "--shrinkage", "known-noise"): ("--shrinkage", "without noise"),
     ("--non-private", "--subsample", 10): ("--subsample", "exclude each other"),
 }
-
-
-def unusable(folder: Path) -> tuple[list[object], list[str]]:
-    """Write tables whose values do not suit their bounds; return options and warnings."""
-    people = range(N)
-    cells = [f"f{i}\tp{i}\t{1 + i % 2}\tNA\t{150 + i}\t{0 if i < 42 else 9}" for i in people]
-    (folder / "pheno.tsv").write_text("\n".join(["FID\tIID\tCASE\tNONE\tCM\tFEW", *cells]) + "\n")
-    bounds = ["name lower upper", "CASE 0 1", "NONE 0 9", "CM 1 3", "FEW 0 4"]
-    (folder / "bounds.tsv").write_text("\n".join(bounds) + "\n")
-    ages = "".join(f"f{i}\tp{i}\t{100 if i < 3 else 50}\n" for i in range(N - 3))
-    return add_covariate(folder, ages), [
-        f"CASE: {N // 2} cases among {N // 2} people; check that 0 means control",
-        f"CASE: {N // 2} values other than its codes 0 and 1",
-        "NONE: nobody has a value",
-        f"CM: 100.0% of {N} values lie outside of the bounds 1 and 3",
-        f"AGE: 7.3% of {N - 3} values lie outside of the bounds 0 and 99",
-    ]
 
 
 N_PUBLIC_WARNINGS = 4  # no component, no genome build, few variants, accepted noise
@@ -232,12 +172,6 @@ def test_refused_before_the_ingest_and_before_spending(cohort: Cohort, name: str
     refused(cohort.release(*options), code, *words)
     assert not list(cohort.folder.rglob("genotypes.zarr*"))
     assert ledger_events(cohort) == spent
-
-
-def test_a_person_twice_names_the_fam_without_noise_too(cohort: Cohort) -> None:
-    edit(cohort.folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]])
-    words = "cohort.fam: one person in two rows of the genotypes: f1 p1", "rows 1 and 2"
-    refused(cohort.release(budget=("--non-private",)), 3, *words)
 
 
 # Mistakes of unit and code, as phenotypes T and CASE of person i; a warning, and their number.
@@ -289,29 +223,6 @@ def test_gross_mistakes_are_told_by_the_plan_and_refused_nowhere(
     assert succeeded(cohort.release("--dry-run")).stderr == ""
 
 
-def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> None:
-    options, warnings = unusable(cohort.folder)
-    cohort.ingest()
-    dry_run = succeeded(cohort.release(*options, "--dry-run")).stderr
-    assert not cohort.ledger.exists()
-    elsewhere = ("--ledger", cohort.folder / "other.sqlite")
-    summed = succeeded(cohort.accumulate(*options, *elsewhere)).stderr
-    assert [warning for warning in warnings if summed.count(warning) != 1] == []
-    found = succeeded(cohort.release(*options)).stderr
-    for warning in warnings:
-        assert (dry_run.count(warning), found.count(warning)) == (1, 1)
-        assert found.index(warning) < found.index("genotypes.zarr: ")
-    assert "values lie outside of the bounds 0 and 4" not in dry_run  # 5% or less
-    published = [path.read_bytes() for path in cohort.out.rglob("*") if path.is_file()]
-    assert published and not any(b"genotyped people" in content for content in published)
-
-
-def test_the_longest_names_are_published(cohort: Cohort) -> None:
-    out = cohort.folder / ("o" * 240)
-    succeeded(cohort.release("--out", out, "--ledger", cohort.folder / ("l" * 237)))
-    assert (out / "release.json").is_file()
-
-
 @pytest.mark.parametrize("options", WITHOUT_PROOF, ids=lambda words: " ".join(map(str, words)))
 def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) -> None:
     budget = [] if "--non-private" in options else BUDGET
@@ -319,23 +230,11 @@ def test_combinations_without_a_proof_are_usage_errors(cohort: Cohort, options) 
     assert not cohort.ledger.exists() and not cohort.out.exists()
 
 
-def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
-    result = succeeded(cohort.release(*write_panel(cohort.folder, 10), "--dry-run"))
-    assert "10 of 100 variants matched" in result.stderr
-
-
 def test_a_missing_genome_build_is_warned_of(cohort: Cohort) -> None:
     warning = "refuse scoring files without a genome build"
     assert warning in cohort.release("--dry-run").stderr
     assert warning not in cohort.release("--dry-run", "--genome-build", "NR").stderr
     refused(cohort.release("--dry-run", "--genome-build", "GRCh39"), 2, "GRCh39")
-
-
-def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:
-    options = set_budget(cohort.folder)
-    spent = ledger_events(cohort)
-    assert cohort.release(*options, "--dry-run").exit_code == 0
-    assert ledger_events(cohort) == spent
 
 
 def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
@@ -346,94 +245,3 @@ def test_accumulate_needs_a_budget_and_a_ledger(ingested: Cohort) -> None:
     without = command(accumulate, *ingested.accumulation)
     refused(without, 2, "a private release needs --epsilon and --delta")
     assert not ingested.ledger.exists() and not ingested.work.exists()
-
-
-@pytest.mark.parametrize(
-    "name",
-    thinned(
-        [
-            "named phenotype with bounds but not in the file",
-            "text in a covariate",
-            "LD blocks of another build",
-            "a budget that does not cover it",
-            "no noise and a budget",
-        ],
-        every=4,
-    ),
-)
-def test_accumulate_refuses_the_same_before_it_sums(ingested: Cohort, name: str) -> None:
-    spoil, code, words = CASES[name]
-    options = [*BUDGET, *spoil(ingested.folder)]
-    refused(ingested.accumulate(*options, "--dry-run"), code, *words)
-    refused(ingested.accumulate(*options), code, *words)
-    assert not (ingested.work / "outcomes.zarr").exists()
-
-
-@pytest.mark.slow
-def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -> None:
-    """The check lets pass what the run would publish again, and refuses the rest at once."""
-    first = succeeded(ingested.release())
-    assert first.stderr.count("pre-flight: kernel") == 1  # once, not twice
-    left = first.stderr.splitlines()[-1]
-    assert left.startswith("PRIVATE intermediates are left behind: ")
-    assert "genotypes.zarr" in left
-    assert "--purge-intermediates" in left
-    other_work = ("--work-dir", ingested.folder / "other")
-    for dry_run in (["--dry-run"], []):
-        again = succeeded(ingested.release(*dry_run))
-        assert "pre-flight: kernel" not in again.stderr  # nothing is left to sum
-        for result in (
-            ingested.release(*dry_run, "--epsilon", 2),
-            ingested.release(*dry_run, *other_work),
-            ingested.release(*dry_run, *other_work, "--non-private", budget=[]),
-        ):
-            refused(result, 3, "is not the result of this request")
-    assert not list((ingested.folder / "other").glob("genotypes.zarr*"))
-    assert ingested.accumulate("--non-private").exit_code == 0
-    result = ingested.finalize("--non-private", budget=[])
-    refused(result, 3, "is not the result of this request")
-    assert result.stderr.count("is not the result of this request") == 1
-    refused(ingested.finalize("--non-private", "--out", ingested.folder / "new"), 2, "--non-priv")
-
-
-@pytest.mark.slow
-def test_statistics_of_other_options_are_refused_by_a_dry_run(ingested: Cohort) -> None:
-    assert ingested.accumulate(*BUDGET).exit_code == 0
-    assert ingested.accumulate(*BUDGET, "--dry-run").exit_code == 0
-    for dry_run in (["--dry-run"], []):
-        other = ingested.accumulate(*BUDGET, "--ld-blocks", "window:2", *dry_run)
-        refused(other, 3, "is not the result of this request")
-    edit(ingested.folder / "pheno.tsv", lambda rows: [rows[0], *rows[2:]])
-    refused(ingested.accumulate(*BUDGET), 3, "adjustment.json: is not the result of this request")
-
-
-@pytest.mark.slow
-def test_a_release_without_noise_is_found_again_by_its_public_inputs(cohort: Cohort) -> None:
-    def run(*options: object):
-        return cohort.release("--non-private", *options, budget=[])
-
-    assert run().exit_code == 0
-    assert run("--dry-run").exit_code == 0
-    elsewhere = ("--work-dir", cohort.folder / "other", "--dry-run")
-    assert run(*elsewhere).exit_code == 0
-    refused(run(*elsewhere, "--ld-blocks", "window:2"), 3, "is not the result of this request")
-
-
-@pytest.mark.slow
-def test_a_release_that_is_paid_for_is_not_asked_for_again(
-    cohort: Cohort, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The budget covers one release; a run stops after it has adjusted the phenotypes."""
-    options = set_budget(cohort.folder, epsilon=1.0)
-
-    def stop(*_: object, **__: object) -> None:
-        raise InterruptedRun("stopped")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("primo_scale.run.accumulate_stage.write_residuals", stop)
-        assert cohort.release(*options).exit_code == 5
-    assert len(ledger_events(cohort)) == 3  # created, budget, and the release reserved
-    assert cohort.release(*options, "--dry-run").exit_code == 0
-    elsewhere = cohort.release(*options, "--work-dir", cohort.folder / "other", "--dry-run")
-    assert elsewhere.exit_code == 6  # where it would be paid for again
-    assert cohort.release(*options).exit_code == 0

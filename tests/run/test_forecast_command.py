@@ -4,15 +4,10 @@ import itertools
 import json
 import logging
 
-import attrs
-import numpy as np
 import pytest
 from support.command_io import PANEL, simulated
-from support.filesets import write_fileset_of, written
-from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.commands import plan as main
 from primo_scale.errors import UsageError
 
 N, D = 2000, 700
@@ -63,26 +58,6 @@ def test_components_explain_more_than_variants(variants, rows):
     assert row.r2_without_noise == rows[N, 20, 0.5].r2_without_noise
 
 
-def test_components_of_a_small_panel_explain_more_than_variants_without_ld(tmp_path):
-    """60 people define 47 of 400 directions, and show that correlations are near 0."""
-    dosages = np.random.default_rng(3).binomial(2, 0.4, (400, 60))
-    write_fileset_of(tmp_path / "panel", dosages, range(10**6, 401 * 10**6, 10**6))
-    ids = [line.split()[1] for line in (tmp_path / "panel.bim").read_text().splitlines()]
-    lines = [f"1\t{name}\tG\tA\t0.4\t120\n" for name in ids]
-    written(tmp_path / "panel.afreq", "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n" + "".join(lines))
-    whole = ps.ForecastRequest(
-        ld_panel=tmp_path / "panel",
-        ref_freq=tmp_path / "panel.afreq",
-        people=20_000,
-        phenotypes=10,
-        epsilon=5,
-    )
-    (of_components,), (of_variants,) = map(
-        ps.forecast, (whole, attrs.evolve(whole, ld_components=False))
-    )
-    assert of_components.r2 > of_variants.r2
-
-
 @pytest.fixture(scope="module")
 def cohort(tmp_path_factory):
     path = tmp_path_factory.mktemp("cohort") / "cohort"
@@ -125,33 +100,9 @@ def test_the_forecast_of_the_best_variants_is_that_of_every_stage(tmp_path, coho
     assert "a heritability of 0.029" in stated["definition"]
 
 
-def test_a_choice_of_all_weighted_variants_is_stated_too(tmp_path, cohort, score):
-    """They explain the whole score, but the variants without a weight are left out."""
-    best = {"bfile": cohort, "extract_by_prior": score, "top": D}
-    options = choices(cohort, tmp_path)
-    ps.release(**best, out=tmp_path / "out", **options)
-    stated = json.loads((tmp_path / "out" / "release.json").read_text())
-    assert "--extract-by-prior" in [each["source"] for each in stated["public_inputs"]["sources"]]
-    assert "a heritability of 0.3 " in stated["accuracy"]["definition"]
-
-
 def test_a_panel_without_a_choice_by_a_score_is_refused(tmp_path, cohort):
     with pytest.raises(UsageError, match="ld_panel: needs `extract_by_prior`"):
         ps.ingest(bfile=cohort, out=tmp_path / "store", ld_panel=PANEL)
-
-
-def words_of(variants, *options):
-    inputs = ["--ld-panel", PANEL, "--ref-freq", f"{PANEL}.afreq", "--extract", variants]
-    return [*inputs, "--people", 1000, "--epsilon", 1, *options]
-
-
-def test_the_command_prints_a_table(variants):
-    found = succeeded(command(main, *words_of(variants, "--phenotypes", "1,2")))
-    assert len(found.stdout.splitlines()) == 3
-
-
-def test_a_panel_without_a_name_is_refused(variants):
-    refused(command(main, *words_of(variants), "--ld-panel", "/"), 3, "/.bim: no such file")
 
 
 @pytest.fixture(scope="module")
@@ -175,54 +126,3 @@ def test_noise_never_adds_accuracy(tmp_path, people):
     (row,) = ps.forecast(request(listed, people=people, phenotypes=1, epsilon=8.0))
     assert 0.9 * row.r2_without_noise < row.r2 <= row.r2_without_noise
     assert row.effective_people < people
-
-
-@pytest.mark.slow
-def test_frequencies_of_another_population_are_named(tmp_path, variants, caplog):
-    sizes = {"people": N, "phenotypes": 1, "epsilon": 5.0}
-    with caplog.at_level(logging.WARNING, "primo_scale"):
-        ps.forecast(request(variants, **sizes))
-    assert "different populations" not in caplog.text
-    lines = PANEL.with_suffix(".afreq").read_text().splitlines()
-    rows = [line.split("\t") for line in lines[1:]]
-    for row in rows:
-        row[4] = str(0.5 + 0.5 * (float(row[4]) - 0.5))  # much nearer to one half
-    other = tmp_path / "other.afreq"
-    other.write_text("\n".join([lines[0], *map("\t".join, rows)]) + "\n")
-    with caplog.at_level(logging.WARNING, "primo_scale"):
-        ps.forecast(attrs.evolve(request(variants, **sizes), ref_freq=other))
-    assert "different populations: F_ST is 0.0" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"people": 0},
-        {"phenotypes": ()},
-        {"epsilon": -1.0},
-    ],
-)
-def test_numbers_out_of_range_are_refused(variants, changes):
-    with pytest.raises(UsageError):
-        request(variants, **changes)
-
-
-def test_a_panel_may_be_several_filesets(tmp_path):
-    """As of --bfile: a pattern, a list or commas."""
-    dosages = np.random.default_rng(2).integers(0, 3, (6, 61))
-    lines = ["#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"]
-    for chromosome, part in zip("12", np.split(dosages, 2), strict=True):
-        write_fileset_of(tmp_path / f"chr{chromosome}", part, range(1, 4), chromosome)
-        lines += [f"{chromosome}\t{chromosome}:{k}\tG\tA\t0.4\t122\n" for k in range(1, 4)]
-    frequencies = written(tmp_path / "panel.afreq", "".join(lines))
-    words = ["--ref-freq", frequencies, "--people", 1000, "--phenotypes", 1, "--epsilon", 5]
-    printed = {
-        succeeded(command(main, "--ld-panel", panel, *words)).stdout
-        for panel in (
-            tmp_path / "chr{1..2}",
-            f"{tmp_path / 'chr1'},{tmp_path / 'chr2'}",
-            written(tmp_path / "all.list", f"{tmp_path}/chr1\n{tmp_path}/chr2\n"),
-        )
-    }
-    (table,) = printed
-    assert table.splitlines()[-1].split()[3] == "6"

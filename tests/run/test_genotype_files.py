@@ -3,9 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support.small_cohort import command, refused, succeeded, write_cohort
 
-from primo_scale.cli.commands import ingest
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.fields import expanded_paths
 from primo_scale.run.request import GenotypeFiles
@@ -49,18 +47,3 @@ def test_an_impossible_choice_is_refused(fields: dict[str, object], said: str) -
     with pytest.raises(UsageError) as caught:
         GenotypeFiles(**fields)
     assert said in str(caught.value)
-
-
-@pytest.mark.parametrize("path", ["a,b/cohort", "cohort,2024"])
-def test_a_comma_in_a_path_is_named(path: str, tmp_path: Path) -> None:
-    """Commas separate filesets; a list may contain such a path."""
-    prefix = tmp_path / path
-    write_cohort(tmp_path / "made")
-    prefix.parent.mkdir(exist_ok=True)
-    for kind in ("bed", "bim", "fam"):
-        (tmp_path / f"made/cohort.{kind}").rename(f"{prefix}.{kind}")
-    words = ["--out", tmp_path / "store"]
-    refused(command(ingest, "--bfile", prefix, *words), 2, "a comma separates paths", ".list")
-    listed = tmp_path / "files.list"
-    listed.write_text(f"{prefix}\n")
-    succeeded(command(ingest, "--bfile", listed, *words))

@@ -1,13 +1,11 @@
 """Genotypes of a release that are no files: a store, and an array as pandas-plink gives it."""
 
-import logging
-
 import dask.array
 import numpy as np
 import pytest
 import xarray
 from support.command_io import digest_in
-from support.small_cohort import command, outcomes, refused, succeeded
+from support.small_cohort import command, outcomes, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.commands import release as release_command
@@ -85,17 +83,6 @@ def interrupted(*_):
     raise KeyboardInterrupt
 
 
-def test_a_purged_run_of_an_array_is_known_again(array, ingested, caplog):
-    request = request_of({"genotypes": array}, ingested, **PRIVACY, purge_intermediates=True)
-    ps.release(request)
-    assert not (request.work_dir / "genotypes.zarr").exists()
-    with caplog.at_level(logging.INFO, "primo_scale"):
-        ps.release(request_of({"genotypes": array.compute()}, ingested))
-    assert "this release is published already" in caplog.text
-    with pytest.raises(ps.InputError, match="purged after another release"):
-        ps.release(request_of({"genotypes": array[:, :5]}, ingested))
-
-
 def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
     """Also a store with the name that the run's own would have."""
     work = ingested.folder / "release.work"
@@ -107,10 +94,3 @@ def test_the_command_uses_a_store_where_it_is_and_never_deletes_it(ingested):
     succeeded(command(release_command, *words, "--purge-intermediates"))
     assert open_genotypes(store).shape == (6, 44)
     assert ps.verify(ingested.out)
-
-
-@pytest.mark.parametrize("option", [("--bfile", "cohort"), ("--chr", "1"), ("--dosages",)])
-def test_a_store_excludes_files_and_their_filters(option, ingested):
-    words = ["--genotypes", ingested.store, *outcomes(ingested.folder), "--epsilon", 1,
-             "--delta", 1e-6, "--out", ingested.out, *option]  # fmt: skip
-    refused(command(release_command, *words), 2, "--genotypes", "exclude each other")

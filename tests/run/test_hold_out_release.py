@@ -1,13 +1,9 @@
 """Releases that measure their weights in people held out: numbers, one noise, and forgeries."""
 
-import dataclasses
-import gc
 import gzip
 import json
 import math
 import shutil
-import warnings
-from html import unescape
 from itertools import islice
 
 import numpy as np
@@ -21,19 +17,13 @@ from support.readme_scores import own_scores
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
 from support.tiers import thinned
 
-import primo_scale as ps
 from primo_scale.accumulation.statistics import KIND
 from primo_scale.cli.commands import finalize, release, verify
-from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_sums import UNIT, code_of_people
-from primo_scale.publication.texts import render_readme, render_report
-from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.design import load_design
-from primo_scale.run.finalize_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group
 from primo_scale.verify.held_out_accuracy import corrects_weights
 from primo_scale.verify.release import document_findings
@@ -88,60 +78,6 @@ def test_the_measurement_is_that_of_the_published_weights(demo):
         assert 0 <= stated["r2_lower"] <= stated["r2"] <= stated["r2_upper"] < 0.75
 
 
-@pytest.mark.slow
-def test_scores_do_not_depend_on_the_chunks_of_the_genotypes(demo):
-    """Chunks of 4 people have members of one group, of the other, or of both."""
-    design = load_design(demo / "release.work" / "design.json")
-    outcomes = open_outcome_store(demo / "release.work" / "outcomes.zarr")
-    whole = open_genotype_store(demo / "release.work" / "genotypes.zarr")
-    store = ps.ingest(
-        bfile=demo / "train", out=demo / "chunks.zarr", chunk_variants=64, chunk_samples=4
-    )
-    random = np.random.default_rng(8)
-    weights = ScoringWeights(
-        store.variants, ("a", "b", "c"), random.normal(0, 0.03, (150, 3)), np.ones(3),
-        ("age", "sex"), random.normal(0, 0.01, (2, 3)), design.genotypes.centre_dosage,
-    )  # fmt: skip
-    explained = random.normal(0, 0.01, (2, 3))
-    few, many = (
-        [
-            np.concatenate(parts)
-            for parts in zip(
-                *score_held_out(each, outcomes, design, weights, explained, demo).batches(),
-                strict=True,
-            )
-        ]
-        for each in (whole, store)
-    )
-    assert len(few[0]) == HELD
-    for one, other in zip(few, many, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
-    lost = dataclasses.replace(weights, centre_dosage=np.full(150, np.nan))
-    with pytest.raises(ValueError, match="no public dosage"):
-        score_held_out(store, outcomes, design, lost, explained, demo)
-
-
-def test_the_table_of_people_held_out_is_closed_with_its_last_use(tmp_path):
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        _ScratchPeople(tmp_path, 1)
-        gc.collect()
-    assert found == []
-
-
-def test_the_release_says_how_accurate_its_weights_are(demo):
-    found = command(verify, demo / "release")
-    assert found.exit_code == 0 and "1000 people, with noise for the same mu" in found.stdout
-    stated = read_document(demo / "release")["hold_out"]["phenotypes"]
-    texts = [(demo / "release" / name).read_text() for name in ("README.txt", "report.html")]
-    for phenotype in stated:
-        r2 = f"{phenotype['r2_lower']:.3f} to {phenotype['r2_upper']:.3f}"
-        assert all(r2 in text for text in texts)
-    assert [phenotype["auc"] is None for phenotype in stated] == [True, True, False]
-    area = f"{stated[2]['auc']:.3f} ({stated[2]['auc_lower']:.3f} to {stated[2]['auc_upper']:.3f})"
-    assert all(area in text for text in texts)
-
-
 def test_the_stated_area_is_that_of_the_people_held_out(demo):
     stated = read_document(demo / "release")["hold_out"]["phenotypes"][2]
     apart = open_outcome_store(demo / "release.work" / "outcomes.zarr").held_out(slice(0, N))
@@ -191,37 +127,6 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
         result = command(finalize, *options, *BUDGET)
         refused(result, 3, "is not the result of this request")
         assert "Budget was spent" not in result.stderr  # nothing was solved
-
-
-def test_scores_that_mislead_are_told_wherever_they_are_stated(demo):
-    """Reversed, and weights that are too large or too small; each file says which."""
-    document = read_document(demo / "release")
-    reversed_, large, small = document["hold_out"]["phenotypes"]
-
-    def texts():
-        report = render_report(document, None)
-        return render_readme(document), report, "\n".join(accuracies_in_words(document))
-
-    for text in texts():
-        assert "WARNING" not in text and "predicts the opposite" not in text
-        assert "relatives among the people held out" in text
-    numbers = dict(zip(("slope", "slope_lower", "slope_upper"), (-0.9, -1.2, -0.7), strict=True))
-    reversed_ |= {**numbers, "r2": 0.25, "r2_lower": 0.2, "r2_upper": 0.3}
-    large |= {"slope": 0.3, "slope_lower": 0.1, "slope_upper": 0.6}
-    small |= {"slope": 3.1, "slope_lower": 2.0, "slope_upper": 4.0}
-    readme, report, lines = texts()
-    assert f"{reversed_['name']}: beyond covariates r -0.500, R^2 0.250 (0.200 to 0.300)" in lines
-    assert "-0.500" in report
-    for text in (readme, unescape(report)):
-        assert f"predicts the opposite, r < 0: {reversed_['name']}." in text
-        assert f"weights are too large by this factor: {large['name']} (0.3)." in text
-        assert f"weights are too small by this factor: {small['name']} (3.1)." in text
-    large |= {"slope": 0.3, "slope_lower": 0.1, "slope_upper": 1.6}  # it may be 1
-    assert all("too large" not in text for text in texts())
-
-
-def test_weights_are_not_calibrated_without_people_held_out(tiny):
-    refused(tiny.release("--calibrate"), 2, "--calibrate", "--hold-out")
 
 
 @pytest.mark.parametrize("name", ["held_out_gram", "held_out_counts"])
@@ -310,26 +215,6 @@ def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
     assert charge.state is ChargeState.PUBLISHED
     assert not list(noisy_sums(tiny).parent.glob("*.key"))
     assert command(verify, tiny.out, "--ledger", tiny.ledger).exit_code == 0
-
-
-@pytest.mark.slow
-def test_lost_sums_are_never_drawn_again(tiny):
-    assert tiny_release(tiny).exit_code == 0
-    path = noisy_sums(tiny)
-    kept = path.read_bytes()
-    path.unlink()
-    refused(tiny_release(tiny), 3, str(path), "is lost, and its key too", "pays again")
-    changed = json.loads(kept)
-    changed["noisy"]["sums"][0][0] += 1
-    path.write_text(json.dumps(changed))
-    refused(tiny_release(tiny), 3, "not those that the ledger recorded")
-    path.write_bytes(kept)
-    assert tiny_release(tiny).exit_code == 0
-    shutil.rmtree(path.with_name(path.name.replace("hold_out.json", "zarr")))
-    path.unlink()
-    shutil.rmtree(tiny.out)
-    refused(tiny_release(tiny), 3, "is lost, and its key too", "pays again")
-    assert len(tiny.charges()) == 1
 
 
 def test_other_weights_of_a_charge_are_not_measured(tiny):
@@ -423,29 +308,3 @@ def test_the_hold_out_costs_nothing(tiny):
     apart = {query["name"] for query in document["mechanism"]["queries"][-2:]}
     assert apart == {"held_out_counts", "held_out_gram"}
     assert plain["hold_out"] is None and document["cohort"] == plain["cohort"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("privacy", "options"),
-    thinned(
-        [
-            ("label", []),
-            ("feature", []),
-        ],
-        every=2,
-    ),
-)
-def test_people_can_be_held_out_of_every_unit(tiny, privacy, options):
-    succeeded(tiny_release(tiny, "--privacy", privacy, *options))
-    assert command(verify, tiny.out).exit_code == 0
-    document = read_document(tiny.out)
-    assert document["mechanism"]["share"] == 0.98
-
-
-@pytest.mark.slow
-def test_an_encrypted_work_directory_hides_who_is_held_out(tiny, key):
-    assert tiny_release(tiny, "--encryption-key", key).exit_code == 0
-    work = tiny.folder / "release.work"
-    assert len((work / "hold_out.key").read_bytes()) > 32
-    assert tiny_release(tiny, "--encryption-key", key).exit_code == 0

@@ -6,9 +6,7 @@
 import shutil
 
 import numpy as np
-import pytest
 import zarr
-from support.documents import read_document
 from support.small_cohort import D, N, refused, succeeded
 
 from primo_scale.verify.release import release_findings
@@ -53,15 +51,3 @@ def test_the_subsample_is_in_no_release_without_noise_and_is_a_subsample(ingeste
     shown = ingested.finalize("--non-private", "--work-dir", ingested.folder / "some", budget=())
     refused(shown, 2, "the subsample of these statistics is secret")
     assert not ingested.out.exists()
-
-
-def test_gamma_is_stated_and_verified(cohort) -> None:
-    assert cohort.release("--method", "ada-ssp-budget", "--gamma", 0.2).exit_code == 0
-    assert all(finding.ok for finding in release_findings(cohort.out))
-    statement = read_document(cohort.out)
-    mechanism = statement["mechanism"]
-    eigenvalue = next(q for q in mechanism["queries"] if q["name"] == "smallest_eigenvalue")
-    spent = (eigenvalue["sensitivity"][0] / eigenvalue["sigma"][0]) ** 2
-    assert mechanism["eigenvalue_share"] == pytest.approx(0.2)
-    # Two hundredths of the release's mu^2 adjust the phenotypes.
-    assert spent / statement["guarantee"]["mu"] ** 2 == pytest.approx(0.2 * 0.98, rel=1e-6)

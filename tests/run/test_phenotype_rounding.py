@@ -50,25 +50,6 @@ def design(work_dir):
     return load_design(work_dir / "design.json")
 
 
-def test_a_release_of_many_phenotypes_states_the_rounding(work_dir, design, tmp_path):
-    ps.finalize(
-        work_dir=work_dir,
-        out=tmp_path / "release",
-        epsilon=5.0,
-        delta=1e-6,
-        ledger=work_dir.with_name("ledger.sqlite"),
-        accept_noise=True,
-    )
-    assert ps.verify(tmp_path / "release").problems == ()
-    release = ps.open_release(tmp_path / "release")
-    assert release.weights.shape[1] >= N_PHENOTYPES
-    assert {
-        "input": "Rounding of phenotypes",
-        "value": f"multiples of {256 / design.outcomes.unit:.4f} sds",
-        "source": "default for 100 phenotypes or more",
-    } in release.document["public_inputs"]["sources"]
-
-
 def test_rounding_keeps_the_slope_of_clipped_rows(design):
     """Rounding toward zero after the clip would take 2% of it."""
     random, n = np.random.default_rng(2), 5_000

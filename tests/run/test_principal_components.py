@@ -6,17 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from support.documents import read_document
 from support.filesets import COMPONENTS as NAMES
 from support.filesets import name_variants, write_fileset_of, write_loadings
 from support.processes import run_program
-from support.small_cohort import Cohort, add_covariate, command, refused, succeeded, write_cohort
+from support.small_cohort import Cohort, refused, succeeded, write_cohort
 from support.tiers import thinned
 
 import primo_scale as ps
-from primo_scale.cli.commands import verify
-from primo_scale.errors import InputError
-from primo_scale.evaluation import scores
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.run.design import load_design
 from primo_scale.run.principal_components import project, read_loadings
@@ -99,25 +95,6 @@ def test_a_component_is_a_function_of_one_person(tmp_path, panel):
     np.testing.assert_allclose(rows[0], expected, rtol=0, atol=1e-4)
 
 
-def test_finished_components_are_found_again(tmp_path, panel, monkeypatch):
-    store = ingested(tmp_path / "a", some_dosages())
-    loadings = read_loadings(panel[2], None, store)
-    whole = project(tmp_path / "pc.zarr", store, loadings).array[:]
-    scored, score_people = [], scores.score_people
-
-    def counted(genotypes, weights):
-        scored.append(len(genotypes.samples))
-        return score_people(genotypes, weights)
-
-    monkeypatch.setattr(scores, "score_people", counted)
-    np.testing.assert_array_equal(project(tmp_path / "pc.zarr", store, loadings).array[:], whole)
-    assert not scored
-    other = write_loadings(tmp_path / "other", panel[0], -panel[1])
-    minus = project(tmp_path / "pc.zarr", store, read_loadings(other, None, store))
-    np.testing.assert_array_equal(minus.array[:], -whole)
-    assert len(scored) == 6
-
-
 def test_no_genotypes_exceed_the_bound_on_covariates(tmp_path, panel):
     """The bounds are asymmetric, and loadings may be far too large for them."""
     cohort = Cohort(write_cohort(tmp_path / "cohort", n_people=400, n_variants=23))
@@ -135,21 +112,6 @@ def test_no_genotypes_exceed_the_bound_on_covariates(tmp_path, panel):
     assert (np.abs(fixed) <= coding.constant).all()
     assert (np.abs(fixed).max(axis=0) == coding.max_abs[:3]).all()  # both ends are reached
     assert fixed[:, 1:].min() < 0 < fixed[:, 1:].max()
-
-
-def test_a_release_states_its_loadings(tmp_path, panel):
-    folder = write_cohort(tmp_path / "cohort", n_people=400, n_variants=23)
-    cohort, budget = Cohort(folder), ("--epsilon", 3, "--delta", 1e-6, "--accept-noise")
-    ages = "".join(f"f{i}\tp{i}\t{i % 7}\n" for i in range(400))
-    covariates = add_covariate(folder, ages, "age")
-    succeeded(cohort.release(*covariates, "--pc-loadings", panel[2], budget=budget))
-    document = read_document(cohort.out)
-    public = document["public_inputs"]
-    assert [c["name"] for c in public["covariates"]] == ["age", "PC1", "PC2"]
-    stated = public["pc_loadings"]
-    assert (stated["file"], stated["n_variants"]) == ("panel.eigenvec.allele", 23)
-    assert "panel.eigenvec.allele" in (cohort.out / "README.txt").read_text()
-    assert command(verify, cohort.out).exit_code == 0
 
 
 def edit_loadings(prefix: Path, dropped: str = "PC9", **columns: str) -> None:
@@ -181,20 +143,3 @@ def test_unusable_loadings_are_refused(tmp_path, panel, words):
     cohort.ingest()
     FAULTS[words](tmp_path / "panel")
     refused(cohort.accumulate("--pc-loadings", panel[2]), 3, words)
-
-
-def test_a_file_that_is_not_of_loadings_is_named(tmp_path, panel):
-    store = ingested(tmp_path / "a", some_dosages())
-    path = panel[2].rename(tmp_path / "loadings.txt")
-    with pytest.raises(InputError, match=r"loadings\.txt: .*PREFIX\.eigenvec\.allele"):
-        read_loadings(path, None, store)
-    with pytest.raises(InputError, match=r"panel\.eigenvec\.allele: no such file"):
-        read_loadings(panel[2], None, store)
-
-
-def test_a_component_with_the_name_of_a_covariate_is_refused(tmp_path, panel):
-    folder = write_cohort(tmp_path / "cohort", n_variants=23)
-    cohort = Cohort(folder)
-    cohort.ingest()
-    words = add_covariate(folder, "".join(f"f{i}\tp{i}\t1\n" for i in range(44)), "PC1")
-    refused(cohort.accumulate(*words, "--pc-loadings", panel[2]), 3, "PC1 is used for 2 columns")

@@ -5,11 +5,11 @@ import re
 import shutil
 
 import pytest
-from support.small_cohort import BUDGET, Cohort, N, command, refused, succeeded, write_cohort
+from support.small_cohort import Cohort, N, command, refused, succeeded, write_cohort
 from support.stores import flip_a_bit
 from support.tiers import thinned
 
-from primo_scale.cli.commands import finalize, ledger, verify
+from primo_scale.cli.commands import ledger, verify
 from primo_scale.gaussian import calibration
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
@@ -61,12 +61,6 @@ def raise_budget(cohort):
         opened.set_budget(opened.balances()[0].account, epsilon=10)
 
 
-@pytest.mark.slow
-def test_a_tile_of_zeros_is_summed_and_released(summed):
-    succeeded(summed.finalize())
-    assert command(verify, summed.out).exit_code == 0
-
-
 def test_unclipped_statistics_are_never_made_private_by_whatever_design(summed):
     """Bounds that the summed rows were not clipped to would make a false guarantee."""
     other = summed.folder / "other"
@@ -115,15 +109,6 @@ def test_more_noisy_values_than_the_proof_covers_are_refused_before_the_payment(
     whole = Cohort(write_cohort(tmp_path / "whole"))
     refused(whole.release(), 2, words)
     assert not whole.ledger.exists()
-
-
-def test_what_could_not_be_published_is_refused_before_it_is_drawn(summed, tmp_path):
-    summed.out.mkdir()
-    refused(summed.finalize(), 3, "is not the result of this request")
-    assert not drawn(summed)
-    one_file = Cohort(write_cohort(tmp_path / "names", names=("BMI", "bmi")))
-    assert one_file.release().exit_code == 3
-    assert not one_file.ledger.exists() and not one_file.out.exists()
 
 
 def test_the_same_people_under_another_name_open_no_second_budget(cohort, tmp_path):
@@ -206,27 +191,6 @@ def test_nothing_private_may_lie_in_what_gets_published(cohort, option, place):
     result = cohort.release(option, cohort.folder / "elsewhere" / ".." / place)
     refused(result, 2, f"{option}: is private, and lies in what gets published")
     assert not cohort.ledger.exists() and not cohort.out.exists()
-
-
-def test_the_default_ledger_may_not_either(summed, monkeypatch):
-    state = summed.folder / "state"
-    monkeypatch.setenv("XDG_STATE_HOME", str(state))
-    result = command(finalize, "--work-dir", summed.work, *BUDGET, "--out", state)
-    refused(result, 2, "--ledger: is private, and lies in what gets published")
-    assert not state.exists()
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (["--subsample", N], "must be smaller than the cohort"),
-        (["--subsample", 9, "--privacy", "label"], "X'X is public"),
-        (["--subsample", 9, "--adjacency", "add-remove", "--privacy", "feature"], "replace-one"),
-    ],
-)
-def test_a_subsample_that_no_release_could_use_is_not_summed(ingested, options, words):
-    refused(ingested.accumulate(*options), 2, words)
-    assert not (ingested.work / "statistics.zarr").exists()
 
 
 @pytest.mark.parametrize("private", thinned([False, True], every=2))

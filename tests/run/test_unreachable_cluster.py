@@ -1,7 +1,6 @@
 """A cluster that cannot be used is refused before the ingest, and a dry run does not ask it."""
 
 import pytest
-from distributed import LocalCluster
 from support.processes import free_ports
 from support.small_cohort import refused, succeeded
 
@@ -26,17 +25,3 @@ def test_a_scheduler_is_asked_before_the_ingest(cohort) -> None:
     options = "--scheduler", f"tcp://127.0.0.1:{port}"
     succeeded(cohort.release(*options, "--dry-run", budget=BUDGET))
     refused_before_work(cohort, "--scheduler: no connection to a Dask scheduler", *options)
-
-
-def test_a_scheduler_needs_a_worker_before_the_ingest(cohort) -> None:
-    with LocalCluster(n_workers=0, protocol="tcp://", dashboard_address=":0") as cluster:
-        words = "--scheduler: the scheduler has no workers"
-        refused_before_work(cohort, words, "--scheduler", cluster.scheduler_address)
-
-
-def test_a_missing_command_is_refused_before_the_ingest(cohort, monkeypatch) -> None:
-    monkeypatch.setenv("PATH", str(cohort.folder))
-    path = cohort.folder / "c.toml"
-    path.write_text('kind = "slurm"')
-    words = "the submit command of SLURM is not installed (got sbatch)"
-    refused_before_work(cohort, words, "--cluster", path)

@@ -1,7 +1,6 @@
 """What a run says of weights that are not what a reader expects of them."""
 
 import gzip
-import re
 
 import numpy as np
 import pandas as pd
@@ -11,16 +10,6 @@ from sklearn.linear_model import Ridge
 from support.small_cohort import Cohort, D, N, succeeded, write_cohort
 
 from primo_scale.verify.release import verify
-
-
-def test_phenotypes_without_weights_are_named(tmp_path):
-    cohort = Cohort(write_cohort(tmp_path / "inputs", names=("VARIES", "SAME")))
-    table = cohort.folder / "pheno.tsv"
-    table.write_text(re.sub(r"\d$", "2", table.read_text(), flags=re.MULTILINE))
-    output = succeeded(cohort.release("--non-private", budget=[])).stderr
-    (said,) = [line for line in output.splitlines() if "all weights are 0" in line]
-    assert "of 1 of 2 phenotypes" in said
-    assert said.endswith(": SAME")
 
 
 def test_without_noise_weights_of_missing_values_are_told_not_to_be_complete_cases(tmp_path):
@@ -55,14 +44,6 @@ def test_without_noise_weights_of_missing_values_are_told_not_to_be_complete_cas
     assert np.abs(published[1] - complete).max() > 0.1 * np.abs(complete).max()
 
 
-def test_noise_is_told_nothing_of_complete_cases(tmp_path):
-    cohort = Cohort(write_cohort(tmp_path / "inputs"))
-    table = cohort.folder / "pheno.tsv"
-    table.write_text(table.read_text().replace("p7\t2", "p7\tNA"))
-    assert "complete cases" not in succeeded(cohort.release()).stderr
-    assert "complete cases" not in (cohort.out / "README.txt").read_text()
-
-
 def cells(path, column):
     """Return the texts of the weights in a file of a release, from a column of its header on."""
     with gzip.open(path, "rt") as file:
@@ -92,22 +73,6 @@ def test_private_weights_have_few_digits_and_the_same_in_all_files(tmp_path):
         log_odds = [f"{float(weight) / 0.21:.9g}" for weight in weights[1::2]]
         assert cells(out / "pgs/CASE.txt.gz", "effect_weight") == log_odds
         assert verify(out).ok
-
-
-@pytest.mark.parametrize(("n_variants", "count"), [(50, 1), (51, 0)])
-def test_scores_of_few_variants_are_warned_of(tmp_path, n_variants, count):
-    cohort = Cohort(write_cohort(tmp_path / "inputs", n_variants=n_variants))
-    said = f"A score of {n_variants} variants is a sum of few weights."
-    assert succeeded(cohort.release("--dry-run")).stderr.count(said) == count
-    succeeded(cohort.release())
-    assert (cohort.out / "README.txt").read_text().count(said) == count
-
-
-@pytest.mark.parametrize(("epsilon", "count"), [(10, 0), (10.5, 1)])
-def test_a_large_epsilon_is_warned_of(cohort, epsilon, count):
-    budget = ("--epsilon", epsilon, "--delta", 1e-6, "--accept-noise")
-    said = succeeded(cohort.release("--dry-run", budget=budget)).stderr
-    assert said.count(f"--epsilon {epsilon} is above 10") == count
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,12 @@
 """A batch job prints public lines alone; its run.log has everything."""
 
 import json
-import sys
 import time
 from itertools import count
 
 import pytest
 from support.observed_runs import logged
-from support.processes import run
 from support.small_cohort import Cohort, command, refused, succeeded, write_cohort
-from support.tiers import thinned
 
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
 from primo_scale.cli.commands import ingest
@@ -95,38 +92,3 @@ def test_the_digest_is_printed_but_not_by_a_batch_job(batch, tmp_path, monkeypat
     (line,) = [line for line in log.splitlines() if "statistics sha256" in line]
     assert (line.split("sha256: ")[1] in done.output) == (not batch)
     assert ("people" in done.stderr) == (not batch)
-
-
-LIBRARY = """
-import logging, sys
-from pathlib import Path
-from primo_scale.run.request import Execution
-from primo_scale.run.run_log import LOGGER
-from primo_scale.run.run_log import run_logged
-
-if sys.argv[1] == "configured":
-    logging.basicConfig(format="%(message)s")
-if sys.argv[1] == "of the logger":
-    LOGGER.addHandler(logging.StreamHandler())
-with run_logged(Path(), "accumulate", Execution()):
-    LOGGER.debug("24 people are told in detail")
-    LOGGER.warning("intermediates of 24 people")
-"""
-
-
-@pytest.mark.parametrize(
-    ("logging", "said"),
-    thinned(
-        [
-            ("of the logger", "intermediates of 24 people\n"),
-            ("configured", "intermediates of 24 people\n"),
-            ("left alone", ""),
-        ],
-        every=2,
-    ),
-)
-def test_a_program_prints_only_what_its_own_handlers_ask_for(logging, said, tmp_path) -> None:
-    done = run([sys.executable, "-c", LIBRARY, logging], folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == said
-    assert "24 people" in (tmp_path / "run.log").read_text()

@@ -4,24 +4,18 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
-import time
 from datetime import datetime
 from pathlib import Path
 
 import pytest
-from support.observed_runs import TILES, D, accumulate_and_die, committed_tiles, logged, start
-from support.processes import ROOT, wait_until
-from support.small_cohort import Cohort, command, refused, write_cohort
+from support.observed_runs import TILES, committed_tiles, logged
+from support.small_cohort import command, refused
 
 from primo_scale.cli.commands import status
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.status import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
 from primo_scale.storage.stores import make_key_file
-
-ORDER = ["", "outcomes", "adjustment", "accumulate", "finalize"]
 
 
 def answer(work: Path, exit_code: int) -> dict:
@@ -52,48 +46,11 @@ def test_a_killed_run_is_stopped_at_what_it_logged(killed) -> None:
 
 
 @pytest.mark.slow
-def test_disk_used_is_what_find_adds_up(killed) -> None:
-    said = answer(killed.work, 5)
-    found = subprocess.run(
-        ["find", killed.work, "-type", "f", "-printf", "%b\n"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert sum(said["disk"].values()) == 512 * sum(map(int, found.stdout.split()))
-    assert {"partials.zarr", "outcomes.zarr", "run.log"} <= said["disk"].keys()
-
-
-@pytest.mark.slow
-def test_looking_changes_nothing(killed) -> None:
-    def everything() -> dict[Path, tuple[int, int, int]]:
-        found = [killed.work, *killed.work.rglob("*")]
-        return {p: (s.st_mtime_ns, s.st_ctime_ns, s.st_size) for p in found if (s := p.lstat())}
-
-    before = everything()
-    read_status(killed.work)
-    assert everything() == before
-
-
-@pytest.mark.slow
 def test_a_held_lock_means_that_the_run_goes_on(killed) -> None:
     with exclusive_lock(killed.work / "lock"):
         assert answer(killed.work, 0)["state"] == "running"
     assert not lock_is_held(killed.work / "no such lock")
     assert answer(killed.work, 5)["state"] == "stopped"
-
-
-@pytest.mark.slow
-def test_probing_never_makes_a_starting_run_fail(tmp_path) -> None:
-    """A lock that is not tried again fails this within a second."""
-    lock = tmp_path / "lock"
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from primo_scale.storage.files import exclusive_lock\n"
-        "for _ in range(3000):\n    with exclusive_lock(Path(sys.argv[1])): pass\n"
-    )
-    process = subprocess.Popen([sys.executable, "-c", program, str(lock)], cwd=ROOT)
-    while process.poll() is None:
-        lock_is_held(lock)
-    assert process.returncode == 0
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
@@ -120,34 +77,6 @@ def test_a_run_on_another_machine_is_not_called_dead(tmp_path) -> None:
     with log.open("a") as more:
         more.write(f"{now} error: interrupted\n{now} exit code 5\n")
     assert answer(tmp_path, 5)["message"] == "error: interrupted"
-
-
-@pytest.mark.slow
-def test_a_run_is_watched_from_its_resumption_to_its_release(killed, tmp_path) -> None:
-    cohort = killed.copy_to(tmp_path / "copy")
-    process = start(cohort)
-    wait_until(lambda: lock_is_held(cohort.work / "lock"), of=process)
-    seen = []
-    while process.poll() is None:
-        seen.append(read_status(cohort.work))
-        time.sleep(0.02)
-    ours = [look for look in seen if look.state == "running" and look.pid == process.pid]
-    stages = [ORDER.index(look.stage) for look in ours]
-    assert stages == sorted(stages)
-    assert process.returncode == 0
-    assert answer(cohort.work, 0)["state"] == "finished"
-    assert cohort.finalize().exit_code == 0
-    said = answer(cohort.work, 0)
-    assert (said["state"], said["command"]) == ("finished", "finalize")
-
-
-@pytest.mark.slow
-def test_an_encrypted_run_is_read_without_its_key(tmp_path) -> None:
-    cohort = Cohort(write_cohort(tmp_path / "cohort", n_variants=D))
-    cohort.ingest()
-    make_key_file(tmp_path / "user.key")
-    accumulate_and_die(cohort, "--encryption-key", str(tmp_path / "user.key"))
-    assert f" of {TILES + 1} tasks" in answer(cohort.work, 5)["message"]
 
 
 def test_what_is_not_a_work_directory_is_bad_input(tmp_path) -> None:

@@ -24,7 +24,7 @@ from support.chaos_runs import (
     worker_of,
 )
 from support.command_io import digest_in
-from support.processes import PATIENCE_SECONDS, run, started, wait_until
+from support.processes import run, started, wait_until
 from support.tiers import missing
 
 pytestmark = [pytest.mark.alone, pytest.mark.chaos]
@@ -129,25 +129,3 @@ def tasks_done_once(journal: Journal) -> set[str]:
         assert event.kind != "begin" or event.task not in over
         over |= {event.task} if event.kind == "end" else set()
     return over
-
-
-@pytest.mark.parametrize("days", [+500, -500])
-def test_the_clock_of_the_whole_machine_is_set(
-    days, clock, cohort: Cohort, undisturbed: Finished, journal: Journal, tmp_path: Path
-) -> None:
-    """The clock is set during the tasks; the local cluster uses certificates, which have dates."""
-    machine, work = clock("machine"), tmp_path / "work"
-    environment = {
-        **cohort.environment, **SELDOM_HEARTBEATS, **journal.environment(), **machine.set(0),
-    }  # fmt: skip
-    journal.gate.touch()
-    with started(cohort.command(work, "--workers", 1), environment, tmp_path / "stderr") as client:
-        wait_until(journal.begun, of=client)
-        wait_for_silence()
-        machine.set(days)
-        wait_until_seen()
-        journal.gate.unlink()
-        stdout, _ = client.communicate(timeout=PATIENCE_SECONDS)
-    assert client.returncode == 0, (tmp_path / "stderr").read_text()
-    assert digest_in(stdout) == undisturbed.digest
-    assert abs(days_ahead(work) - days) < 1

@@ -23,7 +23,6 @@ from support.command_io import digest_in, error_in
 from support.processes import PATIENCE_SECONDS, kill_group, run, started, wait_until
 
 from primo_scale.storage.files import exclusive_lock
-from primo_scale.storage.groups import is_complete
 
 pytestmark = pytest.mark.chaos
 
@@ -127,43 +126,3 @@ def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
         dask_process(tmp_path, journal, *worker_of(address)),
     ):
         assert finished_by(again, journal, cohort.environment) == undisturbed.digest
-
-
-def test_a_full_and_a_read_only_disk_are_reported(
-    small_disk: Path, fired, cohort, undisturbed: Finished, journal, tmp_path
-) -> None:
-    command = cohort.command(small_disk / "work", "--workers", 1)
-    with fired(command) as client:
-        neighbour = small_disk / "neighbour"
-        with neighbour.open("wb", buffering=0) as file, pytest.raises(OSError, match="No space"):
-            while True:
-                file.write(bytes(1 << 16))
-        journal.gate.unlink()
-        assert client.wait(PATIENCE_SECONDS) == 4
-    assert "the disk is full" in last_error(tmp_path)
-    assert not is_complete(small_disk / "work" / "statistics.zarr", "statistics")
-
-    wait_until(lambda: not journal.workers())  # they have open files on this disk
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
-    refused = run(command, cohort.environment)
-    assert refused.returncode == 3
-    assert "Read-only file system" in error_in(refused.stderr)
-
-    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
-    neighbour.unlink()
-    assert finished_by(command, journal, cohort.environment) == undisturbed.digest
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", disk], capture_output=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip("mounting a small disk takes the rights of root")
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)

@@ -9,30 +9,16 @@ import pytest
 import zarr
 from pgenlib import PgenWriter
 from support.acceptance_inputs import clipped_blocks, norms
-from support.command_io import PANEL, digest_in, simulated
-from support.documents import read_document
+from support.command_io import digest_in
 from support.dosage_definition import nearest_byte
 from support.filesets import write_fileset_of
 from support.small_cohort import BUDGET, command, refused, share_adjustment, succeeded
 
 from primo_scale.accumulation import partials
-from primo_scale.accumulation.needs import needs
-from primo_scale.accumulation.plan import Plan
-from primo_scale.cli.commands import accumulate, evaluate, ingest, release, verify
-from primo_scale.errors import InputError
-from primo_scale.evaluation.scores import people_of_store
-from primo_scale.genotypes.ingest import copy_genotypes
+from primo_scale.cli.commands import accumulate, ingest, release
 from primo_scale.genotypes.source import SourceFiles, open_source
-from primo_scale.genotypes.store import (
-    DOSAGES,
-    HARD_CALLS,
-    PACKINGS,
-    copies_of_hard_calls,
-    open_genotype_store,
-)
 from primo_scale.kernels.dosage_bytes import UNITS
 from primo_scale.run.design import load_design
-from primo_scale.storage.groups import FORMAT_VERSIONS, VERSION_ATTRIBUTE
 
 N, D = 1003, 90
 BLOCKS = ("--ld-blocks", "window:37")
@@ -134,28 +120,6 @@ def test_hard_calls_have_the_statistics_of_two_bits(name, cohort, tmp_path, monk
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.slow
-def test_components_of_hard_calls_are_those_of_two_bits(tmp_path):
-    cohort = simulated(tmp_path / "cohort", 401, 3, variants=200, phenotypes=1, missing=0.02)
-    source = open_source(SourceFiles((cohort,)))
-    packed = np.empty((200, 101), dtype=np.uint8)
-    source.read_into(packed, np.arange(200), np.arange(401))
-    write_pgen(cohort, copies_of_hard_calls(packed, 401), source.variants, source.samples)
-    found = []
-    for name, words in {"bed": ["--bfile"], "bytes": ["--dosages", "--pfile"]}.items():
-        store, work = tmp_path / f"{name}.zarr", tmp_path / name
-        succeeded(command(ingest, *words, cohort, "--out", store))
-        succeeded(command(
-            accumulate, "--genotypes", store, "--pheno", f"{cohort}.pheno.tsv",
-            "--pheno-bounds", f"{cohort}.pheno-bounds.tsv", "--ref-freq", f"{PANEL}.afreq",
-            "--ld-panel", PANEL, "--epsilon", 50, "--delta", 1e-6, "--accept-noise",
-            "--work-dir", work, "--ledger", tmp_path / f"{name}.ledger"))  # fmt: skip
-        assert load_design(work / "design.json").components is not None
-        found.append(zarr.open_group(work / "statistics.zarr")["gram/0"][:])
-    assert found[0].any()
-    np.testing.assert_array_equal(*found)  # those of phenotypes depend on the noise
-
-
 def codes_of(cohort, design):
     """Return the codes of everybody by the definition, in fractions, shape (d, n)."""
     k, m = design.genotypes.multiplier.tolist(), design.genotypes.centre.tolist()
@@ -181,54 +145,6 @@ def test_statistics_of_dosages_are_exact_sums(cohort, tmp_path):
         np.testing.assert_array_equal(statistics[f"gram/{block}"][:], x.T @ x)
 
 
-@pytest.mark.slow
-def test_an_interrupted_run_continues_in_a_copy_of_the_store(cohort, tmp_path):
-    """The copy is verified by its checksums; the tasks that are missing are computed there."""
-    options = (*cohort.frequencies, *BLOCKS, *BUDGET, "--ledger", tmp_path / "ledger")
-    digest = cohort.sum("dosages", tmp_path / "once", *options)
-    share_adjustment(tmp_path / "once", tmp_path / "copied")
-    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy")
-    assert copy.packing is DOSAGES
-    assert cohort.sum("", tmp_path / "copied", *options, at=tmp_path / "copy") == digest
-    with pytest.raises(InputError, match="another kind"):
-        copy_genotypes(open_genotype_store(cohort.store("bed")), tmp_path / "copy")
-
-
-@pytest.mark.slow
-def test_a_release_of_dosages_verifies_and_is_evaluated_with_them(cohort, tmp_path):
-    """The held-out people are scored, and files of the same people are read with --dosages."""
-    out, prefix = tmp_path / "release", cohort.folder / "dosages"
-    succeeded(command(
-        release, "--pfile", prefix, "--dosages", *cohort.outcomes, *cohort.frequencies,
-        "--epsilon", 50, "--delta", 1e-6, "--accept-noise", "--hold-out", 0.2,
-        "--ledger", tmp_path / "ledger", "--out", out))  # fmt: skip
-    succeeded(command(verify, out))
-    sources = read_document(out)["public_inputs"]["sources"]
-    genotypes = [source for source in sources if source["input"] == "Genotypes"]
-    assert [(source["value"], source["source"]) for source in genotypes] == [
-        ("dosages in steps of 1/127", "--dosages")
-    ]
-    assert open_genotype_store(tmp_path / "release.work/genotypes.zarr").packing is DOSAGES
-    tables = []
-    for name, words in {
-        "files": ("--pfile", prefix, "--dosages"),
-        "store": ("--genotypes", cohort.store("dosages")),
-        "calls": ("--pfile", prefix),
-    }.items():
-        outcomes = ("--pheno", cohort.folder / "pheno.tsv")
-        succeeded(command(evaluate, *words, "--weights", out, *outcomes, "--out", tmp_path / name))
-        results = next((tmp_path / name).glob("*.tsv")).read_text()
-        tables.append(results.splitlines()[1:])  # the first line names the files
-    assert tables[0] == tables[1] != tables[2]
-
-
-def test_people_held_out_have_their_own_dosages(cohort):
-    store = open_genotype_store(cohort.store("dosages"))
-    people = np.array([3, 4, 500, 901])
-    read = people_of_store(store, slice(0, N), people).read(np.arange(5, 60))
-    np.testing.assert_array_equal(read, store.read_packed(slice(5, 60), slice(0, N))[:, people])
-
-
 # ---- Refusals and needs --------------------------------------------------------------------------
 
 
@@ -241,25 +157,3 @@ def test_dosages_without_public_frequencies_are_refused(cohort, tmp_path):
     released = command(release, "--pfile", cohort.folder / "dosages", "--dosages", *words,
                        "--out", tmp_path / "release", "--dry-run")  # fmt: skip
     refused(released, 2, "public panel", "--ref-freq")
-
-
-def test_a_store_of_dosages_has_a_version_of_its_own(cohort, tmp_path):
-    """A reader that knows only hard calls refuses the kind, and one of this kind its version."""
-    assert set(PACKINGS) <= set(FORMAT_VERSIONS)
-    copy = copy_genotypes(open_genotype_store(cohort.store("dosages")), tmp_path / "copy")
-    attributes = zarr.open_group(copy.path, mode="r+").attrs
-    assert attributes["primo_scale_kind"] == "dosages"
-    attributes[VERSION_ATTRIBUTE] = 0
-    with pytest.raises(InputError, match="dosages store has an unknown format version"):
-        open_genotype_store(copy.path)
-
-
-def test_dosages_need_more_memory(cohort, tmp_path):
-    cohort.sum("bed", tmp_path / "work", "--non-private", *cohort.frequencies)
-    design = load_design(tmp_path / "work" / "design.json")
-    plan = Plan(design.layout, N, 2 * 512, 2 * 512, 512)
-    two_bits, bytes_ = (
-        needs(plan, (16, 128), each, kernel="vnni", largest_code=127, multiplier_columns=1)
-        for each in (HARD_CALLS, DOSAGES)
-    )
-    assert bytes_.worker_bytes > two_bits.worker_bytes

@@ -16,7 +16,7 @@ from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import Reduction, open_raw_statistics
 from primo_scale.accumulation.tasks import run_task
-from primo_scale.cli.commands import accumulate, finalize, release, verify
+from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.kernels.products import LinearMap
@@ -155,16 +155,6 @@ def test_no_row_exceeds_a_bound_and_products_lose_little(work, rows):
     assert (before > np.array(design.block_norms)[:, None]).mean() < 0.1
 
 
-def test_variances_are_those_of_the_cohort(work, rows):
-    """Mosaics of the panel have its covariances, which cross-validation estimates."""
-    design = load_design(work / "design.json")
-    columns = design.components
-    measured = np.concatenate([part.var(axis=0) for part in rows])
-    assert measured.sum() / columns.variances.sum() == pytest.approx(1, abs=0.1)
-    correlation = np.corrcoef(measured, columns.variances)[0, 1]
-    assert correlation > 0.7
-
-
 def test_the_release_states_its_components_and_verifies(cohort, work):
     out = cohort.folder / "release"
     document = read_document(out)
@@ -177,11 +167,6 @@ def test_the_release_states_its_components_and_verifies(cohort, work):
     queries = {query["name"]: query for query in document["mechanism"]["queries"]}
     assert queries["gram"]["shape"] == [sum(sizes)] * 2
     succeeded(command(verify, out))
-
-
-@pytest.mark.slow
-def test_the_same_command_finds_the_release(cohort):
-    assert "published already" in succeeded(cohort.release("--genetic-factors", 2)).stderr
 
 
 @pytest.mark.parametrize(
@@ -211,25 +196,6 @@ def test_a_panel_with_people_of_the_cohort_is_refused(cohort):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "privacy",
-    [
-        ("--privacy", "label"),
-        ("--privacy", "feature"),
-        ("--adjacency", "add-remove", "--nominal-n", N),
-    ],
-    ids=lambda words: words[1],
-)
-def test_every_privacy_unit_has_components(cohort, privacy):
-    out = cohort.folder / f"release-{privacy[1]}"
-    succeeded(cohort.release(*privacy, "--ledger", cohort.folder / f"ledger-{privacy[1]}", out=out))
-    document = read_document(out)
-    assert document["mechanism"]["method"] == "reuse-cov-gauss"
-    assert sum(document["cohort"]["component_sizes"]) < D
-    succeeded(command(verify, out))
-
-
-@pytest.mark.slow
 def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
     succeeded(
         cohort.release("--hold-out", 0.2, "--ledger", cohort.folder / "apart-ledger", out="apart")
@@ -238,27 +204,3 @@ def test_people_who_are_held_out_count_in_no_sum_of_components(cohort):
     assert open_outcome_store(work / "outcomes.zarr").held_out(slice(0, N)).sum() == N // 5
     check_sums(work, components_in(work))
     succeeded(command(verify, cohort.folder / "apart"))
-
-
-def test_a_subsample_takes_blocks_of_the_panel_alone(cohort):
-    prefix, work = cohort.folder / "cohort", cohort.folder / "unplanned"
-    succeeded(command(
-        accumulate, "--genotypes", cohort.folder / "release.work" / "genotypes.zarr",
-        "--pheno", f"{prefix}.pheno.tsv", "--pheno-bounds", f"{prefix}.pheno-bounds.tsv",
-        "--ref-freq", f"{PANEL}.afreq", "--ld-panel", PANEL, "--work-dir", work,
-        "--subsample", 200, *BUDGET, "--ledger", cohort.folder / "sub-ledger"))  # fmt: skip
-    design = load_design(work / "design.json")
-    assert design.components is None
-    assert design.layout.n_blocks > 1
-    assert PANEL.name in design.ld_blocks
-    assert "SHA-256" in design.ld_blocks
-
-
-@pytest.mark.slow
-def test_without_components_the_variants_are_summed_in_blocks_of_the_panel(cohort):
-    other = "--ledger", cohort.folder / "other-ledger"
-    succeeded(cohort.release("--no-ld-components", *other, out="variants"))
-    design = load_design(cohort.folder / "variants.work" / "design.json")
-    assert design.components is None
-    assert design.layout.n_variants == D
-    assert design.layout.n_blocks > 1

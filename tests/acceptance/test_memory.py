@@ -76,19 +76,6 @@ def test_peak_memory_does_not_grow_with_people(run, environment, tmp_path) -> No
     assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
 
 
-def test_a_simulation_does_not_grow_with_people(environment, tmp_path) -> None:
-    """Four times the people, whose genotypes take 60 MB instead of 15 MB, and states 28 bytes."""
-
-    def measure_people(n: int) -> Callable[[Path], list[int]]:
-        words = ["--bfile", PANEL, "--samples", n, "--seed", 1, "--phenotypes", 2]
-        return lambda own: peak_bytes(environment, "simulate", *words, "--out", own / "cohort")
-
-    few, many = tmp_path / "few", tmp_path / "many"
-    (small,) = least(measure_people(SMALL), lambda peaks: False, few)
-    has_not_grown = lambda peaks: peaks[0] < small + (8 << 20)  # noqa: E731
-    assert has_not_grown(least(measure_people(LARGE), has_not_grown, many))
-
-
 def test_an_ingest_keeps_its_memory_budget(environment, tmp_path):
     """Both runs hold tables of 300,000 people, and only the genotypes differ."""
     peaks = []

@@ -7,14 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.command_io import PANEL, simulated
-from support.documents import read_document, schema_problems
 from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
 from primo_scale.cli.commands import finalize, ingest, release
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.verify.methods import estimation_problems
 
 BUDGET = ("--epsilon", 20, "--delta", 1e-7)
 LITTLE_NOISE = ("--epsilon", 100, "--delta", 1e-7)
@@ -113,39 +111,6 @@ def test_the_release_states_its_scores_and_verifies(folder, with_prior):
     assert "build on public scores" not in (folder / "alone" / "README.txt").read_text()
 
 
-def test_a_statement_from_before_there_were_public_scores_verifies(folder):
-    document = read_document(folder / "alone")
-    assert document["estimation"].pop("public_scores") == []
-    assert schema_problems(document) == []
-    assert estimation_problems(document) == []
-
-
-@pytest.mark.slow
-def test_notation_and_unit_of_a_score_do_not_matter(folder, with_prior, tmp_path):
-    """No variant has an ID, every other one swapped alleles, and most are on the other strand."""
-    alleles = ["effect_allele", "other_allele"]
-
-    def changed(table):
-        swapped = table.index % 2 == 0
-        table["effect_weight"] = table["effect_weight"].astype(float) * np.where(swapped, 10, -10)
-        table.loc[swapped, alleles] = table.loc[swapped, alleles[::-1]].to_numpy()
-        opposite = table[alleles].replace(dict(zip("ACGT", "TGCA", strict=True)))
-        unambiguous = table["effect_allele"] != opposite["other_allele"]
-        table.loc[unambiguous, alleles] = opposite
-        return table.drop(columns="rsID")
-
-    files = [
-        f"{name}={rewritten(public_pgs(folder, name), tmp_path / f'{name}.txt', changed)}"
-        for name in NAMES
-    ]
-    said = succeeded(finished(folder, tmp_path / "out", *files)).stderr
-    assert said.count("is negative") == len(NAMES)  # minus ten times the score
-    expected = weights(with_prior)
-    np.testing.assert_allclose(
-        weights(tmp_path / "out"), expected, rtol=1e-5, atol=1e-6 * np.abs(expected).max()
-    )
-
-
 def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
     score = rewritten(public_pgs(folder), tmp_path / "score.txt", lambda table: table)
     succeeded(finished(folder, tmp_path / "out", score))
@@ -155,16 +120,8 @@ def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
     assert abs(other["slope"]) < 0.6 < own["slope"]
 
 
-@pytest.mark.slow
-def test_a_release_without_noise_builds_on_scores_too(folder, tmp_path):
-    prior = ("--prior-weights", folder / "public-release")
-    run(folder, "small", tmp_path / "out", "--non-private", *prior, budget=())
-    assert ps.verify(tmp_path / "out").ok
-
-
 REFUSALS = {
     "of a phenotype that is not released": ("QT3={score}", 2, "no such phenotype", "QT3"),
-    "that does not exist": ("none.txt", 2, "no such file", "none.txt"),
     "with weights that are no numbers": ("{nan}", 3, "2 of 300 variants have a weight"),
     "of another genome build": ("{build}", 3, "positions are in GRCh38", "GRCh37"),
     "of other variants": ("{other}", 3, "0 of 300 variants of the score", "at least 10%"),
@@ -212,22 +169,6 @@ def test_weights_without_noise_are_no_public_score(folder, tmp_path):
     assert not (tmp_path / "out").exists() and not store.exists()
 
 
-def test_methods_with_other_estimates_are_refused(folder, tmp_path):
-    out = tmp_path / "out"
-    result = finished(folder, out, public_pgs(folder), options=("--method", "naive"))
-    refused(result, 2, "naive with effect-variances weights does not build on public scores")
-
-
-def test_a_score_may_have_many_more_variants_than_the_genotypes(folder, tmp_path):
-    def wider(table):
-        more = table.assign(rsID=table["rsID"] + "x")
-        return pd.concat([table, *[more.assign(rsID=more["rsID"] + str(k)) for k in range(15)]])
-
-    score = rewritten(public_pgs(folder), tmp_path / "wide.txt", wider)
-    result = succeeded(finished(folder, tmp_path / "out", score))
-    assert "300 of 4800 variants matched" in result.stderr
-
-
 def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
     score, frequencies = public_pgs(folder), f"{PANEL}.afreq"
     store = tmp_path / "top.zarr"
@@ -238,17 +179,3 @@ def test_a_score_chooses_the_variants_that_explain_most(folder, tmp_path):
     p = pd.read_csv(frequencies, sep="\t").set_index("ID")["ALT_FREQS"]
     importance = (table["effect_weight"] ** 2 * 2 * p * (1 - p)).dropna()
     assert {*open_genotype_store(store).variants.identifier} == {*importance.nlargest(40).index}
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        (("--top", 5), "--top: needs --extract-by-prior"),
-        (("--extract-by-prior", "{score}", "--top", 5), "--extract-by-prior: needs --ref-freq"),
-    ],
-)
-def test_a_choice_of_variants_without_its_other_options_is_refused(folder, options, words):
-    words_of = [str(option).format(score=public_pgs(folder)) for option in options]
-    out = folder / "never.zarr"
-    result = command(ingest, "--bfile", folder / "small", "--out", out, *words_of)
-    refused(result, 2, words)

@@ -1,22 +1,16 @@
 """The public functions: README's example, what they return, and what they leave alone."""
 
-import errno
 import logging
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from enum import Enum
 from functools import partial
-from inspect import getdoc, isfunction, signature
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
-import attrs
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,9 +20,7 @@ from support.crash import exit_code
 from support.documented_code import blocks
 
 import primo_scale as ps
-from primo_scale.publication import open_release as open_release_module
-from primo_scale.run.fields import options_of
-from primo_scale.run.request import Execution, Fit, GenotypeFiles, Model, OutcomeTables, Privacy
+from primo_scale.run.request import Fit, GenotypeFiles, Model, OutcomeTables, Privacy
 from primo_scale.storage.files import files_private
 from primo_scale.storage.stores import encrypted_with
 
@@ -195,55 +187,20 @@ def test_a_plan_returns_its_warnings_and_prints_none_unasked(
 
 def test_errors_are_exceptions_with_one_line(in_folder) -> None:
     for kind, line, call in (
-        (ps.UsageError, "pheno_bounds: public bounds", lambda: OutcomeTables(TABLES["pheno"])),
-        (ps.UsageError, "unit: not a valid choice", lambda: Privacy(unit="half")),
         (ps.UsageError, "epsilon: needs `delta`", lambda: Privacy(epsilon=1)),
-        (ps.UsageError, "pheno_name: names no", lambda: OutcomeTables("p", "b", pheno_name=[])),
+        (ps.UsageError, "ridge: is out of range", lambda: Fit(ridge=float("nan"))),
         (ps.UsageError, "people: are too few .*got 31; limit at least 32", lambda: ps.forecast(
             ld_panel="p", ref_freq="f", people=(10**5, 31)
         )),
         (ps.UsageError, "a release has the columns of `pheno` or", lambda: ps.party_release(
             **{**PARTY, "pheno": None, "pheno_bounds": None, "out": "o"}
         )),
-        (ps.UsageError, "ridge: is out of range", lambda: Fit(ridge=float("nan"))),
-        (ps.UsageError, "shrinkage: not a valid choice", lambda: Fit(shrinkage="ridge")),
-        (ps.UsageError, "pheno: is needed", lambda: ps.release(bfile="a", out="o")),
         (ps.UsageError, "phenos: no such field", lambda: ps.ingest(bfile="a", out="o", phenos=1)),
-        (ps.InputError, "none: no such file", lambda: ps.evaluate(
-            weights="none", out="evaluation", bfile=TRAIN, pheno=TABLES["pheno"]
-        )),
-        (ps.InputError, "none.toml: no such file", lambda: Execution(cluster="none.toml")),
-        (ps.InputError, "demo: is a directory, not", lambda: Execution(cluster="demo")),
         (ps.InputError, "demo: is a directory", lambda: ps.ingest(bgen="demo", out="n.zarr")),
-        (ps.InputError, "none.*o such file", lambda: ps.ingest(bfile="none", out="n.zarr")),
-        (ps.InputError, "genotypes: is no DataArray|is no DataArray", lambda: ps.from_pandas_plink(
-            pd.DataFrame(), "n.zarr"
-        )),
     ):  # fmt: skip
         with pytest.raises(kind, match=line):
             call()
     assert issubclass(ps.InputError, ps.PrimoError)
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "line"),
-    [
-        (OSError(errno.ENOSPC, "No space left", "x"), ps.ResourceError, "x: the disk is full"),
-        (OSError(errno.EIO, "Input/output error", "x"), ps.InputError, "x: Input/output error"),
-        (MemoryError(), ps.ResourceError, "not enough memory"),
-        (RuntimeError("a bug"), RuntimeError, "a bug"),
-    ],
-)
-def test_an_error_of_the_system_is_raised_in_the_words_of_the_commands(
-    error, kind, line, monkeypatch
-) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(open_release_module, "read_document", fail)
-    monkeypatch.setattr(Path, "is_file", lambda _: True)
-    with pytest.raises(kind, match=f"^{line}"):
-        ps.open_release("x")
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x1b", "a\x85", "a\u2028b", "a\u202eb"])
@@ -270,62 +227,24 @@ def test_numbers_and_texts_of_equal_value_make_equal_requests() -> None:
     assert files == GenotypeFiles(["a"], chromosomes=("1", "2", "3"))
 
 
-def test_a_request_with_other_values_is_a_copy_of_the_rest() -> None:
-    request = ps.ReleaseRequest(
-        bfile="a", chromosomes="1-3", **BUDGETED, out="r", ld_blocks="window:5"
-    )
-    assert attrs.evolve(request) == request
-    assert attrs.evolve(request, epsilon=3).budget == (3.0, 1e-6)
-    with pytest.raises(ps.UsageError, match="epsilon"):
-        attrs.evolve(request, epsilon=-1)
-
-
 PARTY = {"party": "p", "roster": "r", "party_key": "k", "epsilon": 1, "delta": 1e-6,
          "pheno": "t", "pheno_bounds": "b"}  # fmt: skip
 BUDGETED = {"pheno": "p", "pheno_bounds": "b", "epsilon": 5, "delta": 1e-6}
-BESIDE_OUT = {
-    "release": partial(ps.ReleaseRequest, bfile="a", **BUDGETED),
-    "party": partial(ps.PartyReleaseRequest, **PARTY),
-}  # fmt: skip
 
 
-@pytest.mark.parametrize("kind", BESIDE_OUT)
-def test_a_work_directory_that_is_not_given_lies_beside_another_release_too(kind: str) -> None:
-    request = BESIDE_OUT[kind](out="one")
-    assert request.work_dir == Path("one.work").absolute()
-    other = attrs.evolve(request, out="other")
-    assert other.work_dir == Path("other.work").absolute()
-    assert dict(options_of(other))["work-dir"] == other.work_dir
-    given = BESIDE_OUT[kind](out="one", work_dir=request.work_dir)
-    assert attrs.evolve(given, out="other").work_dir == request.work_dir
-
-
-TITLES = ["Parameters", "Returns", "Raises"]
 WRONG_TYPES = {
-    "subsample: is of the wrong type (found 100.5,": lambda: Privacy(subsample=100.5),
     "subsample: is of the wrong type (found True,": lambda: Privacy(subsample=True),
-    "non_private: is of the wrong type (found 'no',": lambda: Privacy(non_private="no"),
     "(found 'five', expected float or None)": lambda: Privacy(epsilon="five"),
     "(found list of int, str, expected one or several str or": lambda: OutcomeTables(
         "p", "b", pheno_name=["QT1", 2]
     ),
-    "(found DataFrame, expected path)": lambda: OutcomeTables(pd.DataFrame()),
     "ledger: begins with ~, which only a shell takes": lambda: (
         ps.finalize(work_dir="w", out="o", ledger="~/ledger", non_private=True)
-    ),
-    "bfile: is of the wrong type (found DataFrame, expected one or several path or None)": lambda: (
-        GenotypeFiles(pd.DataFrame({"a": [1]}))  # type: ignore[arg-type]
-    ),
-    "prior_weights: is of the wrong type (found dict,": lambda: (
-        Fit(prior_weights={"QT1": "f"})  # type: ignore[arg-type]
     ),
     "(found 3, expected path or URL or DataArray of read_plink1_bin or None)": lambda: (
         ps.ReleaseRequest(genotypes=3, **BUDGETED, out="r")
     ),
     "(found Privacy, expected ReleaseRequest, or its fields": lambda: ps.release(Privacy()),
-    "chunk_samples: is of the wrong type (found tuple of int,": lambda: (
-        ps.ingest(bfile="a", out="g.zarr", chunk_samples=(4, 4))
-    ),
 }  # fmt: skip
 
 
@@ -333,104 +252,6 @@ WRONG_TYPES = {
 def test_a_value_of_the_wrong_type_is_refused_where_it_is_given(line: str) -> None:
     with pytest.raises(ps.UsageError, match=re.escape(line)):
         WRONG_TYPES[line]()
-
-
-def test_numbers_of_numpy_and_one_name_alone_are_taken() -> None:
-    privacy = Privacy(epsilon=np.float32(5), delta=1e-9, subsample=np.int64(7))
-    assert repr(privacy) == repr(Privacy(epsilon=5, delta=1e-9, subsample=7))
-    assert OutcomeTables("p", "b", pheno_name="QT1").pheno_name == ("QT1",)
-    for chromosomes in (("1", "2", "X"), [np.int64(1), 2, "X"], "1-2,X", ["1-2", "chrX"]):
-        assert GenotypeFiles("a", chromosomes=chromosomes).chromosomes == ("1", "2", "X")
-    assert GenotypeFiles("a", chromosomes=22).chromosomes == ("22",)
-
-
-def test_no_field_takes_a_path_that_the_file_system_cannot_hold() -> None:
-    kinds = [kind for kind in map(partial(getattr, ps), ps.__all__) if attrs.has(kind)]
-    kinds += [GenotypeFiles, OutcomeTables, Model, Execution]
-    taking = [
-        each
-        for kind in kinds
-        for each in attrs.fields(kind)
-        if "path" in each.metadata["option"].kind.words
-    ]
-    assert len(taking) > 50
-    for long in ("x" * 5000, "/".join(["x" * 200] * 25)):
-        for each in taking:
-            with pytest.raises(ps.InputError, match="xxx: File name too long"):
-                each.converter(long)
-
-
-PATH_ARGUMENTS: dict[str, tuple[Callable[[Any], object], ...]] = {
-    "directory": (ps.open_release, ps.open_party_release, ps.verify),
-    "ledger": (lambda path: ps.verify(ROOT, ledger=path),),
-    "path": (ps.open_genotypes,),
-    "out": (
-        lambda path: ps.ingest(bfile=ROOT, out=path),
-        lambda path: ps.party_roster(people=ROOT / "people", party_key=ROOT / "key", out=path),
-    ),
-    "people": (
-        lambda path: ps.party_roster(people=path, party_key=ROOT / "key", out=ROOT / "out"),
-    ),
-    "bfile": (GenotypeFiles, lambda path: GenotypeFiles([path])),
-    "weights": (lambda path: attrs.fields(ps.EvaluationRequest).weights.converter([path]),),
-}
-
-
-@pytest.mark.parametrize("name", PATH_ARGUMENTS)
-def test_no_function_takes_what_can_be_no_path(name: str) -> None:
-    wrong = {
-        "a\0b": "null character (got 'a\\x00b')", "~/x": "begins with ~", 5: "is of the wrong type",
-    }  # fmt: skip
-    for take in PATH_ARGUMENTS[name]:
-        for path, line in wrong.items():
-            with pytest.raises(ps.UsageError, match=f"{name}: .*{re.escape(line)}"):
-                take(path)
-        with pytest.raises(ps.InputError, match="xxx: File name too long"):
-            take("x" * 300)
-
-
-@pytest.mark.parametrize("write", PATH_ARGUMENTS["out"])
-def test_a_name_too_long_for_the_files_beside_it_is_refused(write: Any, tmp_path: Path) -> None:
-    with pytest.raises(ps.InputError, match="the name is too long for the files beside it"):
-        write(tmp_path / ("x" * 250))
-
-
-def test_members_of_an_enum_and_other_kinds_of_paths_are_taken(tmp_path) -> None:
-    method = Enum("Method", {"CHOSEN": "ssp"}, type=str).CHOSEN
-    (tmp_path / "score.tsv").touch()
-    with os.scandir(tmp_path) as (entry,):
-        fit = Fit(method=method, prior_weights=entry)
-    assert fit == Fit(method="ssp", prior_weights=tmp_path / "score.tsv")
-    assert type(fit.method) is str
-
-
-def test_every_function_describes_its_arguments_result_and_errors() -> None:
-    functions = [each for each in map(partial(getattr, ps), ps.__all__) if isfunction(each)]
-    assert len(functions) > 10
-    for function in functions:
-        assert hasattr(function, "__wrapped__"), function  # by `errors_explained`
-        parameters = signature(function.__wrapped__).parameters
-        titles = ["Returns", "Raises"] if list(parameters) == ["request"] else TITLES
-        text = getdoc(function) or ""
-        assert [t for t in TITLES if f"\n{t}\n{'-' * len(t)}\n" in text] == titles, function
-        if titles is TITLES:
-            assert all(f"\n{name}\n    " in text or f"\n{name} : " in text for name in parameters)
-
-
-def test_a_signature_has_all_types_and_begins_with_what_is_required() -> None:
-    assert list(signature(ps.ReleaseRequest).parameters)[:2] == ["out", "pheno"]
-    assert {*signature(ps.release).parameters} == {*signature(ps.ReleaseRequest).parameters}
-    for kind in filter(attrs.has, map(partial(getattr, ps), ps.__all__)):
-        parameters = signature(kind).parameters.values()
-        assert all(each.annotation is not each.empty for each in parameters), kind
-        optional = [each.default is not each.empty for each in parameters]
-        assert optional == sorted(optional), kind
-
-
-def test_every_option_of_a_request_has_a_name_of_its_own() -> None:
-    request = ps.ReleaseRequest(bfile="a", **BUDGETED, out="r")
-    names = [name for name, _ in options_of(request)]
-    assert len(set(names)) == len(names)
 
 
 @pytest.mark.slow

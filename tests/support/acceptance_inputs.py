@@ -172,12 +172,10 @@ def coded(
     centre: float,
     scale: float,
     sd: float = 1.0,
-    *,
-    truncate: bool = True,
 ) -> Float64:
-    """Return ``(clamp(v) - centre) / sd scale``, truncated unless told otherwise; 0 if missing."""
+    """Return ``(clamp(v) - centre) / sd scale``, truncated; 0 if missing."""
     units = (np.clip(values, lower, upper) - centre) / sd * scale
-    return np.where(values.isna(), 0, np.trunc(units) if truncate else units)
+    return np.where(values.isna(), 0, np.trunc(units))
 
 
 def blocks(boundaries: npt.ArrayLike) -> Iterator[slice]:

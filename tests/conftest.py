@@ -76,8 +76,3 @@ def _program(name: str) -> str:
 @pytest.fixture(scope="session")
 def plink2() -> str:
     return _program("plink2")
-
-
-@pytest.fixture(scope="session")
-def plink19() -> str:
-    return _program("plink1.9")

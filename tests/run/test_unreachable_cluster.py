@@ -1,6 +1,5 @@
 """A cluster that cannot be used is refused before the ingest, and a dry run does not ask it."""
 
-import pytest
 from support.processes import free_ports
 from support.small_cohort import refused, succeeded
 
@@ -9,19 +8,12 @@ from primo_scale.cluster import workers
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--accept-noise", "--cohort", "c"]
 
 
-@pytest.fixture(autouse=True)
-def impatient(monkeypatch) -> None:
+def test_a_scheduler_is_asked_before_the_ingest(cohort, monkeypatch) -> None:
     monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_SECONDS", 2)
-
-
-def refused_before_work(cohort, words, *options) -> None:
-    refused(cohort.release(*options, budget=BUDGET), 3, words)
-    assert not list(cohort.folder.rglob("genotypes.zarr"))
-    assert not cohort.ledger.exists()
-
-
-def test_a_scheduler_is_asked_before_the_ingest(cohort) -> None:
     (port,) = free_ports(1)
     options = "--scheduler", f"tcp://127.0.0.1:{port}"
     succeeded(cohort.release(*options, "--dry-run", budget=BUDGET))
-    refused_before_work(cohort, "--scheduler: no connection to a Dask scheduler", *options)
+    words = "--scheduler: no connection to a Dask scheduler"
+    refused(cohort.release(*options, budget=BUDGET), 3, words)
+    assert not list(cohort.folder.rglob("genotypes.zarr"))
+    assert not cohort.ledger.exists()

@@ -1,4 +1,4 @@
-"""The Gaussian profile, compared with mpmath, dp-accounting and published values."""
+"""The Gaussian profile, compared with mpmath and dp-accounting."""
 
 import math
 from functools import partial

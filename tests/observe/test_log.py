@@ -1,4 +1,4 @@
-"""The log as JSON lines and as text: every line of a command, and reading both back."""
+"""The log as JSON lines and as text: every line of a command."""
 
 import json
 import stat

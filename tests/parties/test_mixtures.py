@@ -1,4 +1,4 @@
-"""Random signs: a function of seed and position, fair, and independent between people."""
+"""Random signs: NumPy's stream, as a function of seed and position."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The profile used for verification, against mpmath, dp-accounting and published figures."""
+"""The profile used for verification, against mpmath and dp-accounting."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What finalize refuses before it pays, and what accumulate must sum although it looks empty."""
+"""What finalize refuses before it pays."""
 
 import json
 import re

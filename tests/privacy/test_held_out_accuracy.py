@@ -21,11 +21,11 @@ def scale(people, *, ratio=1.0, unit=1.0, prevalence=None):
     return HoldOutScale(KAPPA, people, True, unit, ratio, prevalence)
 
 
-def sums(random, rho, people, sigma, *, slope=1.0):
+def sums(random, rho, people, sigma):
     """Return noisy sums in units of the bounds, each at 4 standard deviations."""
     u = random.standard_normal(people)
     r = rho * u + math.sqrt(1 - rho**2) * random.standard_normal(people)
-    return noisy(random, u / 4 + 0.02, slope * r / 4, sigma)
+    return noisy(random, u / 4 + 0.02, r / 4, sigma)
 
 
 def noisy(random, u, r, sigma):
@@ -96,12 +96,11 @@ def test_numbers_beyond_what_any_sums_can_be_have_a_result():
                 assert 0 <= found.liability_r2 <= found.liability_r2_upper <= 1
 
 
-def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascertained=None):
+def binary_coverage(liability, people, sigma, *, prevalence, ascertained=None):
     """Return how often the intervals of AUC, liability R^2 and slope contain the truth.
 
     The score explains `liability` of a normal liability. With `ascertained`, this is the share of
-    cases among the people, and the slope is another, which is not compared. `assumed` takes the
-    place of the prevalence that the intervals use.
+    cases among the people, and the slope is another, which is not compared.
     """
     bound = 1 - prevalence
     slope = 4 * math.sqrt(liability) * stats.norm.pdf(stats.norm.isf(prevalence)) / bound
@@ -120,7 +119,7 @@ def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascer
             u, case = (values[np.concatenate(chosen)] for values in (u, case))
         found = held_out_accuracy(
             noisy(random, u / 4, (case - prevalence) / bound, sigma), max(sigma, 1e-9),
-            scale(len(u), unit=bound, prevalence=assumed or prevalence),
+            scale(len(u), unit=bound, prevalence=prevalence),
         )  # fmt: skip
         covered += [
             found.auc_lower <= truth <= found.auc_upper,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import chi2
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.sensitivity import Adjacency
@@ -84,6 +85,7 @@ def test_phenotype_norm_is_the_least_of_its_three_limits():
     scale = 1024**2
     sizes = replace(SIZES, n_phenotypes=10)
     assert phenotype_norm(sizes, clip=0.5) == math.floor(scale * 2.5)
+    assert phenotype_norm(sizes, clip=0.51) == math.floor(scale * 2.601)
     assert phenotype_norm(sizes, clip=9.0, largest_norm=3.0) == 3 * scale
 
 
@@ -231,3 +233,9 @@ def test_expected_linkage_is_that_of_real_genotypes(reference):
 @pytest.mark.parametrize("clip", [0.1, 0.5, 1.0, 3.0])
 def test_attenuation_of_one_phenotype_has_a_closed_form(clip):
     assert clipped_phenotype(clip, 1)[0] == pytest.approx(math.erf(clip / math.sqrt(2)), rel=1e-12)
+
+
+@pytest.mark.parametrize("l", [1, 2, 10, 1000])
+def test_phenotype_norm_leaves_99_percent_of_normal_rows(l):  # noqa: E741
+    norm = phenotype_norm(replace(SIZES, n_phenotypes=l), clip=9.0)
+    assert norm == pytest.approx(1024**2 * chi2.ppf(0.99, l), rel=0.01)

@@ -224,3 +224,15 @@ def test_a_number_has_the_digits_that_python_writes(value, place, character):
         as_written = False
     if abs(value) > 1e-290:
         assert bool(_NUMBERS.fullmatch(changed)) == as_written
+
+
+@pytest.mark.parametrize("name", ["README.txt", "report.html"])
+def test_a_text_must_carry_the_stamp_and_be_of_this_release(name, release, open_release):
+    """Anything else in it is the signer's word."""
+    rewrite(release, name, lambda old: old + "more words")
+    assert problems(release) == []
+    for directory in (release, open_release):
+        stamp = read_document(directory)["stamp"][:12]
+        rewrite(directory, name, lambda old, stamp=stamp: old.replace(stamp, "safe"))
+        expected = f"contents: {name} lacks the stamp, or belongs to another release.json"
+        assert problems(directory) == [expected]

@@ -59,18 +59,6 @@ def test_the_share_is_the_squared_correlation_in_the_panel(tmp_path, panel, n_ab
     assert share_of(np.arange(0)) == 0
 
 
-def test_without_a_panel_variants_count_as_independent(tmp_path, panel):
-    variants, _ = panel
-    weights = np.random.default_rng(2).normal(size=(D, 2)) * [1, 0]
-    path = written_scores(tmp_path / "scores.tsv", variants, weights)
-    values, share_of = importance_by(path, FREQUENCIES, None)(variants)
-    p = public_frequencies()
-    variance = weights[:, 0] ** 2 * 2 * p * (1 - p)
-    np.testing.assert_allclose(values, variance / variance.sum())
-    share = variance[CHOSEN].sum() / variance.sum()
-    assert share_of(CHOSEN) == pytest.approx(share, rel=1e-8)
-
-
 def public_frequencies():
     lines = FREQUENCIES.read_text().splitlines()[1 : D + 1]
     return np.array([float(line.split("\t")[4]) for line in lines])

@@ -15,7 +15,6 @@ from primo_scale.cli.commands import status
 from primo_scale.errors import InputError, InterruptedRun
 from primo_scale.run.status import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
-from primo_scale.storage.stores import make_key_file
 
 
 def answer(work: Path, exit_code: int) -> dict:

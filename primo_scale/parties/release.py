@@ -232,7 +232,7 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     private = {Field("work_dir"): work_dir, Field("ledger"): ledger}
     publishing.check_private_places(request.out, private)
     there = publishing.check_out(request.out, PARTY)
-    published = None if there is None else str(there["ledger"]["charges"][0]["id"])
+    published = None if there is None else str(there["ledger"]["charge"])
     with locked(work_dir), run_logged(work_dir, "party-release", request):
         _release(request, ledger, published)
     return open_party_release(request.out)
@@ -328,7 +328,7 @@ def _statement(
 ) -> document.PartyStatement:
     promise, signs, count = request.promise, request.signs, values.shape[1]
     return document.PartyStatement(
-        software=document.Software("primo_scale", __version__),
+        software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
         party=request.party,
         guarantee=state_guarantee(promise, charge.cost),

@@ -86,7 +86,6 @@ def render_report(document: Document, public_key: str | None) -> str:
         attenuations=zip(phenotypes, document["estimation"]["attenuation"], strict=False),
         components=[name for name in covariates if has_components([name])],
         structure=None if has_components(covariates) else NO_COMPONENTS,
-        spent=_shares_of_the_budget(document["ledger"]) if document["ledger"] else None,
         statistics=STATISTICS,
     )
 
@@ -111,14 +110,6 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
             for alarms in (_FALSE_ALARMS if gaussian else ())
         ],
     }
-
-
-def _shares_of_the_budget(ledger: Document) -> tuple[float, float]:
-    """Return the shares of the budget, in mu^2, spent before a release and by it."""
-    before, after = (ledger[name]["cost"]["mu_squared"] for name in ("before", "after"))
-    budget = ledger["budget"]["mu_squared"]
-    first = min(before / budget, 1.0)
-    return first, min(after / budget, 1.0) - first
 
 
 def _percent(share: float) -> str:

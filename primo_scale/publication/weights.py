@@ -25,6 +25,7 @@ from primo_scale.verify import files, formats
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_DIRECTORY, SUMSTATS_DIRECTORY, write_gzip
 from primo_scale.verify.formats import VariantRow
+from primo_scale.verify.held_out_accuracy import public_prevalence
 from primo_scale.verify.tables import phenotype_files
 
 Floats = npt.NDArray[np.float64]
@@ -140,22 +141,20 @@ def _write_pgs_files(directory: Path, weights: ScoringWeights, document: Documen
     """
     (directory / PGS_DIRECTORY).mkdir()
     beginnings = list(map(formats.pgs_row_prefix, variant_rows(weights.variants)))
-    stems, shares = formats.pgs_file_stems(weights.phenotypes), formats.case_shares(document)
+    phenotypes, paths = document["public_inputs"]["phenotypes"], phenotype_files(document)
 
     def write(number: int) -> None:
         """Write the file of one phenotype."""
-        header = formats.pgs_header(
-            weights.phenotypes[number], stems[number], shares[number], document
-        )
-        column, share = weights.per_allele[:, [number]], shares[number]
+        header = formats.pgs_header(phenotypes[number], document)
+        column, share = weights.per_allele[:, [number]], public_prevalence(phenotypes[number])
         if share is not None:
-            released = [float(formats.weight_in_text(weight)) for weight in column[:, 0].tolist()]
-            column = np.array(released)[:, None] / formats.effect_of_odds(share)
-        path = directory / phenotype_files(document)[PGS_DIRECTORY][number]
+            released = map(formats.weight_in_text, column[:, 0].tolist())
+            column = np.array(formats.scaled_weights(released, share))[:, None]
+        path = directory / paths[PGS_DIRECTORY][number]
         write_gzip(path, chain([header.encode()], _text_rows(beginnings, column)))
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(write, range(len(stems))))
+        list(pool.map(write, range(len(phenotypes))))
 
 
 def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
@@ -176,8 +175,8 @@ def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document
         (directory / SUMSTATS_DIRECTORY).mkdir(exist_ok=True)
         numbers = _number_columns(summary, kept, k, phenotypes[k]["sd"])
         rows = (
-            f"{text.before}{first}{text.after}{people}\t.\n".encode()
-            for text, (first, people) in zip(fixed, numbers, strict=True)
+            f"{before}{first}{after}{people}\t.\n".encode()
+            for (before, after), (first, people) in zip(fixed, numbers, strict=True)
         )
         write_gzip(directory / name, chain([formats.sumstats_header(document).encode()], rows))
 

@@ -6,7 +6,6 @@ The stated sensitivity is that of a statistic alone. Noise is calibrated jointly
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
@@ -15,6 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
@@ -59,7 +59,6 @@ from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
 from primo_scale.verify.words import (
     KEYSTREAM,
-    STATISTICS,
     UNNAMED,
     accountant_in_words,
     public_by_assumption,
@@ -101,7 +100,7 @@ def make_statement(
     inputs = _public_inputs(design, genome_build)
     on_scores = solved.chosen.priors is not None
     common: dict[str, Any] = {
-        "software": stated.Software("primo_scale", __version__),
+        "software": f"primo_scale {__version__}",
         "created": datetime.now(UTC).date().isoformat(),
         "cohort": _cohort(design, payment),
         "estimation": _estimation(design, solved),
@@ -122,7 +121,7 @@ def make_statement(
             unprotected=_UNPROTECTED,
         )
     if payment.chosen_by_score:
-        inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
+        inputs = structs.replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
     definition = effective_size_in_words(payment.heritability, on_scores=on_scores)
     n_fixed = 1 + len(design.outcomes.covariates)
     return stated.Statement(
@@ -142,7 +141,7 @@ def make_statement(
 
 def states_inputs(document: Mapping[str, Any], design: Design, genome_build: GenomeBuild) -> bool:
     """Return whether a release.json states the public inputs of a design."""
-    inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
+    inputs = stated.statement_members(_public_inputs(design, genome_build))
     return bool(document.get("public_inputs") == inputs)
 
 
@@ -152,7 +151,6 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: Gen
 def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
     """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
-    accountant = accountant_in_words(subsampled=cost.delta > 0)
     return stated.Guarantee(
         epsilon=promise.epsilon,
         delta=promise.delta,
@@ -161,7 +159,8 @@ def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
         adjacency=str(promise.adjacency),
         privacy=str(promise.unit),
         unit=unit_in_words(promise.unit, promise.adjacency),
-        accountant=stated.Accountant(accountant, versions),
+        accountant=accountant_in_words(subsampled=cost.delta > 0),
+        versions=versions,
     )
 
 
@@ -259,9 +258,7 @@ def _query(
     beside = tuple(map(off_diagonal_sigma, sigmas)) if name in SYMMETRIC else None
     return StatedQuery(
         name=name,
-        statistic=STATISTICS[name],
         shape=shape,
-        layout="svec" if beside else "full",
         sensitivity=changes,
         sigma=sigmas,
         off_diagonal_sigma=beside,
@@ -274,21 +271,16 @@ def state_ledger_entry(balance: Balance, charge: Charge) -> stated.LedgerEntry:
     account, budget = balance.account, balance.budget
     others = [each.cost for each in balance.charges if each.id != charge.id]
 
-    def spent(*costs: Cost) -> stated.LedgerBalance:
-        total = total_cost(costs)
-        epsilon = composed_epsilon(total, budget.delta)
-        return stated.LedgerBalance(stated.StatedCost(*astuple(total)), epsilon)
-
+    before = total_cost(others)
     return stated.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or UNNAMED,
-        unit=str(account.unit),
-        adjacency=str(account.adjacency),
-        delta=budget.delta,
-        charges=(stated.LedgerCharge(charge.id, stated.StatedCost(*astuple(charge.cost))),),
-        before=spent(*others),
-        after=spent(*others, charge.cost),
-        budget=stated.LedgerBudget(budget.epsilon, budget.mu_squared),
+        charge=charge.id,
+        before=stated.StatedCost(*astuple(before)),
+        epsilon_before=composed_epsilon(before, budget.delta),
+        epsilon_after=composed_epsilon(total_cost([*others, charge.cost]), budget.delta),
+        budget_epsilon=budget.epsilon,
+        budget_mu_squared=budget.mu_squared,
     )
 
 
@@ -411,7 +403,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScor
         slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
         used = np.flatnonzero(priors.scores.used[row]).tolist()
         numbers = ((names[j], float(slopes[j]), float(errors[j])) for j in used)
-        yield replace(source, slopes=tuple(stated.StatedSlope(*each) for each in numbers))
+        yield structs.replace(source, slopes=tuple(stated.StatedSlope(*each) for each in numbers))
 
 
 def state_hold_out(

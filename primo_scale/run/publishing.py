@@ -117,7 +117,7 @@ def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
 def charge_of(out: Path) -> str | None:
     """Return the charge that paid for the statistics of a published release, or None."""
     ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charges"][0]["id"]) if ledger else None
+    return str(ledger["charge"]) if ledger else None
 
 
 def refuse_damaged(out: Path, public_key: str | None = None) -> None:

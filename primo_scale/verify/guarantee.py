@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from primo_scale.verify import theorems
 from primo_scale.verify.document import Document
@@ -28,28 +27,8 @@ from primo_scale.verify.profile import (
     log_delta_on_lattice,
 )
 from primo_scale.verify.theorems import Claims, claims_of
-from primo_scale.verify.words import STATISTICS
 
 _SHARE_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class _Shift:
-    """Parts of the release's mu^2: adjustment, statistics in three parts, and second round."""
-
-    adjustment: float
-    second: float
-    joint: float
-    counts: float
-    eigenvalue: float
-
-    @property
-    def statistics(self) -> float:
-        return self.joint + self.counts + self.eigenvalue
-
-    @property
-    def total(self) -> float:
-        return self.statistics + self.adjustment + self.second
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -63,30 +42,32 @@ def guarantee_findings(document: Document) -> list[Finding]:
     method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
-    shift = _Shift(
-        adjustment=theorems.squared_ratio(claims, "adjustment"),
-        second=theorems.squared_ratio(claims, "second_round"),
-        joint=theorems.joint_shift(claims),
-        counts=theorems.squared_ratio(claims, "observed"),
-        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
-    )
+    counts = theorems.squared_ratio(claims, "observed")
+    eigenvalue = theorems.squared_ratio(claims, "smallest_eigenvalue")
+    statistics = theorems.joint_shift(claims) + counts + eigenvalue
+    adjustment = theorems.squared_ratio(claims, "adjustment")
+    total = statistics + adjustment + theorems.squared_ratio(claims, "second_round")
+    shares = {
+        "counts_share": counts / statistics,
+        "eigenvalue_share": eigenvalue / statistics,
+        "share": statistics / total,
+    }
     lattice = Lattice(_draws(document), min(_steps(document)))
-    problems = ledger_problems(document, shift.total)
     return [
         *structure,
         finding_of("method", method_problems(document), f"{method}, as documented"),
         _check_sensitivities(document, claims),
         _check_lattice(document, lattice),
-        _check_mu(document, shift),
-        _check_shares(document, claims, shift),
+        _check_mu(document, total),
+        _check_shares(document, claims, shares),
         check_epsilon(
             document["guarantee"],
-            math.sqrt(shift.total),
+            math.sqrt(total),
             lattice,
             _amplification_problems(document, claims, lattice),
         ),
-        finding_of("ledger", problems, _ledger_line(document["ledger"])),
-        *([_check_hold_out(document, claims, shift)] if document["hold_out"] else []),
+        check_ledger(document),
+        *([_check_hold_out(document, claims, total)] if document["hold_out"] else []),
     ]
 
 
@@ -117,13 +98,10 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
 
 def _query_problems(query: Document, claims: Claims) -> list[str]:
     name, shape = query["name"], claims.shapes[query["name"]]
-    layout = "svec" if name in theorems.SYMMETRIC else "full"
     problems = []
-    if query["statistic"] != STATISTICS[name]:
-        problems.append(f"{name} is not {query['statistic']}")
-    if (query["layout"], query["shape"]) != (layout, shape):
-        problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
-    if (query["off_diagonal_sigma"] is not None) != (layout == "svec"):
+    if query["shape"] != shape:
+        problems.append(f"{name} has the shape {query['shape']}, not {shape}")
+    if (query["off_diagonal_sigma"] is not None) != (name in theorems.SYMMETRIC):
         problems.append(f"{name} has no noise off its diagonal, or too much")
     count = len(claims.block_bounds) if name == "gram" else 1
     lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
@@ -202,9 +180,9 @@ def _check_lattice(document: Document, lattice: Lattice) -> Finding:
     return finding_of("noise lattice", problems, detail)
 
 
-def _check_mu(document: Document, shift: _Shift) -> Finding:
+def _check_mu(document: Document, total: float) -> Finding:
     guarantee = document["guarantee"]
-    total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
+    stated, charged = guarantee["mu"], guarantee["cost"]["mu_squared"]
     problems = []
     if not close(stated, math.sqrt(total)):
         problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
@@ -213,16 +191,11 @@ def _check_mu(document: Document, shift: _Shift) -> Finding:
     return finding_of("mu", problems, f"recomputed {math.sqrt(total):.12g}")
 
 
-def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
+def _check_shares(document: Document, claims: Claims, found: dict[str, float]) -> Finding:
     mechanism = document["mechanism"]
-    found = {
-        "counts_share": shift.counts / shift.statistics,
-        "eigenvalue_share": shift.eigenvalue / shift.statistics,
-        "share": shift.statistics / shift.total,
-    }
     split = theorems.implied_split(claims)
     if split is not None:
-        found["split"] = split
+        found |= {"split": split}
     problems = [
         f"{name} is {value:.9g}, stated {mechanism[name]:.9g}"
         for name, value in found.items()
@@ -234,15 +207,15 @@ def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
     )
 
 
-def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Finding:
+def _check_hold_out(document: Document, claims: Claims, total: float) -> Finding:
     """Check that people held out have as much noise as the others, and which are the others.
 
     The two groups are disjoint, so that no mu^2 is added (docs/maths/hold-out.md, Theorem 1).
     """
     found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
     problems = []
-    if not close(found, shift.total):
-        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.total:.15g}")
+    if not close(found, total):
+        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {total:.15g}")
     if not claims.replace or claims.subsample is not None:
         problems.append("no theorem covers people held out of such a release")
     if claims.people is None or claims.people < 1:
@@ -307,20 +280,19 @@ def _draws(document: Document) -> int:
     """Return the number of noisy values in the release."""
     draws = 0
     for query in document["mechanism"]["queries"]:
+        sizes, copies = [query["shape"][0]], 1  # of symmetric matrices
         if query["name"] == "gram":
-            sizes = theorems.column_counts(document)
+            sizes = list(theorems.column_counts(document))
             copies = document["mechanism"]["gram_copies"]
-            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
-        elif query["name"] == "held_out_gram":
-            draws += 2 * query["shape"][0]  # six numbers for each phenotype
         elif query["name"] == "adjustment":
-            n_phenotypes = document["cohort"]["n_phenotypes"]
-            size = query["shape"][0] // n_phenotypes
-            draws += n_phenotypes * size * (size + 1) // 2
-        elif query["layout"] == "svec":
-            draws += query["shape"][0] * (query["shape"][0] + 1) // 2
-        else:
+            copies = document["cohort"]["n_phenotypes"]
+            sizes = [sizes[0] // copies]
+        if query["name"] == "held_out_gram":
+            draws += 2 * query["shape"][0]  # six numbers for each phenotype
+        elif query["off_diagonal_sigma"] is None:
             draws += math.prod(query["shape"])
+        else:
+            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
     return draws
 
 
@@ -333,13 +305,6 @@ def _steps(document: Document) -> list[float]:
         if sigmas is not None
         for sigma, bits in zip(sigmas, query["fine_bits"], strict=True)
     ]
-
-
-def _ledger_line(ledger: Document) -> str:
-    limit = ledger["budget"]["epsilon"]
-    spent = min(ledger["after"]["epsilon"], limit)  # above it by rounding, or a problem is found
-    words = f"epsilon {spent:.5g} of {limit:.5g} spent after this release"
-    return f"{words}, at delta {ledger['delta']:.6g}"
 
 
 def _hold_out_problems(document: Document) -> Iterator[str]:
@@ -369,52 +334,27 @@ def _hold_out_problems(document: Document) -> Iterator[str]:
 
 # ---- The entry of the ledger -------------------------------------------------------------------
 
-_COST = ("mu_squared", "epsilon", "delta")
 
-
-def ledger_problems(document: Document, charged: float) -> list[str]:
-    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charge."""
+def check_ledger(document: Document) -> Finding:
+    """Check the account's epsilon before and after the cost of a release, and its budget."""
     ledger, guarantee = document["ledger"], document["guarantee"]
-    (charge,) = ledger["charges"]
-    cost = charge["cost"]
-    problems = []
-    for name, other in (("unit", "privacy"), ("adjacency", "adjacency"), ("delta", "delta")):
-        if ledger[name] != guarantee[other]:
-            problems.append(f"the account's {name} is {ledger[name]}, not {guarantee[other]}")
-    if not close(cost["mu_squared"], charged):
-        problems.append(f"the charge has mu^2 {cost['mu_squared']:.12g}, not {charged:.12g}")
-    problems += _sums(ledger, cost, guarantee["cost"])
-    problems += _epsilons(ledger)
-    return problems
-
-
-def _sums(ledger: Document, cost: Document, whole: Document) -> list[str]:
-    before, after = ledger["before"]["cost"], ledger["after"]["cost"]
-    problems = []
-    for name in _COST:
-        if not close(cost[name], whole[name]):
-            problems.append(f"the charge's {name} is {cost[name]:.12g}, not {whole[name]:.12g}")
-        if not close(before[name] + cost[name], after[name]):
-            problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
-    return problems
-
-
-def _epsilons(ledger: Document) -> list[str]:
-    problems = []
-    delta, budget = ledger["delta"], ledger["budget"]
+    before, cost, delta = ledger["before"], guarantee["cost"], guarantee["delta"]
+    after = {name: before[name] + cost[name] for name in cost}
+    limit, spent = ledger["budget_epsilon"], _epsilon(after, delta)
     epsilons = {
-        "before": (_epsilon(ledger["before"]["cost"], delta), ledger["before"]["epsilon"]),
-        "after": (_epsilon(ledger["after"]["cost"], delta), ledger["after"]["epsilon"]),
-        "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
+        "epsilon_before": _epsilon(before, delta),
+        "epsilon_after": spent,
+        "budget_epsilon": epsilon_of(math.sqrt(ledger["budget_mu_squared"]), delta),
     }
-    for name, (found, stated) in epsilons.items():
-        if not math.isclose(found, stated, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
-            problems.append(f"epsilon {name} is {found:.9g}, stated {stated:.9g}")
-    if epsilons["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
-        problems.append(
-            f"epsilon {epsilons['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
-        )
-    return problems
+    problems = [
+        f"{name} is {found:.9g}, stated {ledger[name]:.9g}"
+        for name, found in epsilons.items()
+        if not math.isclose(found, ledger[name], rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12)
+    ]
+    if spent > limit * (1 + EPSILON_TOLERANCE):
+        problems.append(f"epsilon {spent:.9g} exceeds the budget of {limit}")
+    words = f"epsilon {min(spent, limit):.5g} of {limit:.5g} spent after this release"
+    return finding_of("ledger", problems, f"{words}, at delta {delta:.6g}")
 
 
 def _epsilon(cost: Document, delta: float) -> float:

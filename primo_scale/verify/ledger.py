@@ -56,7 +56,7 @@ def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
     if not document["private"]:
         return [Finding(False, "ledger file", f"a {NOT_PRIVATE} release has no ledger")]
     ledger, named = _read_ledger(ledger_file), document["signature"]["public_key"]
-    key, stated = ledger.public_key, document["ledger"]["charges"][0]["id"]
+    key, stated = ledger.public_key, document["ledger"]["charge"]
     signed = [f"the ledger's key is {key}, the release was signed by {named}"] * (key != named)
     findings = [
         finding_of("ledger file", ledger.problems, "the chain of events is intact"),
@@ -126,9 +126,8 @@ def _chain_problems(key: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[str
 def _charge_problems(document: Document, ledger: _Ledger, digest: str) -> Iterator[str]:
     """Yield the differences between a charge and the release that it should have paid for."""
     promise, entry = document["guarantee"], document["ledger"]
-    stated = entry["charges"][0]
-    paid, published = ledger.charges[stated["id"]], ledger.published[stated["id"]]
-    known = f"charge {stated['id']}"
+    paid, published = ledger.charges[entry["charge"]], ledger.published[entry["charge"]]
+    known = f"charge {entry['charge']}"
     found = {
         "epsilon": (paid["epsilon"], promise["epsilon"]),
         "delta": (paid["delta"], promise["delta"]),
@@ -140,7 +139,7 @@ def _charge_problems(document: Document, ledger: _Ledger, digest: str) -> Iterat
         if value != expected:
             yield f"{known} is for {what} {value}, stated is {expected}"
     for name, member in _COST.items():
-        if not close(paid[member], stated["cost"][name]):
+        if not close(paid[member], promise["cost"][name]):
             yield f"{known} cost {name} {paid[member]}, not what is stated"
     if not published:
         yield f"{known} was not published"
@@ -156,7 +155,7 @@ def _check_balance(document: Document, ledger: _Ledger) -> Finding:
     most all other charges that the account has now.
     """
     entry, problems = document["ledger"], []
-    charge, before = ledger.charges[entry["charges"][0]["id"]], entry["before"]["cost"]
+    charge, before = ledger.charges[entry["charge"]], entry["before"]
     account = _account(charge)
     own = [each for each in ledger.charges.values() if _account(each) == account]
     place, others = own.index(charge), [each for each in own if each is not charge]
@@ -169,9 +168,8 @@ def _check_balance(document: Document, ledger: _Ledger) -> Finding:
             problems.append(f"{stated}; the other charges cost {most}")
         if before[name] < least and not close(before[name], least):
             problems.append(f"{stated}; the earlier charges cost {least}")
-    if ledger.deltas.get(account) != entry["delta"]:
-        delta = ledger.deltas.get(account)
-        problems.append(f"the account's delta is {delta}, not {entry['delta']}")
+    if ledger.deltas.get(account) != document["guarantee"]["delta"]:
+        problems.append(f"the account's delta is {ledger.deltas.get(account)}")
     cohort, unit, adjacency = account
     name = cohort[:12] if _is_digest(cohort) else cohort
     return finding_of("account", problems, f"{name} ({unit} privacy, {adjacency})")

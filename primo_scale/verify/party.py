@@ -12,7 +12,7 @@ import numpy as np
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import COLUMNS_FILE, README_FILE, VALUES_FILE
 from primo_scale.verify.finding import Finding, finding_of
-from primo_scale.verify.guarantee import check_epsilon, ledger_problems
+from primo_scale.verify.guarantee import check_epsilon, check_ledger
 from primo_scale.verify.profile import COARSEST_SIGMA, FINEST_SIGMA, Lattice, close
 
 _UNIT = 1 << 20
@@ -84,10 +84,9 @@ def promise_findings(document: Document) -> list[Finding]:
         problems.append("Gaussian noise has no separate cost (epsilon, delta)")
     if covered < count:
         problems.append(f"the promise covers {covered} of {count} columns")
-    ledger = ledger_problems(document, mu_squared)
     lattice = Lattice(rows * max(count, covered), steps)  # of all columns that the promise covers
     return [
         finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}"),
         check_epsilon(guarantee, math.sqrt(mu_squared * covered / count), lattice),
-        finding_of("ledger", ledger, f"charge {document['ledger']['charges'][0]['id']}"),
+        check_ledger(document),
     ]

@@ -28,7 +28,8 @@ from primo_scale.verify.files import (
     bounded_lines,
     open_gzip_text,
 )
-from primo_scale.verify.formats import NAMED_COLUMNS, FixedText, Float64, VariantRow
+from primo_scale.verify.formats import NAMED_COLUMNS, Float64, VariantRow
+from primo_scale.verify.held_out_accuracy import public_prevalence
 
 # A number as "%.9g" writes it: at most nine digits without zeros at an end, and an exponent where
 # it is below -4 or above 8.
@@ -234,15 +235,12 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
 
 def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
     """Return SHA-256 and size in bytes of the expected content of each scoring file."""
-    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
-    stems, shares = formats.pgs_file_stems(names), formats.case_shares(document)
-    headers = [
-        formats.pgs_header(name, stem, share, document).encode()
-        for name, stem, share in zip(names, stems, shares, strict=True)
-    ]
+    phenotypes = document["public_inputs"]["phenotypes"]
+    shares = list(map(public_prevalence, phenotypes))
+    headers = [formats.pgs_header(phenotype, document).encode() for phenotype in phenotypes]
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
     rows = _rows(directory, document)
-    while chunk := list(islice(rows, max(1, _ROWS_TOGETHER // len(names)))):
+    while chunk := list(islice(rows, max(1, _ROWS_TOGETHER // len(phenotypes)))):
         beginnings = [formats.pgs_row_prefix(_variant(row)) for row in chunk]
         columns = zip(*(row[-1].split("\t") for row in chunk), strict=True)
         for number, (weights, share) in enumerate(zip(columns, shares, strict=True)):
@@ -257,8 +255,7 @@ def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[st
 def _pgs_rows(beginnings: list[str], weights: Sequence[str], share: float | None) -> bytes:
     """Return the rows of a phenotype from the texts of its weights."""
     if share is not None:
-        scale = formats.effect_of_odds(share)
-        weights = [formats.weight_in_text(float(weight) / scale) for weight in weights]
+        weights = list(map(formats.weight_in_text, formats.scaled_weights(weights, share)))
     return "".join(map("{}{}\n".format, beginnings, weights)).encode()
 
 
@@ -293,7 +290,7 @@ def _sumstats_problems(directory: Path, document: Document) -> Iterator[str]:
             yield f"{name} cannot be read: {error}"
 
 
-def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[FixedText, float]]:
+def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the public columns of each variant, and half its public centre."""
     with (directory / files.CENTRE_FILE).open(encoding="utf-8") as file:
         centres = islice(file, 2, None)
@@ -304,7 +301,7 @@ def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[FixedT
 
 
 def _row_problems(
-    lines: Iterator[str], expected: list[tuple[FixedText, float]], sd: float
+    lines: Iterator[str], expected: list[tuple[tuple[str, str], float]], sd: float
 ) -> Iterator[str]:
     """Yield the first problem of a file's rows."""
     rows, number = zip_longest(lines, expected), 2
@@ -325,12 +322,13 @@ def _row_problems(
         number += len(chunk)
 
 
-def _numbers_in(line: str, text: FixedText) -> list[str] | None:
+def _numbers_in(line: str, text: tuple[str, str]) -> list[str] | None:
     """Return beta, error, frequency, p and n_eff of a line, or None if it is of another variant."""
-    columns = line.removeprefix(text.before).split("\t")
+    before, after = text
+    columns = line.removeprefix(before).split("\t")
     numbers = [*columns[:4], *columns[-2:-1]]
-    again = "\t".join(numbers[:4]) + text.after + "\t".join(numbers[4:]) + "\t.\n"
-    return numbers if line == text.before + again else None
+    again = "\t".join(numbers[:4]) + after + "\t".join(numbers[4:]) + "\t.\n"
+    return numbers if line == before + again else None
 
 
 def _are_as_written(beta: str, error: str, frequency: str, p_value: str, people: str) -> bool:

@@ -144,7 +144,7 @@ def check_words(document: Document, unit: str | None, **fixed: str) -> Finding:
         pairs |= {name: (promise[name], value) for name, value in fixed.items()} | {
             "unit": (promise["unit"], unit),
             "list of public values": (document["public_by_assumption"], list(public)),
-            "accountant": (promise["accountant"]["method"], accountant),
+            "accountant": (promise["accountant"], accountant),
             **{name: (document["mechanism"][name], words) for name, words in KEYSTREAM.items()},
         }
     problems = [

@@ -570,7 +570,7 @@ def assert_right_sums(released: Released) -> None:
     design, statement = released.stored("design.json"), released.published.statement
     expected = exact_statistics(released.cohort, design)
     exact = zarr.open_group(released.work / "statistics.zarr", mode="r")
-    charge = statement["ledger"]["charges"][-1]["id"]
+    charge = statement["ledger"]["charge"]
     noisy = zarr.open_group(released.work / "private_statistics" / f"{charge}.zarr", mode="r")
     n_fixed = 0 if left_out(design) else 1 + len(released.cohort.covariates)
     scales = noise_scales(statement, design["boundaries"], n_fixed)

@@ -336,7 +336,7 @@ def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
         ("guarantee.delta", 0.1),
         ("guarantee.mu", 0.9),
         ("person_columns", 2),
-        ("ledger.budget.epsilon", 0.5),
+        ("ledger.budget_epsilon", 0.5),
         ("mechanism.unit", 2),
     ],
 )
@@ -349,7 +349,7 @@ def test_a_signed_lie_is_found(released, tmp_path: Path, path, factor) -> None:
     assert failed_after(lie, released, tmp_path) - {"contents", "stamp"}
 
 
-@pytest.mark.parametrize("path", ["party", "software.version", "columns.0.name", "ledger.cohort"])
+@pytest.mark.parametrize("path", ["party", "software", "columns.0.name", "ledger.cohort"])
 def test_a_text_of_more_lines_than_one_is_found(released, tmp_path: Path, path) -> None:
     def lie(_: Path, document: dict) -> None:
         document |= put(document, path, "0.0.9\n\nThis release is (0.01, 1e-12)-private")

@@ -136,13 +136,13 @@ def test_a_charge_that_was_never_published_is_found(tmp_path, monkeypatch):
         ("guarantee.privacy", "label", "is for privacy unit full, stated is label"),
         ("guarantee.adjacency", "add-remove", "is for adjacency replace-one"),
         ("ledger.cohort", "other", "is for cohort biobank, stated is other"),
-        ("ledger.charges.0.id", "0" * 16, "is not in the ledger"),
-        ("ledger.charges.0.cost.mu_squared", 0.5, "cost "),
-        ("ledger.charges.0.cost.delta", 1e-9, "cost "),
-        ("ledger.before.cost.mu_squared", 0.5, "is stated as spent before"),
-        ("ledger.before.cost.epsilon", 0.01, "is stated as spent before"),
-        ("ledger.before.cost.delta", 0.01, "is stated as spent before"),
-        ("ledger.delta", 1e-8, "the account's delta is 1e-07, not 1e-08"),
+        ("ledger.charge", "0" * 16, "is not in the ledger"),
+        ("guarantee.cost.mu_squared", 0.5, "cost "),
+        ("guarantee.cost.delta", 1e-9, "cost "),
+        ("ledger.before.mu_squared", 0.5, "is stated as spent before"),
+        ("ledger.before.epsilon", 0.01, "is stated as spent before"),
+        ("ledger.before.delta", 0.01, "is stated as spent before"),
+        ("guarantee.delta", 1e-8, "the account's delta is 1e-07"),
     ],
 )
 def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, paid):
@@ -155,7 +155,7 @@ def test_a_statement_that_the_ledger_contradicts_is_found(path, value, what, pai
 def test_an_understated_balance_is_found(share, tmp_path):
     """The account had spent a tenth of this release before it."""
     paid = make(tmp_path, "full")
-    document, before = read_document(paid.directory), "ledger.before.cost.mu_squared"
+    document, before = read_document(paid.directory), "ledger.before.mu_squared"
     paid.forge(put(document, before, share * value_at(document, before)))
     (problem,) = paid.problems()
     assert "is stated as spent before; the earlier charges cost" in problem

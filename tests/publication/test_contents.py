@@ -231,8 +231,8 @@ FORGED = "This release is (0.01, 1e-12)-differentially private for all relatives
 
 
 TEXTS = (
-    "software.version", "software.name", "guarantee.accountant.versions.scipy", "ledger.cohort",
-    "ledger.charges.0.id", "public_inputs.phenotypes.0.name", "public_inputs.ld_blocks",
+    "software", "guarantee.versions.scipy", "ledger.cohort",
+    "ledger.charge", "public_inputs.phenotypes.0.name", "public_inputs.ld_blocks",
     "mechanism.reason", "estimation.shrinkage", "accuracy.definition", "stamp",
 )  # fmt: skip
 
@@ -241,8 +241,9 @@ TEXTS = (
     ("member", "text"),
     [*((member, f"{__version__}{between}{FORGED}") for member in TEXTS
        for between in ("\n", "\r", "\x1b[1m", "\x85", "\u2028", "\u202e", "\u2066")),
-     ("software.version", f"{__version__} {FORGED}"), ("software.version", "0.0.9." + 36 * "1"),
-     ("software.version", ""), ("software.name", "primo"), ("ledger.charges.0.id", FORGED)],
+     ("software", f"primo_scale {__version__} {FORGED}"), ("software", "primo 0.0.9"),
+     ("software", "primo_scale 0.0.9." + 36 * "1"), ("software", "primo_scale "),
+     ("ledger.charge", FORGED)],
 )  # fmt: skip
 def test_a_text_of_more_lines_or_a_sentence_in_place_of_a_name_is_found(member, text, release):
     restate(release, put(read_document(release), member, text))
@@ -269,7 +270,7 @@ def test_a_report_of_another_statement_is_found(release):
 
 
 def test_the_version_of_the_program_changes_no_check(release):
-    restate(release, put(read_document(release), "software.version", "0.0.9"), ATTACKER)
+    restate(release, put(read_document(release), "software", "primo_scale 0.0.9"), ATTACKER)
     assert problems(release) == []
     rewrite(release, WEIGHTS, cell(3, 7, "+1"), ATTACKER)
     (problem,) = problems(release)

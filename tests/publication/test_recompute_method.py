@@ -14,7 +14,6 @@ from primo_scale.methods.solve import adjusted
 from primo_scale.verify import methods as recompute_method
 from primo_scale.verify.guarantee import guarantee_findings
 from primo_scale.verify.methods import PARAMETERS, WITHOUT_PENALTIES, estimation_problems
-from primo_scale.verify.words import STATISTICS
 
 # ------------------------------------------------------------------------ the tables are right
 
@@ -62,9 +61,7 @@ def test_no_other_sampler_can_be_stated(name, words):
         ("full", "mechanism.method", "best-method", "method"),
         ("full", "mechanism.method", "reuse-cov-gauss-2", "method"),
         ("ada-ssp", "estimation.parameters", {}, "estimation"),
-        ("full", "mechanism.queries.0.statistic", "n = 4711", "queries"),
-        ("full", "mechanism.queries.0.statistic", STATISTICS["phenotype_cross"], "queries"),
-        ("full", "guarantee.accountant.method", "trust me", "stamp"),
+        ("full", "guarantee.accountant", "trust me", "stamp"),
     ],
 )
 def test_a_contradiction_to_the_tables_is_found(mode, path, value, check):

@@ -28,7 +28,7 @@ from primo_scale.ledger.accounts import Account
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.publish import statement_document
 from primo_scale.publication.wording import rests_on_scores
-from primo_scale.verify.document import ReferenceFrequencies
+from primo_scale.verify.document import PublicFile
 from primo_scale.verify.words import KEYSTREAM
 
 PEOPLE = 48_731  # stands nowhere where it is private
@@ -40,7 +40,7 @@ PANEL = {
         variances=np.full(7, 250.0),
         source="a panel",
     ),
-    "reference": ReferenceFrequencies("panel.afreq", "0" * 64),
+    "reference": PublicFile("panel.afreq", "0" * 64),
 }
 
 
@@ -84,8 +84,7 @@ def test_a_subsample_of_a_panels_cohort_is_stated_and_verified(subsample, tmp_pa
 def test_an_adjustment_is_a_query_under_the_charge_of_the_statistics(mode, tmp_path):
     statement = example_statement(example_weights(), mode=mode)
     assert statement.mechanism.share == 0.98
-    (charge,) = statement.ledger.charges
-    assert charge.cost.mu_squared == pytest.approx(statement.guarantee.mu**2)
+    assert statement.guarantee.cost.mu_squared == pytest.approx(statement.guarantee.mu**2)
     queries = {query.name: query for query in statement.mechanism.queries}
     assert queries["adjustment"].shape == (2 * 3, 2 * 3)
     assert problems(publish(tmp_path / "out", example_weights(), statement)) == []
@@ -112,7 +111,7 @@ def test_nothing_of_the_custodians_own_is_stated():
     payment = dataclasses.replace(payment, balance=unnamed)
     statement = state(design, example_solved("full", design), payment)
     assert statement.ledger.cohort == "unnamed"
-    text = json.dumps(dataclasses.asdict(statement))
+    text = json.dumps(statement_document(statement))
     assert "secret" in design.genotype_store and "secret" not in text
     assert "f" * 12 not in text
 

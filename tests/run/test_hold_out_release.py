@@ -162,7 +162,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     succeeded(command(finalize, *words, *BUDGET, "--calibrate"))
     assert command(verify, out).exit_code == 0
     before, document = read_document(demo / "release"), read_document(out)
-    assert document["ledger"]["charges"] == before["ledger"]["charges"]
+    assert document["ledger"]["charge"] == before["ledger"]["charge"]
     public, fixed = document["public_inputs"], []
     for directory in (demo / "release", out):
         path = directory / "covariates.tsv"

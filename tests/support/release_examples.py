@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import structs
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -223,7 +224,7 @@ def example_statement(
 def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
     """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, BUILD)
-    return dataclasses.replace(statement, created="2026-11-20")
+    return structs.replace(statement, created="2026-11-20")
 
 
 def publish_example(
@@ -233,7 +234,7 @@ def publish_example(
     statement = example_statement(weights, mode=mode, private=private)
     if summary:
         weights = dataclasses.replace(weights, summary=example_summary(weights))
-        statement = dataclasses.replace(statement, summary_statistics=True)
+        statement = structs.replace(statement, summary_statistics=True)
     return publish(directory, weights, statement)
 
 

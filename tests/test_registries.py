@@ -35,7 +35,7 @@ from primo_scale.run.fields import declared
 from primo_scale.run.forecast import ChosenMethod
 from primo_scale.run.request import FinalizeRequest, GenotypeFiles
 from primo_scale.verify import theorems as recompute_mechanisms
-from primo_scale.verify.methods import PARAMETERS as VERIFIED_ESTIMATORS
+from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS
 from primo_scale.verify.theorems import (
     THEOREMS,
     Claims,

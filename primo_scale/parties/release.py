@@ -48,7 +48,7 @@ from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify import document
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer
-from primo_scale.verify.words import KEYSTREAM, public_by_assumption
+from primo_scale.verify.words import SAMPLER, public_by_assumption
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
@@ -342,7 +342,7 @@ def _statement(
             sensitivity=party_sensitivity(count, request.mixtures),
             sigma=values.sigma,
             fine_bits=fine_bits(values.sigma),
-            **KEYSTREAM,
+            sampler=SAMPLER,
         ),
         ledger=state_ledger_entry(balance, charge),
         public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),

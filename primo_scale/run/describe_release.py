@@ -43,13 +43,13 @@ from primo_scale.privacy.mechanism import (
     eigenvalue_sensitivity,
 )
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
-from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import (
+from primo_scale.publication.texts import (
     CHOICE_BY_SCORE,
     ONE_BLOCK,
     PANEL_RULE,
     effective_size_in_words,
 )
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.forecast import ChosenMethod
@@ -58,9 +58,8 @@ from primo_scale.verify.document import HeldOut, HeldOutGroup, HeldOutPhenotype,
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
 from primo_scale.verify.words import (
-    KEYSTREAM,
+    SAMPLER,
     UNNAMED,
-    accountant_in_words,
     public_by_assumption,
     unit_in_words,
 )
@@ -159,7 +158,6 @@ def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
         adjacency=str(promise.adjacency),
         privacy=str(promise.unit),
         unit=unit_in_words(promise.unit, promise.adjacency),
-        accountant=accountant_in_words(subsampled=cost.delta > 0),
         versions=versions,
     )
 
@@ -197,7 +195,7 @@ def state_mechanism(
             if own is None
             else stated.StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
         ),
-        **KEYSTREAM,
+        sampler=SAMPLER,
     )
 
 

@@ -75,7 +75,7 @@ from primo_scale.privacy.planning import (
     response_of_scaled_records,
     split_for,
 )
-from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
+from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockLayout

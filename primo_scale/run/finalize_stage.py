@@ -37,8 +37,8 @@ from primo_scale.privacy.payment import (
 )
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import privatise
+from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment

@@ -31,7 +31,7 @@ from primo_scale.genotypes.store import (
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
-from primo_scale.publication.wording import CHOICE_BY_SCORE
+from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import read_public
 from primo_scale.run.request import GenotypeFiles

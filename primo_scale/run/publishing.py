@@ -12,8 +12,8 @@ from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.humanize import examples
 from primo_scale.privacy.payment import NoiseStore
+from primo_scale.publication.texts import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved

@@ -79,8 +79,7 @@ class Guarantee(Struct, frozen=True):
     adjacency: Adjacency
     privacy: Privacy
     unit: Text  # description of both (`primo_scale.verify.words.unit_in_words`)
-    accountant: Text  # computation of (epsilon, delta) from the noise
-    versions: Mapping[Library, Version]  # of the programs involved in it
+    versions: Mapping[Library, Version]  # of the programs that computed (epsilon, delta)
 
 
 # ---- The noise -----------------------------------------------------------------------------------
@@ -89,7 +88,7 @@ class Guarantee(Struct, frozen=True):
 class StatedQuery(Struct, frozen=True):
     """One noisy statistic of genotypes X and phenotypes Y."""
 
-    name: Text  # name of the statistic, a key of `primo_scale.verify.words.STATISTICS`
+    name: Text  # name of the statistic, as report.html describes it
     # Shape of the statistic; of the dense d x d matrix for ``gram``.
     shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=2)]
     # Largest l2 distance between the values of this statistic on neighbouring cohorts, in lattice
@@ -141,11 +140,9 @@ class StatedMechanism(Struct, frozen=True):
     exact_parts: tuple[Text, ...]
     # All statistics that were measured on the cohort with noise.
     queries: Annotated[tuple[StatedQuery, ...], AtLeastOne]
-    # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
-    # (`primo_scale.verify.words.KEYSTREAM`).
+    # Source of the noise, and its distance to the ideal distribution
+    # (`primo_scale.verify.words.SAMPLER`).
     sampler: Text
-    sampler_exactness: Text
-    rng: Text
     second_round: StatedSecondRound | None = None  # a second measurement, or None without one
 
 
@@ -376,7 +373,7 @@ class LedgerEntry(Struct, frozen=True):
 
 
 class Statement(Struct, frozen=True):
-    """All of release.json except the stamp, scoring, the list of files and the signature.
+    """All of release.json except the stamp, chromosomes, list of files and signature.
 
     Without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are None.
     """
@@ -398,14 +395,6 @@ class Statement(Struct, frozen=True):
     hold_out: HeldOut | None = None  # measurement of the weights in people held out
 
 
-class Scoring(Struct, frozen=True):
-    """Chromosomes of the weights, and the treatment of men on chromosome X."""
-
-    chromosomes: Annotated[tuple[Text, ...], AtLeastOne]
-    males_on_x: Literal["0/2"] | None
-    xchr_model: Literal[2] | None
-
-
 class PublishedFile(Struct, frozen=True):
     """Name, digest and size of a file of the release."""
 
@@ -423,11 +412,11 @@ class Signature(Struct, frozen=True):
 
 
 class ReleaseDocument(Statement, frozen=True, kw_only=True):
-    """Statement, scoring, files and signature of a release."""
+    """Statement, chromosomes, files and signature of a release."""
 
     schema_version: Literal[4]
     stamp: Text
-    scoring: Scoring
+    chromosomes: Annotated[tuple[Text, ...], AtLeastOne]  # of the weights; on X men count as 0 or 2
     files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
     signature: Signature | None
 
@@ -457,8 +446,6 @@ class PartyMechanism(Struct, frozen=True):
     sigma: Scale  # standard deviation of the noise on every value, in lattice units
     fine_bits: FineBits  # the noise was drawn on multiples of 2^-fine_bits, and the sum rounded
     sampler: Text
-    sampler_exactness: Text
-    rng: Text
 
 
 class PartyStatement(Struct, frozen=True):

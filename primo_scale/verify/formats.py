@@ -20,7 +20,6 @@ from scipy.special import log_ndtr
 from primo_scale.errors import InputError
 from primo_scale.verify.chromosomes import (
     AUTOSOMES,
-    CHROMOSOME_X,
     UNPLACED,
     canonical_chromosome,
     positioned_chromosome,
@@ -124,15 +123,9 @@ def centre_frequency(dosage: float) -> str:
     return f"{dosage / 2:.9g}"
 
 
-def scoring_of(chromosomes: Iterable[str]) -> Document:
-    """Return the member `scoring` of release.json for chromosomes in any spelling.
-
-    A man's single copy on X counts as two, by plink2 --xchr-model 2, its default.
-    """
-    found = list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(chromosomes))))
-    on_x = CHROMOSOME_X in found
-    model = {"males_on_x": "0/2", "xchr_model": 2} if on_x else {}
-    return {"chromosomes": found, "males_on_x": None, "xchr_model": None, **model}
+def chromosomes_of(codes: Iterable[str]) -> list[str]:
+    """Return the member `chromosomes` of release.json for chromosomes in any spelling."""
+    return list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(codes))))
 
 
 # ---- pgs/ ----------------------------------------------------------------------------------------

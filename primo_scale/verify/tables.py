@@ -129,8 +129,8 @@ def _weights_problems(directory: Path, document: Document) -> Iterator[str]:
         chromosomes[row[3]] = None
     if len(seen) != n_variants:
         yield f"has {'more' if len(seen) > n_variants else 'fewer'} variants than {n_variants}"
-    elif formats.scoring_of(chromosomes) != document["scoring"]:
-        yield "has other chromosomes than the member scoring of release.json"
+    elif formats.chromosomes_of(chromosomes) != document["chromosomes"]:
+        yield "has other chromosomes than release.json"
 
 
 def _covariates_problems(directory: Path, document: Document) -> Iterator[str]:

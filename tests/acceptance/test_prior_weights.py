@@ -14,7 +14,7 @@ import primo_scale as ps
 from primo_scale.cli.commands import finalize, ingest, release
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.verify.methods import estimation_problems
+from primo_scale.verify.guarantee import estimation_problems
 
 BUDGET = ("--epsilon", 20, "--delta", 1e-7)
 LITTLE_NOISE = ("--epsilon", 100, "--delta", 1e-7)

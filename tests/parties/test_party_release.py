@@ -35,8 +35,8 @@ from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.document import PARTY, serialise
 from primo_scale.verify.files import Signer, signature_of
-from primo_scale.verify.profile import epsilon_of
 from primo_scale.verify.release import verify
+from primo_scale.verify.theorems import epsilon_of
 
 OF_STATISTICS = (PaymentStep.ADJUSTMENT_STORED, PaymentStep.BLOCK_WRITTEN)
 PARTY_STEPS = tuple(step for step in STEPS if step not in OF_STATISTICS)

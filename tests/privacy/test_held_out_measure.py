@@ -22,7 +22,7 @@ from primo_scale.privacy.held_out_sums import (
     residual_limits,
     row_norm,
 )
-from primo_scale.publication.wording import accuracies_in_words
+from primo_scale.publication.texts import accuracies_in_words
 from primo_scale.verify.held_out_accuracy import (
     N_COUNTS,
     accuracy_of,

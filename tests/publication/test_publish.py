@@ -160,7 +160,7 @@ def test_the_report_answers_a_privacy_officer(pristine):
         "X'Y, genotypes by phenotypes 7 × 2",
         "Accountant: analytic Gaussian profile (Balle and Wang 2018)",
         "scipy ",
-        "Gaussian rounded to a lattice",
+        "rounded to a lattice with at least 2^32 steps",
         "a fresh key from operating system entropy",
         "Why this one: as given",
         "Forecast of the effective sample size: 123.4 of 1000 people",

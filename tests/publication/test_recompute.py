@@ -15,7 +15,7 @@ from support.release_examples import MODES, example_design, example_document
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import forecast
 from primo_scale.verify.guarantee import _draws
-from primo_scale.verify.profile import Lattice, epsilon_of, log_delta, log_delta_on_lattice
+from primo_scale.verify.theorems import Lattice, epsilon_of, log_delta, log_delta_on_lattice
 
 
 @settings(max_examples=40, deadline=None)

@@ -27,9 +27,9 @@ from primo_scale.genotypes.coding import GenotypeCoding, block_row_norms, defaul
 from primo_scale.ledger.accounts import Account
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.publication.publish import statement_document
-from primo_scale.publication.wording import rests_on_scores
+from primo_scale.publication.texts import rests_on_scores
 from primo_scale.verify.document import PublicFile
-from primo_scale.verify.words import KEYSTREAM
+from primo_scale.verify.words import SAMPLER
 
 PEOPLE = 48_731  # stands nowhere where it is private
 PANEL = {
@@ -77,7 +77,7 @@ def test_a_subsample_of_a_panels_cohort_is_stated_and_verified(subsample, tmp_pa
     statement = example_statement(weights, mode="subsampled", subsample=subsample, **PANEL)
     assert problems(publish(tmp_path / "out", weights, statement)) == []
     assert statement.guarantee.cost.delta == statement.guarantee.delta / 2
-    assert statement.mechanism.sampler == KEYSTREAM["sampler"]
+    assert statement.mechanism.sampler == SAMPLER
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -12,7 +12,7 @@ from support.release_examples import example_document, example_statement, exampl
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.publication.texts import render_readme
 from primo_scale.publication.weights import scoring_command
-from primo_scale.verify.formats import scoring_of
+from primo_scale.verify.formats import chromosomes_of
 from primo_scale.verify.release import release_findings
 
 
@@ -53,12 +53,10 @@ def test_the_terminals_command_names_the_files_where_they_lie():
 
 
 def test_chromosomes_are_listed_once_by_their_plain_names():
-    assert scoring_of(["chr1", "1", "23", "X", "PAR1", "1"]) == {
-        "chromosomes": ["1", "X", "PAR1"],
-        "males_on_x": "0/2",
-        "xchr_model": 2,
-    }
-    assert scoring_of(["22"])["xchr_model"] is None
+    codes = ["chr1", "1", "23", "X", "PAR1", "1"]
+    assert chromosomes_of(codes) == ["1", "X", "PAR1"]
+    document = example_document() | {"chromosomes": chromosomes_of(codes)}
+    assert "--xchr-model 2" in scoring_command(document, Path("release"))
 
 
 def test_a_release_without_a_build_says_what_follows():

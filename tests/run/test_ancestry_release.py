@@ -16,8 +16,12 @@ from primo_scale.evaluation.scores import open_files
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.publication.texts import render_readme, render_report
-from primo_scale.publication.wording import accuracies_in_words, ancestry_notes
+from primo_scale.publication.texts import (
+    accuracies_in_words,
+    ancestry_notes,
+    render_readme,
+    render_report,
+)
 from primo_scale.run.design import load_design
 from primo_scale.verify.release import document_findings
 

@@ -29,9 +29,8 @@ from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.privacy.held_out_sums import UNIT, code_of_people
-from primo_scale.publication.texts import render_readme, render_report
+from primo_scale.publication.texts import accuracies_in_words, render_readme, render_report
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import accuracies_in_words
 from primo_scale.run.design import load_design
 from primo_scale.run.finalize_stage import _ScratchPeople, score_held_out
 from primo_scale.storage.groups import attributes_of, open_group

@@ -26,10 +26,10 @@ from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.forecast import ChosenMethod
-from primo_scale.verify import methods as recompute_method
+from primo_scale.verify import guarantee as recompute_method
 from primo_scale.verify.document import Statement
 from primo_scale.verify.files import Signer
-from primo_scale.verify.formats import scoring_of
+from primo_scale.verify.formats import chromosomes_of
 from support.filesets import variants_with
 
 FILES = (
@@ -257,5 +257,5 @@ def example_document(
     statement = example_statement(weights or example_weights(), mode=mode, **promise)
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in FILES]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
-    own = {"scoring": scoring_of(["22"]), "files": files, "signature": signature}
+    own = {"chromosomes": chromosomes_of(["22"]), "files": files, "signature": signature}
     return statement_document(statement) | own

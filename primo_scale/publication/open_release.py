@@ -88,21 +88,17 @@ class Release:
     @property
     def epsilon(self) -> float | None:
         """Privacy parameter epsilon; None for a release that is not private."""
-        return self._guarantee("epsilon")
+        return float(self.document["guarantee"]["epsilon"]) if self.private else None
 
     @property
     def delta(self) -> float | None:
         """Privacy parameter delta; None for a release that is not private."""
-        return self._guarantee("delta")
+        return float(self.document["guarantee"]["delta"]) if self.private else None
 
     @property
     def genome_build(self) -> str:
         """Genome build of the positions, as the PGS Catalog names it."""
         return str(self.document["public_inputs"]["genome_build"])
-
-    def _guarantee(self, name: str) -> float | None:
-        guarantee = self.document["guarantee"]
-        return None if guarantee is None else float(guarantee[name])
 
 
 @errors_explained()

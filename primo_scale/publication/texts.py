@@ -19,7 +19,6 @@ from primo_scale.publication.weights import scoring_command
 from primo_scale.verify.document import Document, statement_digest
 from primo_scale.verify.held_out_accuracy import USUAL_SLOPES, decisive, fits_its_range, told_of
 from primo_scale.verify.party import half_range, n_rows
-from primo_scale.verify.theorems import THEOREMS
 from primo_scale.verify.words import people_in_words
 
 _WIDTH = 100
@@ -55,7 +54,7 @@ def render_report(document: Document, public_key: str | None) -> str:
 
     The digest of the statement binds it to release.json, which the key signs.
     """
-    guarantee, mechanism = document["guarantee"], document["mechanism"]
+    guarantee = document["guarantee"]
     phenotypes, covariates = (
         [column["name"] for column in document["public_inputs"][kind]]
         for kind in ("phenotypes", "covariates")
@@ -71,7 +70,6 @@ def render_report(document: Document, public_key: str | None) -> str:
         people=people_in_words(document),
         command=" \\\n  ".join(scoring_command(document, PurePath())),
         meaning=_meaning(guarantee) if guarantee else None,
-        calibrated=THEOREMS[mechanism["calibration"]].description if mechanism else None,
         attenuations=zip(phenotypes, document["estimation"]["attenuation"], strict=False),
         components=[name for name in covariates if has_components([name])],
         structure=None if has_components(covariates) else NO_COMPONENTS,

@@ -13,8 +13,8 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 from typing import Any, BinaryIO, TextIO
 
 from cryptography.exceptions import InvalidSignature
@@ -40,11 +40,8 @@ _LONGEST_NUMBER = 32  # characters, with a tab
 _ROWS_BESIDE_VARIANTS = 16
 _MOST_CHARACTERS = 1 << 40  # of a table, whatever release.json states
 
-_zlib: ModuleType
-try:  # ISA-L has the same interface, and is three times as fast
-    _zlib = import_module("isal.isal_zlib")
-except ImportError:
-    _zlib = zlib
+# ISA-L has the same interface, and is three times as fast.
+_zlib: Any = import_module("isal.isal_zlib" if find_spec("isal") else "zlib")
 _damaged: type[Exception] = _zlib.error
 UNREADABLE = (
     OSError, EOFError, zlib.error, _damaged, ValueError, TypeError, IndexError, ArithmeticError,

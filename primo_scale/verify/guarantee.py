@@ -87,23 +87,18 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
     if len(set(names)) != len(names):
         problems.append("a query is repeated")
     for query in mechanism["queries"]:
-        if query["name"] in needed:
-            problems += _query_problems(query, claims)
+        name = query["name"]
+        if name not in needed:
+            continue
+        if query["shape"] != claims.shapes[name]:
+            problems.append(f"{name} has the shape {query['shape']}, not {claims.shapes[name]}")
+        if (query["off_diagonal_sigma"] is not None) != (name in theorems.SYMMETRIC):
+            problems.append(f"{name} has no noise off its diagonal, or too much")
+        count = len(claims.block_bounds) if name == "gram" else 1
+        lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
+        if any(query[each] is not None and len(query[each]) != count for each in lists):
+            problems.append(f"{name} does not have {count} of each number")
     return finding_of("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
-
-
-def _query_problems(query: Document, claims: Claims) -> list[str]:
-    name, shape = query["name"], claims.shapes[query["name"]]
-    problems = []
-    if query["shape"] != shape:
-        problems.append(f"{name} has the shape {query['shape']}, not {shape}")
-    if (query["off_diagonal_sigma"] is not None) != (name in theorems.SYMMETRIC):
-        problems.append(f"{name} has no noise off its diagonal, or too much")
-    count = len(claims.block_bounds) if name == "gram" else 1
-    lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
-    if any(query[each] is not None and len(query[each]) != count for each in lists):
-        problems.append(f"{name} does not have {count} of each number")
-    return problems
 
 
 def _check_mechanism(document: Document, claims: Claims) -> Finding:
@@ -438,7 +433,7 @@ def estimation_problems(document: Document) -> list[str]:
         return []
     if estimator not in facts.estimators:
         return [f"estimator is {estimator}, not one of {', '.join(facts.estimators)}"]
-    problems = _score_problems(document)
+    problems = []
     expected = {*PARAMETERS[estimator], *facts.parameters}
     if estimation["parameters"].keys() != expected:
         found = ", ".join(estimation["parameters"]) or "none"
@@ -447,23 +442,13 @@ def estimation_problems(document: Document) -> list[str]:
     penalties = set(estimation["penalties"])
     if estimator == "ridge" and (len(penalties) > 1 or min(penalties, default=0) < 0):
         problems.append("ridge has one penalty of at least 0, the same in every LD block")
-    return problems
-
-
-def _score_problems(document: Document) -> list[str]:
-    """Return the contradictions of the public scores with the method and the phenotypes."""
-    scores = document["estimation"].get("public_scores", [])
-    if not scores:
-        return []
-    mechanism, n_variants = document["mechanism"], document["cohort"]["n_variants"]
     names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
-    problems = []
-    if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
-        problems.append(f"{mechanism['method']} does not build on public scores")
-    for score in scores:
+    for score in estimation.get("public_scores", []):
         file, phenotypes = score["file"], [slope["phenotype"] for slope in score["slopes"]]
+        if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
+            problems.append(f"{mechanism['method']} does not build on public scores")
         if len(set(phenotypes)) != len(phenotypes) or not names.issuperset(phenotypes):
             problems.append(f"slopes on {file} are not of distinct phenotypes of the release")
-        if score["n_matched"] > min(score["n_variants"], n_variants):
+        if score["n_matched"] > min(score["n_variants"], document["cohort"]["n_variants"]):
             problems.append(f"{file} matches more variants than there are")
     return problems

@@ -290,43 +290,19 @@ class Theorem:
 
     applies: Callable[[Claims], bool]
     joint_shift: Callable[[Claims], float]  # as the function `joint_shift`
-    description: str  # in report.html
     splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
 
 
 THEOREMS = {
-    "label": Theorem(
-        lambda claims: claims.privacy == "label",
-        _label,
-        "only what phenotypes enter has noise: X'Y and Y'Y, with phenotypes clipped so "
-        "that the norm of y and its product with that of x are bounded",
-        splits=False,
-    ),
+    "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
     "subsampled": Theorem(
-        lambda claims: claims.subsample is not None,
-        _beside_subsample,
-        "X'X is summed over a secret random subsample and is private by amplification; "
-        "X'Y and Y'Y of everybody are calibrated jointly and the two are added",
-        splits=False,
+        lambda claims: claims.subsample is not None, _beside_subsample, splits=False
     ),
-    "add-remove": Theorem(
-        lambda claims: not claims.replace,
-        _add_remove,
-        "one row at all its bounds moves X'X, X'Y and Y'Y most, so that the squared "
-        "shifts of the three add up; the split t is that of X'Y over that of X'X",
-    ),
+    "add-remove": Theorem(lambda claims: not claims.replace, _add_remove),
     "stacked": Theorem(
-        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row,
-        _stacked,
-        "X'X, X'Y and Y'Y are parts of one Gram matrix of stacked rows (x, k y), which has "
-        "one joint sensitivity; the split t, by k, says how X'X and X'Y share it",
+        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row, _stacked
     ),
-    "by-block": Theorem(
-        lambda claims: True,
-        _by_block,
-        "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
-        "all blocks, X'Y and Y'Y jointly; the split t says how X'X and X'Y share",
-    ),
+    "by-block": Theorem(lambda claims: True, _by_block),
 }
 """Theorems by the name of the calibration in release.json; the first that applies is used."""
 

@@ -61,7 +61,7 @@ PGS = ("pgs/height.txt.gz", "pgs/LDL.txt.gz")
             lambda old: re.sub("\t[^\t\n]*\n", "\n", old), lambda old: "",
         )),
         (WEIGHTS, cell(3, 5, "4711"), f"{WEIGHTS} line 4 has '4711' in the column of the stamp"),
-        (WEIGHTS, cell(3, 3, "21"), f"{WEIGHTS} has other chromosomes than the member scoring"),
+        (WEIGHTS, cell(3, 3, "21"), f"{WEIGHTS} has other chromosomes than release.json"),
         *((COVARIATES, change, COVARIATES) for change in (
             cell(0, 0, "##(4, 1e-07)-differentially private"), cell(1, 1, "n4711"),
             cell(2, 0, "AGE"), cell(3, 0, "n4711"), cell(2, 1, "0.10"), cell(3, 2, "nan"),

@@ -380,7 +380,7 @@ def test_the_change_of_an_eigenvalue_covers_everybody_alive_where_the_number_is_
     norm = max(claims.block_bounds)
     eigenvalue = query(document, "smallest_eigenvalue")
     eigenvalue["sensitivity"] = [norm + 1 + 32 * claims.largest_block * people * norm / 2**53]
-    assert "sensitivities: smallest_eigenvalue has" in problems(document)
+    assert "sensitivities: smallest_eigenvalue is" in problems(document)
 
 
 @pytest.mark.parametrize(("people", "largest"), [(500_000, 20_000), (2**31, 1_701)])

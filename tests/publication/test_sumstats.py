@@ -95,7 +95,7 @@ def test_numbers_have_the_digits_that_are_written(column, change, release):
 
     rewrite(release, FILES[0], longer)
     (problem,) = problems(release)
-    assert problem == f"contents: {FILES[0]} line 3 has a number in another format"
+    assert problem == f"contents: {FILES[0]} line 3 is not the row of the next variant as written"
 
 
 def test_a_missing_row_and_an_unstated_file_are_found(release):

@@ -24,8 +24,8 @@ from primo_scale.verify.release import release_findings
 if TYPE_CHECKING:
     import pandas as pd
 
+# Options of `pandas.read_csv` for tables in which neither quotes nor NA have a meaning.
 TABLE_OPTIONS: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE, "na_filter": False}
-"""Options of `pandas.read_csv` for tables in which neither quotes nor NA have a meaning."""
 
 
 @dataclass(frozen=True)

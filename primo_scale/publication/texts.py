@@ -140,8 +140,8 @@ def _template(name: str) -> Template:
     return environment.get_template(f"{name}.j2")
 
 
+# Rules, or their beginnings, that give LD blocks where no option does.
 ONE_BLOCK, PANEL_RULE = "one dense block", "cuts of least LD in "
-"""Rules, or their beginnings, that give LD blocks where no option does."""
 
 _EFFECTIVE_SIZE = (
     "people in a cohort without noise whose scores explain as much in others, by the spectral "
@@ -155,10 +155,11 @@ RELATIVES = (
 _ON_SCORES = (
     "all numbers are too high if people of the cohort took part in the studies of the public scores"
 )
+# Share of a score's variance between populations above which it is called ancestry.
 MOST_BETWEEN = 0.5
-"""Share of a score's variance between populations above which it is called ancestry."""
+# Largest number of variants whose scores are warned of.
 FEW_VARIANTS = 50
-"""Largest number of variants whose scores are warned of."""
+# What weights without noise are for phenotypes with missing values.
 NO_COMPLETE_CASES = (
     "The weights of a phenotype with missing values are not those of the people who have it "
     "(complete cases): X'X counts all n people, and X'Y the n_j people with a value, multiplied by "
@@ -166,9 +167,8 @@ NO_COMPLETE_CASES = (
     "where there are more variants than people. To compare with a program that leaves out people "
     "without a value, release such a phenotype alone, with --keep of the people who have it."
 )
-"""What weights without noise are for phenotypes with missing values."""
+# Option by which a public score chooses the variants, and their source in a release.
 CHOICE_BY_SCORE = "--extract-by-prior"
-"""Option by which a public score chooses the variants, and their source in a release."""
 
 
 def effective_size_in_words(heritability: float | None, *, on_scores: bool) -> str:

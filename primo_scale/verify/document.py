@@ -20,11 +20,11 @@ from msgspec import Meta, Struct
 from primo_scale.verify.files import bounded_bytes, canonical_json, sha256_of
 from primo_scale.verify.finding import Finding, finding_of
 
+# Members of release.json or party.json.
 Document = dict[str, Any]
-"""Members of release.json or party.json."""
 
+# Pattern of a text without control characters, line separators and bidirectional controls.
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+\Z"
-"""Pattern of a text without control characters, line separators and bidirectional controls."""
 _LARGEST_INTEGER, _LARGEST_NUMBER = 2**62, 1e100
 
 Text = Annotated[str, Meta(pattern=ONE_LINE)]

@@ -32,8 +32,8 @@ COLUMNS_FILE = "columns.tsv"
 PGS_DIRECTORY, PGS_SUFFIX = "pgs", ".txt.gz"
 SUMSTATS_DIRECTORY, SUMSTATS_SUFFIX = "sumstats", ".tsv.gz"
 
+# Largest size in bytes of release.json and report.html, for 400,000 LD blocks.
 LARGEST_DOCUMENT = 64 << 20
-"""Largest size in bytes of release.json and report.html, for 400,000 LD blocks."""
 # Characters of ID, alleles and position of one variant; insertions are long alleles.
 _LONGEST_NAMES, _MEAN_NAMES = 1 << 20, 1 << 12
 _LONGEST_NUMBER = 32  # characters, with a tab
@@ -43,10 +43,10 @@ _MOST_CHARACTERS = 1 << 40  # of a table, whatever release.json states
 # ISA-L has the same interface, and is three times as fast.
 _zlib: Any = import_module("isal.isal_zlib" if find_spec("isal") else "zlib")
 _damaged: type[Exception] = _zlib.error
+# Errors that the content of a malformed file can raise.
 UNREADABLE = (
     OSError, EOFError, zlib.error, _damaged, ValueError, TypeError, IndexError, ArithmeticError,
 )  # fmt: skip
-"""Errors that the content of a malformed file can raise."""
 
 _COMPRESSION = 1  # the digits of noisy weights are incompressible
 _GZIP = 31  # of zlib: a gzip header without a date, and the largest window

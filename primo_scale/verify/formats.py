@@ -32,12 +32,11 @@ from primo_scale.verify.words import stamp_column, stamp_of
 Float64 = npt.NDArray[np.float64]
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
+# Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
+#
+# plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
+# therefore the name of a column, whose cells are `NO_ALLELE`.
 NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
-"""Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
-
-plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
-therefore the name of a column, whose cells are `NO_ALLELE`.
-"""
 INTERCEPT = "(intercept)"
 TERM_COLUMN = "term"
 NO_ALLELE = "."

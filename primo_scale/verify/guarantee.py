@@ -346,15 +346,15 @@ _OPEN: Mapping[str, tuple[str, ...]] = {
     "point-normal": _OF_FITTED_EFFECTS,
     "ridge": (),
 }
+# Names of the parameters of each estimator.
 PARAMETERS: Mapping[str, tuple[str, ...]] = {
     **_OPEN,
     "projection": _OF_A_PROJECTION,
     "unit-ridge": (),
     "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
 }
-"""Names of the parameters of each estimator."""
+# Estimators that are no ridge.
 WITHOUT_PENALTIES = ("known-noise", "effect-variances", "genetic-factors", "point-normal")
-"""Estimators that are no ridge."""
 
 
 @dataclass(frozen=True)
@@ -370,14 +370,15 @@ class MethodFacts:
     parameters: tuple[str, ...] = ()  # names of parameters besides those of the estimator
 
 
+# Estimators without noise, the first also for LD components; others choose by the noise.
 _NOISELESS = ("point-normal", "effect-variances", "ridge")
-"""Estimators without noise, the first also for LD components; others choose by the noise."""
+# Methods for which public scores can be the prior mean of the effects.
 BUILD_ON_SCORES = ("reuse-cov-gauss", "sub-samp-reuse-cov")
-"""Methods for which public scores can be the prior mean of the effects."""
 _EVERY = ("full", "label", "feature")
 _GENOTYPES = ("full", "feature")
 _EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
 
+# Properties of every method of docs/methods.md.
 METHODS: Mapping[str, MethodFacts] = {
     "reuse-cov-gauss": MethodFacts(_EVERY, tuple(_OPEN)),
     "reuse-cov-proj-x": MethodFacts(("label",), ("projection",)),
@@ -390,7 +391,6 @@ METHODS: Mapping[str, MethodFacts] = {
     "const-ssp-full": MethodFacts(_GENOTYPES, _EIGENVALUE),
     "naive": MethodFacts(_GENOTYPES, tuple(_OPEN), copies_each=True),
 }
-"""Properties of every method of docs/methods.md."""
 
 
 def method_problems(document: Document) -> list[str]:

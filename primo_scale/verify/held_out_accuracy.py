@@ -18,17 +18,17 @@ import numpy.typing as npt
 import scipy
 
 Floats = npt.NDArray[np.float64]
+# Name of the group of all people.
 EVERYBODY = "all"
-"""Name of the group of all people."""
+# Name of the people of all groups, less the means of each person's group.
 WITHIN_GROUPS = "within groups"
-"""Name of the people of all groups, less the means of each person's group."""
 
+# Number of public numbers between which people are counted by their score.
 N_EDGES = 32
-"""Number of public numbers between which people are counted by their score."""
+# Number of sums of each group.
 N_SUMS = 6
-"""Number of sums of each group."""
+# Number of counts of people: those between the edges, and last those with too large a residual.
 N_COUNTS = N_EDGES + 2
-"""Number of counts of people: those between the edges, and last those with too large a residual."""
 _LARGEST_EDGE = 4.0  # in units of the bound on residuals
 _QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
 # A range of scores that cuts more than this share of people is too small.
@@ -38,12 +38,12 @@ _NUMBERS = [
     for name in ("r2", "slope", "auc", "liability_r2")
     for end in ("", "_lower", "_upper")
 ]
+# Width of an interval of R^2 below which that of a single group is told.
 NARROW = 0.05
-"""Width of an interval of R^2 below which that of a single group is told."""
+# 97.5% quantile of the normal distribution.
 NORMAL_QUANTILE = 1.959963984540054
-"""97.5% quantile of the normal distribution."""
+# Share of people with too large a residual above which no accuracy is stated (normal: 0.3%).
 MOST_BEYOND = 0.01
-"""Share of people with too large a residual above which no accuracy is stated (normal: 0.3%)."""
 _ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
@@ -52,8 +52,8 @@ _LEAST_PEOPLE = 30
 _LEAST_GROUP = 5.0
 # Ends of the interval of a slope that is precise enough to correct weights, one over the other.
 _PRECISE = 2.0
+# Range of slopes outside of which weights are called too large or too small.
 USUAL_SLOPES = 0.5, 2.0
-"""Range of slopes outside of which weights are called too large or too small."""
 
 
 def score_edges(residual: Floats) -> Floats:

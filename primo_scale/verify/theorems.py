@@ -19,18 +19,18 @@ from scipy.special import erfcx, log_ndtr
 from primo_scale.verify.document import Document
 from primo_scale.verify.words import KEYSTREAM_DISTANCE
 
+# Statistics of every release, with noise unless the guarantee assumes that they are public.
 PARTS = ("gram", "phenotype_cross", "phenotype_gram", "observed")
-"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
 _EIGENVALUE = "smallest_eigenvalue"
+# Statistics of the people held out, who count in no other one.
 HELD_OUT = ("held_out_counts", "held_out_gram")
-"""Statistics of the people held out, who count in no other one."""
 SYMMETRIC = ("gram", "phenotype_gram", "adjustment", "held_out_gram")
+# Statistics that each guarantee assumes to be public, which alone may have no noise.
 PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
     "label": ("gram",),
     "feature": ("observed",),
 }
-"""Statistics that each guarantee assumes to be public, which alone may have no noise."""
 _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
 
 
@@ -293,6 +293,7 @@ class Theorem:
     splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
 
 
+# Theorems by the name of the calibration in release.json; the first that applies is used.
 THEOREMS = {
     "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
     "subsampled": Theorem(
@@ -304,7 +305,6 @@ THEOREMS = {
     ),
     "by-block": Theorem(lambda claims: True, _by_block),
 }
-"""Theorems by the name of the calibration in release.json; the first that applies is used."""
 
 
 _ERFCX_OVERFLOWS = 26.0

@@ -14,19 +14,19 @@ from primo_scale.verify.finding import Finding, finding_of
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
+# Beginning of the name of the column that states the guarantee of a private release.
 STAMP_BEGINNING = "epsilon="
-"""Beginning of the name of the column that states the guarantee of a private release."""
+# Cohort in the ledger that the custodian gave no name.
 UNNAMED = "unnamed"
-"""Cohort in the ledger that the custodian gave no name."""
+# Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md).
 KEYSTREAM_DISTANCE = 4e-119
-"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
+# Source of the noise, and its distance to the ideal distribution.
 SAMPLER = (
     "Gaussian from an AES-256-CTR keystream under a fresh key from operating system entropy, so "
     "that the guarantee is computational; rounded to a lattice with at least 2^32 steps to a "
     f"standard deviation, each draw within {KEYSTREAM_DISTANCE:g} of that in total variation "
     "(docs/maths/sampler.md)"
 )
-"""Source of the noise, and its distance to the ideal distribution."""
 
 _UNITS = {
     ("full", "replace-one"): "one person's whole row",

@@ -470,7 +470,7 @@ class PartyStatement(Struct, frozen=True):
 class PartyDocument(PartyStatement, frozen=True, kw_only=True):
     """Statement, files and signature of the release of one party."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     stamp: Text
     private: Literal[True]
     files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
@@ -490,7 +490,7 @@ class DocumentKind:
 
 
 RELEASE = DocumentKind("release.json", 4, ReleaseDocument)
-PARTY = DocumentKind("party.json", 1, PartyDocument)
+PARTY = DocumentKind("party.json", 2, PartyDocument)
 _PRIVATE_MEMBERS = ("guarantee", "mechanism", "ledger", "signature")
 _MOST_CONTAINERS = 1 << 20
 

@@ -11,9 +11,9 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, TextIO
 
@@ -41,7 +41,9 @@ _ROWS_BESIDE_VARIANTS = 16
 _MOST_CHARACTERS = 1 << 40  # of a table, whatever release.json states
 
 # ISA-L has the same interface, and is three times as fast.
-_zlib: Any = import_module("isal.isal_zlib" if find_spec("isal") else "zlib")
+_zlib: Any = zlib
+with suppress(ImportError):
+    _zlib = import_module("isal.isal_zlib")
 _damaged: type[Exception] = _zlib.error
 # Errors that the content of a malformed file can raise.
 UNREADABLE = (

@@ -442,8 +442,8 @@ def estimation_problems(document: Document) -> list[str]:
     penalties = set(estimation["penalties"])
     if estimator == "ridge" and (len(penalties) > 1 or min(penalties, default=0) < 0):
         problems.append("ridge has one penalty of at least 0, the same in every LD block")
-    names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
     for score in estimation.get("public_scores", []):
+        names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
         file, phenotypes = score["file"], [slope["phenotype"] for slope in score["slopes"]]
         if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
             problems.append(f"{mechanism['method']} does not build on public scores")

@@ -3,7 +3,7 @@
 import math
 import pkgutil
 import zipfile
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +35,7 @@ from primo_scale.run.fields import declared
 from primo_scale.run.forecast import ChosenMethod
 from primo_scale.run.request import FinalizeRequest, GenotypeFiles
 from primo_scale.verify import theorems as recompute_mechanisms
+from primo_scale.verify.document import statement_members
 from primo_scale.verify.guarantee import PARAMETERS as VERIFIED_ESTIMATORS
 from primo_scale.verify.theorems import (
     THEOREMS,
@@ -145,7 +146,7 @@ def test_both_tables_have_the_same_calibrations_in_one_order() -> None:
 def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
     ours = Calibration(lambda *_: True, half_stacked, splits=False)
-    theirs = Theorem(lambda _: True, half_stacked_shift, "a toy", splits=False)
+    theirs = Theorem(lambda _: True, half_stacked_shift, splits=False)
     monkeypatch.setattr(mechanism_module, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})
     mechanism = calibrate(BOUNDS, replace(PROMISE, share=0.98), Recipe(), split=0.7)
@@ -153,7 +154,7 @@ def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.Mo
     promise = replace(PROMISE, share=0.98)
     sigma = adjustment_sigma(100, promise.adjacency, release_cost(promise, None))
     paid = PaidAdjustment("1" * 16, sigma, 100, "", ())
-    stated = asdict(state_mechanism(mechanism, chosen, paid, n_fixed=1))
+    stated = statement_members(state_mechanism(mechanism, chosen, paid, n_fixed=1))
     claims = claims_of(
         {
             "cohort": {

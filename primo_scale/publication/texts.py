@@ -21,9 +21,6 @@ from primo_scale.verify.held_out_accuracy import USUAL_SLOPES, decisive, fits_it
 from primo_scale.verify.party import half_range, n_rows
 from primo_scale.verify.words import people_in_words
 
-_WIDTH = 100
-_FALSE_ALARMS = (0.01, 0.05)
-
 
 def render_readme(document: Document) -> str:
     """Return README.txt of a release: instructions for scoring, and a list of the files."""
@@ -93,7 +90,7 @@ def _meaning(guarantee: Document) -> dict[str, Any]:
         "belief": _percent(belief),
         "power": [
             (_percent(alarms), _percent(float(ndtr(ndtri(alarms) + guarantee["mu"]))))
-            for alarms in (_FALSE_ALARMS if gaussian else ())
+            for alarms in ((0.01, 0.05) if gaussian else ())
         ],
     }
 
@@ -130,7 +127,7 @@ def _template(name: str) -> Template:
         keep_trailing_newline=True,
     )
     environment.filters |= {
-        "fill": lambda text: fill(text, _WIDTH),
+        "fill": lambda text: fill(text, 100),
         "significant": _significant,
         "span": _span,
         "spent": spent_in_words,

@@ -541,7 +541,7 @@ def parse(content: bytes, kind: DocumentKind = RELEASE) -> Document:
             raise msgspec.ValidationError(
                 f"schema version {version!r}: this program reads version {kind.version}"
             )
-        known = msgspec.json.decode(content, type=kind.type)
+        known: object = msgspec.json.decode(content, type=kind.type)
     except msgspec.ValidationError as error:
         raise ValueError(f"violates its schema: {error}") from error
     except RecursionError as error:

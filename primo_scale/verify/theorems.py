@@ -200,17 +200,13 @@ def implied_split(claims: Claims) -> float | None:
     """Return t = D/A of the noise for add-remove; None for theorems that take t as an input."""
     if calibration_of(claims) != "add-remove":
         return None
-    return claims.row * claims.phenotype / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
+    return _ratios(claims)[0] / _gram_ratio(claims, 1.0)
 
 
-def _cross(claims: Claims) -> float:
-    """Return sigma_2, the standard deviation of the noise on X'Y."""
-    return claims.least("phenotype_cross")
-
-
-def _outcome(claims: Claims) -> float:
-    """Return sigma_3, the standard deviation of the noise on the diagonal of Y'Y."""
-    return claims.least("phenotype_gram")
+def _ratios(claims: Claims) -> tuple[float, float]:
+    """Return ``N_x N_y / sigma_2^2`` and ``N_y^2 / sigma_3^2`` of the noise on X'Y and Y'Y."""
+    cross = claims.row * claims.phenotype / claims.least("phenotype_cross") ** 2
+    return cross, claims.phenotype**2 / claims.least("phenotype_gram") ** 2
 
 
 def _gram_ratio(claims: Claims, factor: float) -> float:
@@ -234,8 +230,8 @@ def _stacked(claims: Claims) -> float:
     joint = 2 * (row + squared * outcome) ** 2
     return max(
         _gram_ratio(claims, joint / row**2),
-        joint / (2 * squared * _cross(claims) ** 2),
-        joint / (squared * _outcome(claims)) ** 2,
+        joint / (2 * squared * claims.least("phenotype_cross") ** 2),
+        joint / (squared * claims.least("phenotype_gram")) ** 2,
     )
 
 
@@ -251,12 +247,9 @@ def _by_block(claims: Claims) -> float:
         return math.inf
     tau = claims.split / 2
     total = 2 * (1 + tau) ** 3
-    slope = tau * (3 + tau**2)
-    return max(
-        _gram_ratio(claims, total),
-        total / slope * claims.row * claims.phenotype / _cross(claims) ** 2,
-        total * (1 + tau**2) / (tau * slope) * claims.phenotype**2 / _outcome(claims) ** 2,
-    )
+    slope, (cross, square) = tau * (3 + tau**2), _ratios(claims)
+    squares = total * (1 + tau**2) / (tau * slope) * square
+    return max(_gram_ratio(claims, total), total / slope * cross, squares)
 
 
 def _add_remove(claims: Claims) -> float:
@@ -264,8 +257,7 @@ def _add_remove(claims: Claims) -> float:
 
     ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``.
     """
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    return _gram_ratio(claims, 1.0) + cross + claims.phenotype**2 / _outcome(claims) ** 2
+    return _gram_ratio(claims, 1.0) + sum(_ratios(claims))
 
 
 def _label(claims: Claims) -> float:
@@ -273,15 +265,14 @@ def _label(claims: Claims) -> float:
 
     For replace-one it is the larger of the two.
     """
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    square = claims.phenotype**2 / _outcome(claims) ** 2
+    cross, square = _ratios(claims)
     return max(4 * cross, 8 * square) if claims.replace else cross + square
 
 
 def _beside_subsample(claims: Claims) -> float:
     """Return mu^2 of X'Y and Y'Y of everybody: `_stacked` at t = 2 without X'X."""
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    return max(4 * cross, 8 * claims.phenotype**2 / _outcome(claims) ** 2)
+    cross, square = _ratios(claims)
+    return max(4 * cross, 8 * square)
 
 
 @dataclass(frozen=True)

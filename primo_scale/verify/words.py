@@ -107,15 +107,12 @@ def check_words(document: Document) -> Finding:
     """Check that the sentences of a document agree with its numbers and names."""
     expected, promise = stamp_of(document), document["guarantee"]
     pairs: dict[str, tuple[Any, Any]] = {"stamp": (document["stamp"], expected)}
-    if promise is None:
-        pairs["list of public values"] = document["public_by_assumption"], []
-    else:
+    public: tuple[str, ...] = ()
+    if promise is not None:
         public = public_by_assumption(promise["privacy"], promise["adjacency"])
-        pairs |= {
-            "unit": (promise["unit"], unit_of(document)),
-            "list of public values": (document["public_by_assumption"], list(public)),
-            "sampler": (document["mechanism"]["sampler"], SAMPLER),
-        }
+        pairs["unit"] = promise["unit"], unit_of(document)
+        pairs["sampler"] = document["mechanism"]["sampler"], SAMPLER
+    pairs["list of public values"] = document["public_by_assumption"], list(public)
     problems = [
         f"the stated {name} is {found!r}, not {right!r}"
         for name, (found, right) in pairs.items()

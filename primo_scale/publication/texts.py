@@ -105,14 +105,9 @@ def _percent(share: float) -> str:
     return f"{Context(prec=3, rounding=ROUND_CEILING).plus(Decimal(100 * share)).normalize():f} %"
 
 
-def _significant(value: float) -> str:
-    """Return a number with up to six significant digits; release.json has all digits."""
-    return f"{value:.6g}"
-
-
 def _span(values: Sequence[float]) -> str:
     """Return the range of some numbers as text."""
-    low, high = _significant(min(values)), _significant(max(values))
+    low, high = f"{min(values):.6g}", f"{max(values):.6g}"
     return low if low == high else f"{low} to {high}"
 
 
@@ -128,7 +123,7 @@ def _template(name: str) -> Template:
     )
     environment.filters |= {
         "fill": lambda text: fill(text, 100),
-        "significant": _significant,
+        "significant": "{:.6g}".format,  # release.json has all digits
         "span": _span,
         "spent": spent_in_words,
         "held_out_r": held_out_r,

@@ -35,7 +35,6 @@ def guarantee_findings(document: Document) -> list[Finding]:
     """
     claims = theorems.claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
-    method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
     counts = theorems.squared_ratio(claims, "observed")
@@ -48,10 +47,12 @@ def guarantee_findings(document: Document) -> list[Finding]:
         "eigenvalue_share": eigenvalue / statistics,
         "share": statistics / total,
     }
-    lattice = Lattice(_draws(document), min(_steps(document)))
+    lattice = _draws(document), min(_steps(document))
     return [
         *structure,
-        finding_of("method", method_problems(document), f"{method}, as documented"),
+        finding_of(
+            "method", method_problems(document), f"{document['mechanism']['method']}, as documented"
+        ),
         _check_sensitivities(document, claims),
         _check_lattice(document, lattice),
         check_mu(document["guarantee"], total),
@@ -158,7 +159,7 @@ def _check_lattice(document: Document, lattice: Lattice) -> Finding:
         problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
     if max(steps) > theorems.FINEST_SIGMA:
         problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
-    detail = f"{lattice.draws} draws, sigma is {min(steps):.3g} steps or more"
+    detail = f"{lattice[0]} draws, sigma is {min(steps):.3g} steps or more"
     return finding_of("noise lattice", problems, detail)
 
 
@@ -201,9 +202,9 @@ def check_epsilon(
     The finding repeats `cost_problems`, those of the separate cost (eps_j, delta_j).
     """
     problems, beside = list(cost_problems), guarantee["cost"]
-    if lattice.draws > theorems.MOST_DRAWS:
+    if lattice[0] > theorems.MOST_DRAWS:
         problems.append(
-            f"{lattice.draws} noisy values, more than the {theorems.MOST_DRAWS:g} of the proof"
+            f"{lattice[0]} noisy values, more than the {theorems.MOST_DRAWS:g} of the proof"
         )
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]

@@ -13,7 +13,7 @@ from primo_scale.verify.document import Document
 from primo_scale.verify.files import COLUMNS_FILE, README_FILE, VALUES_FILE
 from primo_scale.verify.finding import Finding, finding_of
 from primo_scale.verify.guarantee import check_epsilon, check_ledger, check_mu
-from primo_scale.verify.theorems import COARSEST_SIGMA, FINEST_SIGMA, Lattice, differences
+from primo_scale.verify.theorems import COARSEST_SIGMA, FINEST_SIGMA, differences
 
 _UNIT = 1 << 20
 _VALUE_BYTES = 8
@@ -81,7 +81,7 @@ def promise_findings(document: Document) -> list[Finding]:
         problems.append("the promise of a party is full privacy under replace-one")
     if covered < count:
         problems.append(f"the promise covers {covered} of {count} columns")
-    lattice = Lattice(rows * max(count, covered), steps)  # of all columns that the promise covers
+    lattice = rows * max(count, covered), steps  # of all columns that the promise covers
     return [
         finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}"),
         check_mu(guarantee, mu_squared),

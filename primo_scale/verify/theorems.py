@@ -312,12 +312,8 @@ MOST_DRAWS = 10**11  # in a release, for which the lattice's cost is proved to b
 _ROUNDING = 1e-6  # of numbers that were computed from the same noisy statistics
 
 
-@dataclass(frozen=True)
-class Lattice:
-    """Number of noisy values in a release, and least lattice steps per standard deviation."""
-
-    draws: int
-    steps: float
+# Number of noisy values in a release, and least lattice steps per standard deviation.
+Lattice = tuple[int, float]
 
 
 def close(found: float, expected: float) -> bool:
@@ -392,8 +388,8 @@ def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Latti
     costs (1 + e^epsilon) m tau of delta instead. Both costs are included. `delta` is an approximate
     result, by which a is chosen.
     """
-    draws = lattice.draws
-    eta = draws / (24 * lattice.steps**2)
+    draws, steps = lattice
+    eta = draws / (24 * steps**2)
     rare = epsilon + 50 - math.log(delta)
     other_way = eta * (1 + 2 * math.sqrt(rare / draws) + 2 * rare / draws)
     left = epsilon - eta - other_way

@@ -121,14 +121,14 @@ def _template(name: str) -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters |= {
-        "fill": lambda text: fill(text, 100),
-        "significant": "{:.6g}".format,  # release.json has all digits
-        "span": _span,
-        "spent": spent_in_words,
-        "held_out_r": held_out_r,
-        "told_of": told_of,
-    }
+    environment.filters.update(
+        fill=lambda text: fill(text, 100),
+        significant="{:.6g}".format,  # release.json has all digits
+        span=_span,
+        spent=spent_in_words,
+        held_out_r=held_out_r,
+        told_of=told_of,
+    )
     return environment.get_template(f"{name}.j2")
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -52,11 +52,17 @@ _SCHEMA = (
 
 
 class EventLog:
-    """Open event log; parameters and errors as for `LedgerReader`."""
+    """Open event log; a context manager.
 
-    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
+    With `create`, an empty log with new keys is created if there is no SQLite file at `path`. With
+    `read_only`, the file stays unchanged, so that only the queries work. An InputError is raised if
+    the log does not exist and is not created, is of another kind, or is not accessible, and a
+    ResourceError if the disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = path
-        if create:
+        if create and not read_only:
             _create_log(path)
         elif not path.is_file():
             raise InputError(
@@ -72,14 +78,17 @@ class EventLog:
             if read_only:
                 self._database.execute("PRAGMA query_only = ON")
 
-    def close(self) -> None:
-        """Close the file."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._database.close()
 
     def keyed_digest(self, purpose: str, data: bytes) -> str:
         """Return the HMAC-SHA256 of `data` under the log's key, as hexadecimal text.
 
-        Digests of different purposes never coincide.
+        Without the key nobody can confirm a guess. The digest must still not be published, because
+        two equal digests reveal two equal inputs. Digests of different purposes never coincide.
         """
         return _keyed_digest(self._key, purpose, data)
 

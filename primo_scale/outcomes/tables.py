@@ -272,14 +272,6 @@ _NOT_GENOTYPED = -1
 LOGGER = logging.getLogger("primo_scale")
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedRows:
-    """Rows of a file whose people have genotypes."""
-
-    samples: npt.NDArray[np.int64]  # position of each person among the genotypes
-    values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
-
-
 def match_people(
     table: OutcomeTable,
     names: tuple[str, ...],
@@ -287,9 +279,11 @@ def match_people(
     *,
     level: int = logging.DEBUG,
     people_file: str | None = None,
-) -> Iterator[MatchedRows]:
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
     """Stream the columns `names` of the people that are also in `samples`.
 
+    An item has the position of each person among the genotypes and their values, shape (people,
+    columns).
     People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
     private log, at the given level, counts matched and unmatched people. `people_file` lists the
     people of the genotypes, for errors. A file that matches nobody
@@ -310,7 +304,7 @@ def match_people(
         if line_of_sample[rows].any() or len(np.unique(rows)) < len(rows):
             _refuse_second_row(table, group, found, line_of_sample)
         line_of_sample[rows] = group.lines[genotyped]
-        yield MatchedRows(rows, group.values[genotyped])
+        yield rows, group.values[genotyped]
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         ids = "FID and IID" if table.has_family else "IID"

@@ -38,7 +38,13 @@ from primo_scale.methods.adjustment import adjust, missing_rescale
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
-from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
+from primo_scale.outcomes.store import (
+    OutcomeFiles,
+    OutcomeStore,
+    align_outcomes,
+    choose_held_out,
+    write_residuals,
+)
 from primo_scale.panel.components import (
     LdComponents,
     OwnDirections,
@@ -99,6 +105,10 @@ def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
             projected = project(
                 work_dir / work_directory.PRINCIPAL_COMPONENTS, store, panels.loadings
             )
+    held_out = None
+    if design.held_out:
+        key = work_directory.hold_out_key(work_dir)
+        held_out = choose_held_out(store.samples, design.held_out, key)
     with stage("outcomes"):
         aligned = align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
@@ -107,7 +117,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
             design.outcomes,
             scratch=work_dir,
             rows=plan.rows,
-            hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
+            held_out=held_out,
             to_adjust=design.clipped,
         )
     if design.clipped:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from primo_scale.errors import InputError
-from primo_scale.outcomes.store import KEY_BYTES, HoldOutChoice
+from primo_scale.outcomes.store import KEY_BYTES
 from primo_scale.run.run_log import LOGGER, RUN_LOG
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
@@ -67,14 +67,12 @@ def store_root(work_dir: Path, object_store: str | ObjectUrl | None) -> Location
     return work_dir if object_store is None else parse_location(object_store)
 
 
-def hold_out_choice(work_dir: Path, people: int) -> HoldOutChoice | None:
-    """Return the people to hold out, by a key that is drawn once and stored durably, or None."""
-    if not people:
-        return None
+def hold_out_key(work_dir: Path) -> bytes:
+    """Return the key that chooses the people to hold out, drawn once and stored durably."""
     path = work_dir / HOLD_OUT_KEY
     if not path.is_file():
         write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), HOLD_OUT_KEY))
-    return HoldOutChoice(people, decrypt_file(path, HOLD_OUT_KEY))
+    return decrypt_file(path, HOLD_OUT_KEY)
 
 
 @dataclass(frozen=True)

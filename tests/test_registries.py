@@ -28,7 +28,7 @@ from primo_scale.privacy.mechanism import (
     release_cost,
     stacked,
 )
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.run.describe_release import state_mechanism
 from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.fields import declared

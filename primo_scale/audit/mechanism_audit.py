@@ -38,8 +38,13 @@ from primo_scale.audit.worst_pairs import (
     statistics_of,
 )
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
+from primo_scale.gaussian.noise import (
+    KEY_BYTES,
+    FineNoise,
+    Integers,
+    KeystreamNoise,
+    off_diagonal_sigma,
+)
 from primo_scale.interruption import check
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.private_statistics import NoisyMatrices

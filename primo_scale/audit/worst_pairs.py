@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from primo_scale.gaussian.lattice_noise import Integers
+from primo_scale.gaussian.noise import Integers
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS, method_named
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe, calibrate

@@ -11,8 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import check_sigma, lattice_noise
+from primo_scale.gaussian.noise import KeystreamNoise, check_sigma, lattice_noise
 from primo_scale.ledger.ledger import PaymentStep, Receipt, announce_step
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import PartyColumns, Roster, Survey, people_of

@@ -1,7 +1,7 @@
 """The mechanism of one release, as data: its guarantee, its public bounds and its noise scales.
 
 A person's row has two integer parts: coded genotypes x and phenotypes y, which were adjusted for
-the covariates before (`primo_scale.privacy.phenotype_adjustment`). Four statistics are summed over
+the covariates before (`primo_scale.privacy.payment`). Four statistics are summed over
 people: X'X (its diagonal LD blocks), X'Y, Y'Y and the number of people with each phenotype. A
 mechanism states the noise on each of them. `calibrate` computes the smallest
 noise.
@@ -17,7 +17,7 @@ from functools import lru_cache
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
+from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing

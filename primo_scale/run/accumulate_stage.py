@@ -37,12 +37,13 @@ from primo_scale.machine import usable_cpus
 from primo_scale.methods.adjustment import adjust, missing_rescale
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.methods.second_round import choose_directions, windows_of
-from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.store import (
+    AdjustmentScale,
     OutcomeFiles,
     OutcomeStore,
     align_outcomes,
     choose_held_out,
+    sum_grams,
     write_residuals,
 )
 from primo_scale.panel.components import (
@@ -56,8 +57,7 @@ from primo_scale.panel.components import (
 )
 from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
-from primo_scale.privacy.payment import draw_statistics
-from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
+from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
 from primo_scale.run import work_directory
 from primo_scale.run.design import (
     Design,
@@ -72,10 +72,9 @@ from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
-from primo_scale.run.progress import count_bar, progress_bar
 from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import Execution, RunRequest
-from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
+from primo_scale.run.run_log import LOGGER, SUMMED, about, count_bar, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import canonical_json, make_private_directory, sha256_of_json

@@ -18,7 +18,7 @@ import numpy as np
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
@@ -26,13 +26,6 @@ from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_sums import (
-    UNIT,
-    NoisyHoldOut,
-    code_of_people,
-    residual_bounds,
-    row_norm,
-)
 from primo_scale.privacy.mechanism import (
     HoldOut,
     Mechanism,
@@ -43,6 +36,13 @@ from primo_scale.privacy.mechanism import (
     eigenvalue_sensitivity,
 )
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
+from primo_scale.privacy.private_statistics import (
+    UNIT,
+    NoisyHoldOut,
+    code_of_people,
+    residual_bounds,
+    row_norm,
+)
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import (
     CHOICE_BY_SCORE,

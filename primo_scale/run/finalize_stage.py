@@ -20,13 +20,6 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import open_components
-from primo_scale.privacy.held_out_sums import (
-    ScoredBatch,
-    ScoredPeople,
-    hold_out_noise,
-    residual_bounds,
-    residual_limits,
-)
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import (
     draw_second_round,
@@ -36,7 +29,14 @@ from primo_scale.privacy.payment import (
     serves,
 )
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.private_statistics import privatise
+from primo_scale.privacy.private_statistics import (
+    ScoredBatch,
+    ScoredPeople,
+    hold_out_noise,
+    privatise,
+    residual_bounds,
+    residual_limits,
+)
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.accumulate_stage import open_second_round
@@ -45,10 +45,9 @@ from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
 from primo_scale.run.forecast import PlannedRelease, forecast_release, heritability_of, mechanism_of
 from primo_scale.run.payments import payer_of
-from primo_scale.run.progress import count_bar
 from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import charge_of, publish
-from primo_scale.run.run_log import LOGGER, stage
+from primo_scale.run.run_log import LOGGER, count_bar, stage
 from primo_scale.run.work_directory import (
     COMPONENTS,
     DESIGN,

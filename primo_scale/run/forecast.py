@@ -57,9 +57,9 @@ from primo_scale.run.design import (
 )
 from primo_scale.run.fields import takes
 from primo_scale.run.other_requests import ForecastRequest
-from primo_scale.run.progress import count_bar
 from primo_scale.run.public_inputs import PriorScores, warn_of_other_population
 from primo_scale.run.request import FinalizeRequest, Fit, Model, Privacy
+from primo_scale.run.run_log import count_bar
 
 _COMPONENTS_METHOD = "reuse-cov-gauss"
 _COMPONENTS_ESTIMATOR = "point-normal"

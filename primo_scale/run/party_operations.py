@@ -7,7 +7,7 @@ from pathlib import Path
 
 from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.calibration import NO_COST, check_draws
-from primo_scale.gaussian.lattice_noise import fine_bits
+from primo_scale.gaussian.noise import fine_bits
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge

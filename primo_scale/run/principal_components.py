@@ -32,8 +32,7 @@ from primo_scale.outcomes.coding import (
     read_covariate_bounds,
 )
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.run.progress import count_bar
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.run_log import LOGGER, count_bar
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import write_array
 from primo_scale.storage.files import (

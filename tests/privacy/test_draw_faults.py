@@ -17,8 +17,8 @@ from support.stores import flip_a_bit
 from support.tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
 
 from primo_scale.errors import InputError, PrimoError, anticipated
-from primo_scale.gaussian import keystream_noise as noise
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian import noise
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.private_statistics import Draw, privatise

@@ -9,11 +9,11 @@ import pytest
 from support.noise_checks import KEY, has_scale
 
 from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
 from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, choose_held_out
-from primo_scale.privacy.held_out_sums import (
+from primo_scale.privacy.private_statistics import (
     UNIT,
     ScoredPeople,
     code_of_people,

@@ -17,7 +17,7 @@ from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.solve import LatticeWeights, Solution
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse
 from primo_scale.publication.publish import publish_release, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics

@@ -28,14 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import (
-    SampleTable,
-    cells_of,
-    numbered_lines,
-    open_lines,
-    table_lines,
-    utf8_text,
-)
+from primo_scale.genotypes import tables as text_tables
 from primo_scale.humanize import examples
 from primo_scale.kernels.decimal_text import read_decimals
 from primo_scale.storage.tiles import read_ahead
@@ -81,7 +74,7 @@ class OutcomeTable:
         places = np.full(self._width, -1)
         places[self._positions(names)] = np.arange(len(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
-        with open_lines(self.path) as lines:
+        with text_tables.open_lines(self.path) as lines:
             below = islice(lines, self._header_line, None)
             parts = iter(lambda: list(islice(below, limit)), [])
             yield from read_ahead(partial(self._group, names, places), parts, _CONVERTERS)
@@ -104,7 +97,7 @@ class OutcomeTable:
             people[kept] = plain[:size].tobytes().split(b"\n")[:-1]
         positions = self._positions(names)
         for row in np.flatnonzero(~kept).tolist():
-            tokens = cells_of(group[row], comma_separated=self._is_csv)
+            tokens = text_tables.cells_of(group[row], comma_separated=self._is_csv)
             if not tokens:
                 continue
             self._check_width(tokens, first + row, group[row])
@@ -121,7 +114,7 @@ class OutcomeTable:
             return b"\n".join(people).decode().split("\n") if people else []
         except UnicodeDecodeError:
             pairs = zip(people, lines.tolist(), strict=True)
-            return [utf8_text(person, self.path, line) for person, line in pairs]
+            return [text_tables.utf8_text(person, self.path, line) for person, line in pairs]
 
     @property
     def _width(self) -> int:
@@ -213,7 +206,7 @@ class OutcomeTable:
 def read_groups(path: Path) -> dict[str, str]:
     """Return the group of each person of a table of IID and group."""
     group_of: dict[str, str] = {}
-    for line, cells in table_lines(path):
+    for line, cells in text_tables.table_lines(path):
         if len(cells) != 2:
             raise InputError(
                 "is no row of IID and group",
@@ -221,7 +214,7 @@ def read_groups(path: Path) -> dict[str, str]:
                 value=f"{len(cells)} columns",
                 expected=2,
             )
-        person, group = (utf8_text(cell, path, line) for cell in cells)
+        person, group = (text_tables.utf8_text(cell, path, line) for cell in cells)
         if group in (EVERYBODY, WITHIN_GROUPS):
             raise InputError(
                 "is no name of a group", where=f"{path}:{line}", value=group, remedy="Rename it"
@@ -234,12 +227,12 @@ def read_groups(path: Path) -> dict[str, str]:
 def open_outcome_table(path: Path) -> OutcomeTable:
     """Read the header of a phenotype or covariate file, which has a column after the IDs."""
     first = None
-    for line, content, is_csv in numbered_lines(path):
-        tokens = cells_of(content, comma_separated=is_csv)
+    for line, content, is_csv in text_tables.numbered_lines(path):
+        tokens = text_tables.cells_of(content, comma_separated=is_csv)
         if not tokens or tokens[0].startswith(b"##"):
             continue
         first = b" ".join(tokens)[:_SHOWN].decode(errors="replace")
-        header = [utf8_text(token, path, line) for token in tokens]
+        header = [text_tables.utf8_text(token, path, line) for token in tokens]
         identity = _identity_columns(header)
         if not identity:
             break
@@ -275,7 +268,7 @@ LOGGER = logging.getLogger("primo_scale")
 def match_people(
     table: OutcomeTable,
     names: tuple[str, ...],
-    samples: SampleTable,
+    samples: text_tables.SampleTable,
     *,
     level: int = logging.DEBUG,
     people_file: str | None = None,
@@ -324,7 +317,7 @@ def match_people(
 
 
 def _positions(
-    samples: SampleTable, table: OutcomeTable, people_file: str | None
+    samples: text_tables.SampleTable, table: OutcomeTable, people_file: str | None
 ) -> dict[str, int]:
     """Return the position of every person among the genotypes, by the IDs that the table has."""
     people = list(samples.people() if table.has_family else samples.individual)

@@ -67,15 +67,9 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
+from primo_scale.storage import files
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
-from primo_scale.storage.files import (
-    canonical_json,
-    make_private_directory,
-    read_fields,
-    sync_directory,
-    write_atomically,
-)
 from primo_scale.storage.resume import of_other_request
 
 _RESTORE = "Restore the file from a backup"
@@ -158,7 +152,7 @@ class NoiseStore:
         if not self.adjustment_path.is_file():
             return None
         remedy = "Restore the file; without it the same command pays again"
-        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+        return files.read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
@@ -188,8 +182,8 @@ class NoiseStore:
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:
                 self._key_file(old, "unused").unlink(missing_ok=True)
-            make_private_directory(self.directory)
-            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+            files.make_private_directory(self.directory)
+            files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -203,7 +197,7 @@ class NoiseStore:
             if not unused.is_file():
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
-            sync_directory(self.directory)
+            files.sync_directory(self.directory)
         secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
@@ -231,7 +225,9 @@ class NoiseStore:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
             self._key_file(charge, "key").unlink(missing_ok=True)
-            sync_directory(self.directory)  # also if an earlier run died right after the removal
+            files.sync_directory(
+                self.directory
+            )  # also if an earlier run died right after the removal
 
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
@@ -424,7 +420,7 @@ def record_statistics(
     stored = noise_store.statistics_path(charge.id)
     with noise_store.payment_explained(charge.id), deferred():
         content = private.matrices.sha256().encode()
-        content += b"" if held_out is None else canonical_json(asdict(held_out))
+        content += b"" if held_out is None else files.canonical_json(asdict(held_out))
         content += second.read_bytes() if second.is_file() else b""
         record_drawn(payer, charge, "private statistics", content, stored=stored)
 
@@ -468,12 +464,12 @@ def draw_second_round(
             source = payer.source(charge)
             noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
             _store(path, _SecondRound(tuple(noisy.tolist())), PaymentStep.SECOND_ROUND_STORED)
-        stored = read_fields(path, _SecondRound, remedy=_RESTORE)
+        stored = files.read_fields(path, _SecondRound, remedy=_RESTORE)
     return np.array(stored.values, dtype=np.float64)
 
 
 def _store(path: Path, document: Any, step: PaymentStep) -> None:
-    write_atomically(path, canonical_json(asdict(document)))
+    files.write_atomically(path, files.canonical_json(asdict(document)))
     announce_step(step)
 
 
@@ -528,7 +524,7 @@ def measure_once(
 
 def _measured(path: Path, norms: tuple[float, ...]) -> NoisyHoldOut:
     """Return the stored measurement, unless it is of other weights."""
-    stored = read_fields(path, _HoldOut, remedy=_RESTORE)
+    stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
     if len(stored.weight_norms) != len(norms) or not all(
         math.isclose(one, other, rel_tol=_ROUNDING)
         for one, other in zip(stored.weight_norms, norms, strict=True)
@@ -648,7 +644,7 @@ def _draw_adjustment(
     ]
     grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
     found = NoisyAdjustment(grams, sigma, charge.id)
-    write_atomically(path, canonical_json(asdict(found)))
+    files.write_atomically(path, files.canonical_json(asdict(found)))
     announce_step(PaymentStep.ADJUSTMENT_STORED)
     return found
 

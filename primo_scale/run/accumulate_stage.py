@@ -13,22 +13,12 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from primo_scale.accumulation import statistics as exact_sums
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
-from primo_scale.accumulation.statistics import (
-    Executor,
-    RawOwnSums,
-    RawStatistics,
-    accumulate,
-    accumulate_own,
-    find_own_sums,
-    finished_plan_digest,
-    open_raw_statistics,
-    remove_partials,
-)
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
@@ -82,7 +72,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import is_of_this_request
 
 
-def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
+def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     """Align and adjust the outcomes, and compute the sums still missing.
 
     The design that is returned is that of adjusted phenotypes.
@@ -202,19 +192,19 @@ def _components(
 @stage("accumulate")
 def _sum(
     work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
-) -> RawStatistics:
+) -> exact_sums.RawStatistics:
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
-    if is_of_this_request(statistics, finished_plan_digest(statistics), wanted):
+    if is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(root / work_directory.PARTIALS)
-        return open_raw_statistics(statistics, plan.layout, plan.n_samples)
+        exact_sums.remove_partials(root / work_directory.PARTIALS)
+        return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
     with _executor(work_dir, execution) as executor, progress_bar("accumulate") as move:
-        raw = accumulate(executor, partials, statistics, move)
-    remove_partials(root / work_directory.PARTIALS)
+        raw = exact_sums.accumulate(executor, partials, statistics, move)
+    exact_sums.remove_partials(root / work_directory.PARTIALS)
     return raw
 
 
@@ -224,18 +214,18 @@ def _sum_second(
 ) -> None:
     """Sum the second round, unless its sums are there already."""
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
-    found = find_own_sums(destination)
+    found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
         directions = open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, execution.kernel)
         with _executor(work_dir, execution) as executor, progress_bar("second round") as move:
-            accumulate_own(executor, partials, destination, move)
-    remove_partials(path)
+            exact_sums.accumulate_own(executor, partials, destination, move)
+    exact_sums.remove_partials(path)
 
 
 @contextmanager
-def _executor(work_dir: Path, execution: Execution) -> Iterator[Executor]:
+def _executor(work_dir: Path, execution: Execution) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if isinstance(execution.profile, ThreadsProfile):
         yield ThreadExecutor(execution.profile.threads)
@@ -262,7 +252,7 @@ def second_directions(
     request: RunRequest,
     design: Design,
     panel: LdPanel,
-    raw: RawStatistics,
+    raw: exact_sums.RawStatistics,
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
@@ -278,7 +268,7 @@ def second_directions(
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:
         return found
-    remove_partials(root / SECOND_PARTIALS)  # of other directions
+    exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
         matrices, work_dir = private.matrices, request.work_dir
         n_samples, observed = people_of(matrices)
@@ -343,11 +333,11 @@ def second_plan(design: Design, directions: OwnDirections) -> SummationPlan:
 
 
 def open_second_round(
-    design: Design, mechanism: Mechanism, work_dir: Path, raw: RawStatistics
-) -> tuple[OwnDirections, SecondRound, RawOwnSums]:
+    design: Design, mechanism: Mechanism, work_dir: Path, raw: exact_sums.RawStatistics
+) -> tuple[OwnDirections, SecondRound, exact_sums.RawOwnSums]:
     """Return the directions, the noise and the exact sums of the second round of statistics."""
     root = store_root(work_dir, design.object_store)
-    sums, directions = find_own_sums(root / OWN_SUMS), find_directions(root / DIRECTIONS)
+    sums, directions = exact_sums.find_own_sums(root / OWN_SUMS), find_directions(root / DIRECTIONS)
     if sums is None or directions is None:
         raise InputError(
             "the second round is missing",

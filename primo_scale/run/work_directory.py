@@ -18,16 +18,8 @@ from primo_scale.humanize import bytes_in_words, duration_in_words
 from primo_scale.machine import disk_usage, free_disk
 from primo_scale.outcomes.store import KEY_BYTES
 from primo_scale.run.run_log import DONE, EXIT_CODE, LOGGER, RUN_LOG
+from primo_scale.storage import files
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
-from primo_scale.storage.files import (
-    canonical_json,
-    exclusive_lock,
-    files_private,
-    lock_is_held,
-    make_private_directory,
-    read_fields,
-    write_atomically,
-)
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
 from primo_scale.storage.stores import HEADER, no_conditional_put, store_at
 
@@ -59,9 +51,9 @@ _IN_BUCKET = (*_SUMS, OUTCOMES, UNADJUSTED, COMPONENTS, DIRECTIONS)
 @contextmanager
 def locked(work_dir: Path) -> Iterator[None]:
     """Make a private work directory and hold its lock; only the owner can read new files."""
-    with files_private():
-        make_private_directory(work_dir)
-        with exclusive_lock(work_dir / LOCK):
+    with files.files_private():
+        files.make_private_directory(work_dir)
+        with files.exclusive_lock(work_dir / LOCK):
             yield
 
 
@@ -78,7 +70,7 @@ def hold_out_key(work_dir: Path) -> bytes:
     """Return the key that chooses the people to hold out, drawn once and stored durably."""
     path = work_dir / HOLD_OUT_KEY
     if not path.is_file():
-        write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), HOLD_OUT_KEY))
+        files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), HOLD_OUT_KEY))
     return decrypt_file(path, HOLD_OUT_KEY)
 
 
@@ -96,7 +88,7 @@ class _Claims:
         if not path.is_file():
             return None
         remedy = "Use another --work-dir, and empty the prefix of the object store by hand"
-        return read_fields(path, cls, remedy=remedy)
+        return files.read_fields(path, cls, remedy=remedy)
 
 
 def claim(object_store: Location, work_dir: Path) -> None:
@@ -112,7 +104,7 @@ def claim(object_store: Location, work_dir: Path) -> None:
     others = (url for url in before.urls if url != str(object_store))
     claims = _Claims(before.name, (*others, str(object_store)))
     if claims != before:
-        write_atomically(work_dir / CLAIMS, canonical_json(asdict(claims)))
+        files.write_atomically(work_dir / CLAIMS, files.canonical_json(asdict(claims)))
     name, store = claims.name.encode(), store_at(object_store)
     if not store.holds(_CLAIM):
         sums = [each for each in _SUMS if store.holds(f"{each}/{HEADER}")]
@@ -208,7 +200,7 @@ def read_status(work_dir: Path) -> Status:
     if not work_dir.is_dir():
         raise InputError("no such work directory", where=work_dir)
     # The lock comes first: a run that ends after this line has logged its end before the next.
-    held = lock_is_held(work_dir / LOCK)
+    held = files.lock_is_held(work_dir / LOCK)
     start, stage, lines = None, "", [("", "")]
     for time, message in _lines(work_dir / RUN_LOG):
         if found := _START.fullmatch(message):

@@ -149,7 +149,26 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
         raise InputError(
             f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
         )
-    return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
+    codes = (lower, upper) in (ZERO_ONE, ONE_TWO)
+    kind = row.cells.get("type", "binary" if codes else "quantitative")
+    if kind not in get_args(PhenotypeKind):
+        raise InputError(
+            f"unknown type of {row.cells['name']}",
+            where=row.where,
+            value=kind,
+            expected="quantitative or binary",
+        )
+    if kind == "binary" and not codes:
+        raise InputError(
+            f"the bounds of binary {row.cells['name']} are not case/control codes",
+            where=row.where,
+            value=f"{lower:g} and {upper:g}",
+            expected="1 and 2, or 0 and 1",
+        )
+    is_binary = kind == "binary"
+    return PhenotypeBounds(
+        row.cells["name"], lower, upper, mean, sd, "binary" if is_binary else "quantitative"
+    )
 
 
 def _range(row: _Row) -> tuple[float, float, float]:
@@ -174,26 +193,6 @@ def _range(row: _Row) -> tuple[float, float, float]:
             "share of cases",
         )
     return lower, upper, mean
-
-
-def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
-    codes = bounds in (ZERO_ONE, ONE_TWO)
-    kind = row.cells.get("type", "binary" if codes else "quantitative")
-    if kind not in get_args(PhenotypeKind):
-        raise InputError(
-            f"unknown type of {row.cells['name']}",
-            where=row.where,
-            value=kind,
-            expected="quantitative or binary",
-        )
-    if kind == "binary" and not codes:
-        raise InputError(
-            f"the bounds of binary {row.cells['name']} are not case/control codes",
-            where=row.where,
-            value=f"{bounds[0]:g} and {bounds[1]:g}",
-            expected="1 and 2, or 0 and 1",
-        )
-    return "binary" if kind == "binary" else "quantitative"
 
 
 def _rows(path: Path) -> Iterator[_Row]:
@@ -442,10 +441,24 @@ def code_outcomes(
             f"the name {name} is used for {count} columns",
             remedy="Choose every phenotype and covariate once",
         )
-    unit = min(largest_unit, _common_unit(phenotypes))
+    unit = largest_unit
+    for bounds in phenotypes:
+        farthest = max(bounds.upper - bounds.mean, bounds.mean - bounds.lower) / bounds.sd
+        if farthest * SMALLEST_UNIT > LARGEST_VALUE:
+            raise InputError(
+                f"the bounds of {bounds.name} are too far from its mean for its sd",
+                value=f"{farthest:.1f} sds",
+                limit=f"{LARGEST_VALUE / SMALLEST_UNIT:.1f} sds",
+                remedy="Give tighter bounds, or transform the phenotype",
+            )
+        unit = min(unit, math.floor(LARGEST_VALUE / farthest))
+    scaled = (
+        CovariateCoding(**vars(c), scale=unit / max(c.upper - c.centre, c.centre - c.lower))
+        for c in covariates
+    )
     return OutcomeCoding(
         constant=unit,
-        covariates=tuple(_covariate_coding(bounds, unit) for bounds in covariates),
+        covariates=tuple(scaled),
         phenotypes=tuple(phenotypes),
         unit=unit,
     )
@@ -465,27 +478,6 @@ def code_within_bounds(
     u = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
     units = np.clip(np.trunc(BOUNDED_UNIT * u), -BOUNDED_UNIT, BOUNDED_UNIT)
     return np.where(observed, units, 0).astype(np.int64), observed
-
-
-def _common_unit(phenotypes: Sequence[PhenotypeBounds]) -> int:
-    unit = LARGEST_UNIT
-    for bounds in phenotypes:
-        farthest = max(bounds.upper - bounds.mean, bounds.mean - bounds.lower) / bounds.sd
-        if farthest * SMALLEST_UNIT > LARGEST_VALUE:
-            raise InputError(
-                f"the bounds of {bounds.name} are too far from its mean for its sd",
-                value=f"{farthest:.1f} sds",
-                limit=f"{LARGEST_VALUE / SMALLEST_UNIT:.1f} sds",
-                remedy="Give tighter bounds, or transform the phenotype",
-            )
-        unit = min(unit, math.floor(LARGEST_VALUE / farthest))
-    return unit
-
-
-def _covariate_coding(bounds: CovariateBounds, largest: int) -> CovariateCoding:
-    """Scale a covariate so that its farther bound becomes `largest`."""
-    farthest = max(bounds.upper - bounds.centre, bounds.centre - bounds.lower)
-    return CovariateCoding(**vars(bounds), scale=largest / farthest)
 
 
 def outside_bounds(

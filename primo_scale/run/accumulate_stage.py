@@ -52,7 +52,6 @@ from primo_scale.run import work_directory
 from primo_scale.run.design import (
     Design,
     PaidAdjustment,
-    PublicPanels,
     find_design,
     write_design,
     write_maps,
@@ -80,10 +79,10 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
-    tables, execution, work_dir = request, request, request.work_dir
-    root = work_directory.store_root(work_dir, execution.object_store)
-    if execution.object_store is not None:
-        work_directory.claim(execution.object_store, work_dir)
+    work_dir = request.work_dir
+    root = work_directory.store_root(work_dir, request.object_store)
+    if request.object_store is not None:
+        work_directory.claim(request.object_store, work_dir)
     path = work_dir / work_directory.DESIGN
     known = find_design(path)
     if known is None or known.planned_digest != design.digest:
@@ -102,7 +101,7 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
         aligned = align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected),
+            OutcomeFiles(request.pheno, request.covar, projected),
             design.outcomes,
             scratch=work_dir,
             rows=plan.rows,
@@ -116,12 +115,16 @@ def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
             work_dir / work_directory.ANCESTRY,
             genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
         )
-    inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
-    raw = _sum(work_dir, root, design, inputs, execution)
+    ld_components = None
+    if design.panel is not None and design.components is not None and panels.ld is not None:
+        with stage("LD components"):
+            ld_components = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
+    inputs = _inputs(store, aligned, ld_components, design)
+    raw = _sum(work_dir, root, design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
         directions = second_directions(store, request, design, panels.ld, raw)
-        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
+        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), request)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return design, raw
 
@@ -175,18 +178,6 @@ def _inputs(
         digests=digests,
         holds_out=design.held_out > 0,
     )
-
-
-def _components(
-    work_dir: Path, root: Location, design: Design, panels: PublicPanels
-) -> LdComponents | None:
-    """Return the store of the LD components of a design, which is written unless it is there."""
-    if design.panel is None or panels.ld is None:
-        return None
-    if design.components is None:
-        return None
-    with stage("LD components"):
-        return write_maps(root / work_directory.COMPONENTS, panels.ld, design)
 
 
 @stage("accumulate")

@@ -32,7 +32,6 @@ from primo_scale.storage.resume import of_other_request
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
-_EXAMPLES = 3
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
     name for name, _ in options_of(requests.Execution())
@@ -102,20 +101,15 @@ def is_done_and_purged(request: requests.RunRequest, *, read_only: bool = False)
 
 def warn_of_intermediates(work_dir: Path) -> None:
     """Warn of the private data in a work directory: its size, and how to delete it."""
-    sizes = {
-        name: size
-        for name, size in disk_usage(work_dir).items()
-        if name in (*INTERMEDIATES, GENOTYPES) and size
-    }
-    if not sizes:
+    sizes = disk_usage(work_dir)
+    total = sum(sizes.get(name, 0) for name in (*INTERMEDIATES, GENOTYPES))
+    if not total:
         return
-    largest = [f"{name} {bytes_in_words(size)}" for name, size in list(sizes.items())[:_EXAMPLES]]
     bucket = last_claimed(work_dir)
     LOGGER.warning(
-        "PRIVATE intermediates are left behind: %s in %s (%s%s)%s. Delete them with the same "
-        "command and --purge-intermediates",
-        bytes_in_words(sum(sizes.values())), work_dir, ", ".join(largest),
-        ", ..." if len(sizes) > _EXAMPLES else "",
+        "PRIVATE intermediates are left behind: %s in %s%s. Delete them with the same command and "
+        "--purge-intermediates",
+        bytes_in_words(total), work_dir,
         "" if bucket is None else f", and more in {bucket}",
     )  # fmt: skip
 

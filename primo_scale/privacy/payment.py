@@ -232,23 +232,12 @@ class NoiseStore:
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
         """Extend the remedy of an error after a payment by the amount that a retry spends."""
-
-        def spending() -> str:
-            """Return the sentence that matches the files at the time of the error."""
-            if self.has_key(charge):
-                return (
-                    f"Budget was spent, on charge {charge}: the same command continues with the "
-                    "same noise and spends nothing more"
-                )
-            results = (self.statistics_path(charge), self.values_path(charge))
-            stored = next((path for path in results if path.exists()), self.adjustment_path)
-            return (
-                f"Budget was spent, on charge {charge}, whose noise is stored at "
-                f"{stored}: while that is intact, the same command spends nothing more; without "
-                "it the release has to be paid again"
-            )
-
-        with remedy_extended(spending, where=self.directory):
+        remedy = (
+            f"Budget was spent, on charge {charge}: while its key or its noise is intact in "
+            f"{self.directory.parent}, the same command spends nothing more; without them the "
+            "release has to be paid again"
+        )
+        with remedy_extended(lambda: remedy, where=self.directory):
             yield
 
     def refuse_full_disk(self, paid: Charge | None, needed: int) -> None:

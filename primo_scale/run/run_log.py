@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
-from primo_scale.humanize import duration_in_words, rate_in_words
+from primo_scale.humanize import duration_in_words
 from primo_scale.interruption import check
 from primo_scale.version import __version__
 
@@ -270,25 +270,34 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[Amount
     )
     # Rich takes the first report as the start, and the pace from those that follow.
     bars.add_task(name, total=None, count="")
-    bars.add_task(name, total=None, visible=False)
-    work, tasks = bars.tasks
+    (work,) = bars.tasks
+    tasks = tasks_in_all = 0
 
     def log() -> None:
         # Standard error gets lines only where no bar is shown; the log file gets them in any case.
         level = logging.DEBUG if is_shown else logging.INFO
-        fields = _fields(work, tasks, of_what)
-        line = f"{name}: {_in_words(fields)}"
-        LOGGER.log(level, "%s", line, extra=about("progress", fields))
+        work_done = work.completed / work.total if work.total else 1.0
+        words = f"{tasks} of {tasks_in_all} {of_what}, {work_done:.0%} of the work"
+        if left := work.time_remaining:
+            words += f", about {duration_in_words(left)} left"
+        fields = {
+            "done": tasks,
+            "total": tasks_in_all,
+            "of_what": of_what,
+            "work_done": work_done,
+            "seconds_left": left,
+        }
+        LOGGER.log(level, "%s: %s", name, words, extra=about("progress", fields))
 
     gap, next_line, lines = _FIRST_GAP_SECONDS, None, 0
 
     def move(done: Amount, total: Amount) -> None:
         """Log and show the work that is done."""
-        nonlocal gap, next_line, lines
+        nonlocal gap, next_line, lines, tasks, tasks_in_all
         now = time.monotonic()
+        tasks, tasks_in_all = int(done.tasks), int(total.tasks)
         count = f"{done.tasks} of {total.tasks} {of_what}"
         first = next_line is None  # the state of an earlier run is shown at once
-        bars.update(tasks.id, completed=done.tasks, total=total.tasks)
         bars.update(work.id, completed=done.weight, total=total.weight, count=count, refresh=first)
         if next_line is None:
             next_line = now + gap
@@ -312,30 +321,6 @@ def count_bar(name: str, of_what: str) -> Iterator[Callable[[int, int], None]]:
 
     with progress_bar(name, of_what) as move:
         yield lambda done, total: move(Amount(done, done), Amount(total, total))
-
-
-def _fields(work: Any, tasks: Any, of_what: str) -> dict[str, Any]:
-    """Return the progress for machines, from the two tasks of the bar."""
-    return {
-        "done": int(tasks.completed),
-        "total": int(tasks.total or 0),
-        "of_what": of_what,
-        "work_done": work.completed / work.total if work.total else 1.0,
-        "per_second": round(tasks.speed or 0.0, 4),
-        "seconds_left": work.time_remaining,
-    }
-
-
-def _in_words(fields: dict[str, Any]) -> str:
-    """Return the fields of a line of progress in words."""
-    parts = [f"{fields['work_done']:.0%} of the work"]
-    if fields["total"]:
-        parts.insert(0, f"{fields['done']} of {fields['total']} {fields['of_what']}")
-    if fields["per_second"]:
-        parts.append(f"{rate_in_words(fields['per_second'])} {fields['of_what']} a minute")
-    if fields["seconds_left"]:
-        parts.append(f"about {duration_in_words(fields['seconds_left'])} left")
-    return ", ".join(parts)
 
 
 def _bar_is_shown() -> bool:

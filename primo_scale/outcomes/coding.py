@@ -200,7 +200,15 @@ def _rows(path: Path) -> Iterator[_Row]:
     for line, found in table_lines(path):
         cells = [utf8_text(cell, path, line) for cell in found]
         if header is None:
-            header = _checked_header(cells, f"{path}:{line}")
+            header = [cells[0].removeprefix("#"), *cells[1:]]
+            known = set(header)
+            if len(known) < len(header) or not set(_REQUIRED_COLUMNS) <= known <= set(_COLUMNS):
+                raise InputError(
+                    "not a header of bounds",
+                    where=f"{path}:{line}",
+                    value=" ".join(cells)[:80],
+                    expected="name lower upper [mean] [sd] [type]",
+                )
             continue
         if len(cells) != len(header):
             raise InputError(
@@ -211,24 +219,8 @@ def _rows(path: Path) -> Iterator[_Row]:
                 remedy="Write NA for a mean or sd that is not known",
             )
         named = zip(header, cells, strict=True)
-        known = {n: cell for n, cell in named if n == "name" or cell not in _UNKNOWN}
-        yield _Row(f"{path}:{line}", known)
-
-
-def _checked_header(cells: list[str], where: str) -> list[str]:
-    header = [cells[0].removeprefix("#"), *cells[1:]]
-    if (
-        len(set(header)) < len(header)
-        or set(header) - set(_COLUMNS)
-        or set(_REQUIRED_COLUMNS) - set(header)
-    ):
-        raise InputError(
-            "not a header of bounds",
-            where=where,
-            value=" ".join(cells)[:80],
-            expected="name lower upper [mean] [sd] [type]",
-        )
-    return header
+        given = {n: cell for n, cell in named if n == "name" or cell not in _UNKNOWN}
+        yield _Row(f"{path}:{line}", given)
 
 
 MISSING_NUMBER = -9.0

@@ -503,24 +503,21 @@ def measure_once(
 
     with noise_store.payment_explained(charge.id):
         if path.is_file():
-            return _measured(path, norms)
+            stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
+            lengths = zip(stored.weight_norms, norms, strict=False)
+            if len(stored.weight_norms) != len(norms) or not all(
+                math.isclose(one, other, rel_tol=_ROUNDING) for one, other in lengths
+            ):
+                remedy = (
+                    "Use the version that measured them, or another --work-dir, which pays again"
+                )
+                raise of_other_request(path, value="other weights", remedy=remedy)
+            return stored.noisy
         people = score()
         with deferred():
             noisy = noisy_hold_out(people, hold_out, payer.source(charge), bind)
             _store(path, _HoldOut(noisy, norms), PaymentStep.HOLD_OUT_STORED)
     return noisy
-
-
-def _measured(path: Path, norms: tuple[float, ...]) -> NoisyHoldOut:
-    """Return the stored measurement, unless it is of other weights."""
-    stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
-    if len(stored.weight_norms) != len(norms) or not all(
-        math.isclose(one, other, rel_tol=_ROUNDING)
-        for one, other in zip(stored.weight_norms, norms, strict=True)
-    ):
-        remedy = "Use the version that measured them, or another --work-dir, which pays again"
-        raise of_other_request(path, value="other weights", remedy=remedy)
-    return stored.noisy
 
 
 # Smallest sd of residuals: that of a phenotype whose lattice has 4 steps in an sd.

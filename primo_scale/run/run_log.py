@@ -295,8 +295,8 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[Amount
         """Log and show the work that is done."""
         nonlocal gap, next_line, lines, tasks, tasks_in_all
         now = time.monotonic()
-        tasks, tasks_in_all = int(done.tasks), int(total.tasks)
-        count = f"{done.tasks} of {total.tasks} {of_what}"
+        tasks, tasks_in_all = done.tasks, total.tasks
+        count = f"{tasks} of {tasks_in_all} {of_what}"
         first = next_line is None  # the state of an earlier run is shown at once
         bars.update(work.id, completed=done.weight, total=total.weight, count=count, refresh=first)
         if next_line is None:

@@ -550,7 +550,14 @@ def pay_for_adjustment(
     """
     noise_store = payer.noise_store
     sigma = adjustment_sigma(norm, promise.adjacency, cost)
-    request = _adjustment_request(raw, sigma, promise, cost, payer)
+    exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
+    parameters = {
+        "query": "adjustment",
+        "sigma": sigma,
+        "privacy": str(promise.unit),
+        "adjacency": str(promise.adjacency),
+    }
+    request = payer.request(exact, parameters, promise, cost)
     found = noise_store.read_adjustment()
     if found is not None and (
         found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
@@ -560,7 +567,14 @@ def pay_for_adjustment(
     receipt = pay_once(payer, request)
     with noise_store.payment_explained(receipt.charge.id):
         if found is None:
-            found = _draw_adjustment(raw, sigma, receipt.charge, payer)
+            source = payer.source(receipt.charge)
+            noisy = [
+                add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {k}")
+                for k, gram in enumerate(raw.grams)
+            ]
+            grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
+            found = NoisyAdjustment(grams, sigma, receipt.charge.id)
+            _store(noise_store.adjustment_path, found, PaymentStep.ADJUSTMENT_STORED)
     return found, receipt
 
 
@@ -617,32 +631,3 @@ def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, f
     error = sigma * (1 + float(effects @ effects)) / people
     known = variance**2 / (variance**2 + error**2)
     return effects, max(known * left + (1 - known) * variance, min(error, variance))
-
-
-def _draw_adjustment(
-    raw: RawAdjustment, sigma: float, charge: Charge, payer: Payer
-) -> NoisyAdjustment:
-    path = payer.noise_store.adjustment_path
-    source = payer.source(charge)
-    noisy = [
-        add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {number}")
-        for number, gram in enumerate(raw.grams)
-    ]
-    grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
-    found = NoisyAdjustment(grams, sigma, charge.id)
-    files.write_atomically(path, files.canonical_json(asdict(found)))
-    announce_step(PaymentStep.ADJUSTMENT_STORED)
-    return found
-
-
-def _adjustment_request(
-    raw: RawAdjustment, sigma: float, promise: Guarantee, cost: Cost, payer: Payer
-) -> ChargeRequest:
-    exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
-    parameters = {
-        "query": "adjustment",
-        "sigma": sigma,
-        "privacy": str(promise.unit),
-        "adjacency": str(promise.adjacency),
-    }
-    return payer.request(exact, parameters, promise, cost)

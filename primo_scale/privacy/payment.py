@@ -67,9 +67,15 @@ from primo_scale.privacy.private_statistics import (
     privatise,
     reopen_private,
 )
-from primo_scale.storage import files
 from primo_scale.storage.block_matrices import stored_bytes
 from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
+from primo_scale.storage.files import (
+    canonical_json,
+    make_private_directory,
+    read_fields,
+    sync_directory,
+    write_atomically,
+)
 from primo_scale.storage.resume import of_other_request
 
 _RESTORE = "Restore the file from a backup"
@@ -152,7 +158,7 @@ class NoiseStore:
         if not self.adjustment_path.is_file():
             return None
         remedy = "Restore the file; without it the same command pays again"
-        return files.read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
+        return read_fields(self.adjustment_path, NoisyAdjustment, remedy=remedy)
 
     def statistics_path(self, charge: str) -> Path:
         """Return the path of a charge's private statistics."""
@@ -182,8 +188,8 @@ class NoiseStore:
         with remedy_extended(lambda: "No budget was spent", where=path):
             for old in unpaid:
                 self._key_file(old, "unused").unlink(missing_ok=True)
-            files.make_private_directory(self.directory)
-            files.write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
+            make_private_directory(self.directory)
+            write_atomically(path, encrypt_file_content(os.urandom(KEY_BYTES), charge))
         return charge
 
     def open_key(self, charge: str) -> bytes:
@@ -197,7 +203,7 @@ class NoiseStore:
             if not unused.is_file():
                 raise InputError("the key of the noise is missing", where=key)
             unused.rename(key)
-            files.sync_directory(self.directory)
+            sync_directory(self.directory)
         secret = decrypt_file(key, charge)
         if len(secret) != KEY_BYTES:
             raise InputError(
@@ -225,9 +231,7 @@ class NoiseStore:
         """Remove durably the key of a charge whose private statistics are recorded."""
         if self.directory.is_dir():
             self._key_file(charge, "key").unlink(missing_ok=True)
-            files.sync_directory(
-                self.directory
-            )  # also if an earlier run died right after the removal
+            sync_directory(self.directory)  # also if an earlier run died right after the removal
 
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
@@ -409,7 +413,7 @@ def record_statistics(
     stored = noise_store.statistics_path(charge.id)
     with noise_store.payment_explained(charge.id), deferred():
         content = private.matrices.sha256().encode()
-        content += b"" if held_out is None else files.canonical_json(asdict(held_out))
+        content += b"" if held_out is None else canonical_json(asdict(held_out))
         content += second.read_bytes() if second.is_file() else b""
         record_drawn(payer, charge, "private statistics", content, stored=stored)
 
@@ -453,12 +457,12 @@ def draw_second_round(
             source = payer.source(charge)
             noisy = add_lattice_noise(raw.values, second.sigma, source=source, label="second round")
             _store(path, _SecondRound(tuple(noisy.tolist())), PaymentStep.SECOND_ROUND_STORED)
-        stored = files.read_fields(path, _SecondRound, remedy=_RESTORE)
+        stored = read_fields(path, _SecondRound, remedy=_RESTORE)
     return np.array(stored.values, dtype=np.float64)
 
 
 def _store(path: Path, document: Any, step: PaymentStep) -> None:
-    files.write_atomically(path, files.canonical_json(asdict(document)))
+    write_atomically(path, canonical_json(asdict(document)))
     announce_step(step)
 
 
@@ -503,7 +507,7 @@ def measure_once(
 
     with noise_store.payment_explained(charge.id):
         if path.is_file():
-            stored = files.read_fields(path, _HoldOut, remedy=_RESTORE)
+            stored = read_fields(path, _HoldOut, remedy=_RESTORE)
             lengths = zip(stored.weight_norms, norms, strict=False)
             if len(stored.weight_norms) != len(norms) or not all(
                 math.isclose(one, other, rel_tol=_ROUNDING) for one, other in lengths

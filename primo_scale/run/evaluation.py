@@ -276,8 +276,8 @@ def _read_columns(
     table = open_outcome_table(path)
     names = table.matching(wanted)
     values = np.full((len(samples), len(names)), np.nan)
-    for rows in match_people(table, names, samples):
-        values[rows.samples] = rows.values
+    for people, matched in match_people(table, names, samples):
+        values[people] = matched
     values[values == MISSING_NUMBER] = np.nan
     return dict(zip(names, values.T, strict=True))
 

@@ -25,8 +25,8 @@ from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import Executor, accumulate, open_raw_statistics
-from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile
+from primo_scale.cluster.workers import dask_client
 from primo_scale.genotypes.coding import largest_code
 from primo_scale.genotypes.frequencies import read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store

@@ -32,15 +32,15 @@ from experiments.result_tables import markdown_table
 from primo_scale.evaluation.scores import match_weights, open_files, read_scoring_file, score_people
 from primo_scale.run.request import GenotypeFiles
 from primo_scale.simulation.cohort import (
-    CohortFiles,
     Effects,
     ReferencePanel,
     TraitModel,
     draw_effects,
+    genotype_slabs,
     read_panel,
+    write_genotypes,
 )
-from primo_scale.simulation.mosaic import genotype_slabs
-from primo_scale.simulation.mosaic import score_people as genetic_values
+from primo_scale.simulation.cohort import score_people as genetic_values
 
 _PEOPLE = {"cohort": 40_000, "fresh": 8_000}
 _SEEDS = {"cohort": 1, "fresh": 2}
@@ -113,12 +113,12 @@ def _write_cohort(
         for start, size, mosaic in zip(starts, sizes, mosaics, strict=True)
         for slab in genotype_slabs(mosaic, size)
     )
-    files = CohortFiles(str(folder / cohort))
-    files.write_genotypes(slabs, panel.variants, sum(sizes))
+    prefix = str(folder / cohort)
+    write_genotypes(prefix, slabs, panel.variants, sum(sizes))
     people = [f"{number}_{i}" for number, size in enumerate(sizes) for i in range(size)]
     ids = pd.DataFrame({"FID": people, "IID": people})
     fam = ids.assign(father=0, mother=0, sex=0, phenotype=-9)
-    fam.to_csv(files.path(".fam"), sep="\t", header=False, index=False)
+    fam.to_csv(f"{prefix}.fam", sep="\t", header=False, index=False)
     genetic = [
         genetic_values(mosaic, range(size), effects.scores(), _N_TRAITS)
         for size, mosaic in zip(sizes, mosaics, strict=True)

@@ -25,8 +25,7 @@ from experiments.gaussian_noise import Float64
 from experiments.haplotypes import SMALLEST_MINOR_FREQUENCY, Cohort, alleles, centred, cohort_of
 from experiments.releases import demo_panel, mosaic_of
 from experiments.reproduction import Setting
-from primo_scale.simulation.cohort import A1_COPIES
-from primo_scale.simulation.mosaic import GenotypeScores, score_people
+from primo_scale.simulation.cohort import A1_COPIES, GenotypeScores, score_people
 
 N_VARIANTS = 25
 HIDDEN_UNITS = 50

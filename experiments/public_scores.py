@@ -26,15 +26,17 @@ from experiments.gaussian_noise import Float64
 from experiments.releases import mosaic_of, write_frequencies
 from experiments.result_tables import markdown_table
 from primo_scale.simulation.cohort import (
-    CohortFiles,
     Effects,
     ReferencePanel,
     TraitModel,
     draw_effects,
+    genotype_slabs,
     read_panel,
     simulate_people,
+    write_bounds,
+    write_genotypes,
+    write_people,
 )
-from primo_scale.simulation.mosaic import genotype_slabs
 
 HERITABILITY, CORRELATION = 0.3, 0.7
 # Seeds of the people of each cohort, and of the effects and of those of the public cohort alone.
@@ -144,14 +146,14 @@ def _simulate(
     study: Study, panel: ReferencePanel, name: str, n_people: int, effects: Effects
 ) -> None:
     """Write a cohort; the phenotypes of the fresh people are their genetic values."""
-    files, model = CohortFiles(str(study.folder / name)), study.traits
+    prefix, model = str(study.folder / name), study.traits
     mosaic = mosaic_of(panel, SEEDS[name])
-    files.write_genotypes(genotype_slabs(mosaic, n_people), panel.variants, n_people)
-    files.write_bounds(model)
+    write_genotypes(prefix, genotype_slabs(mosaic, n_people), panel.variants, n_people)
+    write_bounds(prefix, model)
     people = simulate_people(mosaic, n_people, model, effects)
     if name == "fresh":
         people = (replace(slab, trait=slab.genetic_value) for slab in people)
-    files.write_people(people, model, SEEDS[name])
+    write_people(prefix, people, model, SEEDS[name])
 
 
 # ---- Releases ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from experiments.reproduction import PaperFigure, Row, Task
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.genotypes.coding import reference_coding
 from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
+from primo_scale.simulation.cohort import simulate
 
 _FREQUENCIES = Path(f"{DEMO}.afreq")
 N_PHENOTYPES, N_VARIANTS = 10, 200
@@ -98,10 +98,8 @@ class Cohort:
 def make_cohort(folder: Path, n: int, seed: int) -> Cohort:
     """Simulate a cohort as mosaics of the demo's panel, with `N_OTHERS` people beside it."""
     simulate(
-        SimulatedCohort(
-            bfile=str(DEMO), out=str(folder / "all"), samples=n + N_OTHERS, seed=seed,
-            variants=N_VARIANTS, mean_segment=60, phenotypes=N_PHENOTYPES, causal_fraction=0.2,
-        )
+        bfile=str(DEMO), out=str(folder / "all"), samples=n + N_OTHERS, seed=seed,
+        variants=N_VARIANTS, mean_segment=60, phenotypes=N_PHENOTYPES, causal_fraction=0.2,
     )  # fmt: skip
     table = pd.read_csv(folder / "all.pheno.tsv", sep="\t", index_col="IID").drop(columns="FID")
     people = table.index.tolist()

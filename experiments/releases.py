@@ -15,13 +15,12 @@ import pandas as pd
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from primo_scale.simulation.cohort import (
+    Mosaic,
     ReferencePanel,
-    SimulatedCohort,
     lay_out_sites,
     read_panel,
     simulate,
 )
-from primo_scale.simulation.mosaic import Mosaic
 
 _ROOT = Path(__file__).resolve().parents[1]
 DEMO = _ROOT / "demo" / "1000g_eur343_chr22"
@@ -40,9 +39,9 @@ def demo_panel() -> ReferencePanel:
 
 def mosaic_of(panel: ReferencePanel, seed: int, codes: Codes | None = None) -> Mosaic:
     """Return mosaics of the people of a panel, or of those of them who have the given codes."""
-    sites = lay_out_sites(panel, len(panel.variants))
+    _, panel_row, starts = lay_out_sites(panel, len(panel.variants))
     copied = panel.codes if codes is None else codes
-    return Mosaic(copied, sites.panel_row, sites.chromosome_starts, _MEAN_SEGMENT, 0.0, seed)
+    return Mosaic(copied, panel_row, starts, _MEAN_SEGMENT, 0.0, seed)
 
 
 def write_frequencies(path: Path, panel: ReferencePanel) -> None:
@@ -75,7 +74,7 @@ class People:
     def write(self, panel: Path, prefix: Path) -> None:
         """Simulate the people as mosaics of a panel, unless their files exist."""
         if not Path(f"{prefix}.fam").exists():
-            simulate(SimulatedCohort(bfile=str(panel), out=str(prefix), **asdict(self)))
+            simulate(bfile=str(panel), out=str(prefix), **asdict(self))
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,12 @@ if TYPE_CHECKING:
     from primo_scale.errors import UsageError as UsageError
     from primo_scale.genotypes.pandas_plink import from_pandas_plink as from_pandas_plink
     from primo_scale.genotypes.store import open_genotypes as open_genotypes
+    from primo_scale.parties.fit import PartyFitRequest as PartyFitRequest
+    from primo_scale.parties.fit import PartyModel as PartyModel
+    from primo_scale.parties.fit import party_fit as party_fit
+    from primo_scale.parties.release import PartyReleaseRequest as PartyReleaseRequest
+    from primo_scale.parties.release import party_release as party_release
+    from primo_scale.parties.release import party_roster as party_roster
     from primo_scale.publication.open_release import PartyRelease as PartyRelease
     from primo_scale.publication.open_release import Release as Release
     from primo_scale.publication.open_release import open_party_release as open_party_release
@@ -43,16 +49,10 @@ if TYPE_CHECKING:
     from primo_scale.run.operations import ingest as ingest
     from primo_scale.run.operations import plan as plan
     from primo_scale.run.operations import release as release
-    from primo_scale.run.other_requests import EvaluationRequest as EvaluationRequest
-    from primo_scale.run.other_requests import ForecastRequest as ForecastRequest
-    from primo_scale.run.other_requests import PartyFitRequest as PartyFitRequest
-    from primo_scale.run.other_requests import PartyReleaseRequest as PartyReleaseRequest
-    from primo_scale.run.party_fit import PartyModel as PartyModel
-    from primo_scale.run.party_fit import party_fit as party_fit
-    from primo_scale.run.party_operations import party_release as party_release
-    from primo_scale.run.party_operations import party_roster as party_roster
     from primo_scale.run.request import AccumulateRequest as AccumulateRequest
+    from primo_scale.run.request import EvaluationRequest as EvaluationRequest
     from primo_scale.run.request import FinalizeRequest as FinalizeRequest
+    from primo_scale.run.request import ForecastRequest as ForecastRequest
     from primo_scale.run.request import IngestRequest as IngestRequest
     from primo_scale.run.request import ReleaseRequest as ReleaseRequest
     from primo_scale.verify.release import Verification as Verification
@@ -67,10 +67,10 @@ _NAMES = {
     "run.evaluation": "Evaluation evaluate",
     "run.forecast": "ForecastRow forecast",
     "run.operations": "accumulate finalize ingest plan release",
-    "run.other_requests": "EvaluationRequest ForecastRequest PartyFitRequest PartyReleaseRequest",
-    "run.party_fit": "PartyModel party_fit",
-    "run.party_operations": "party_release party_roster",
-    "run.request": "AccumulateRequest FinalizeRequest IngestRequest ReleaseRequest",
+    "run.request": "AccumulateRequest EvaluationRequest FinalizeRequest ForecastRequest "
+    "IngestRequest ReleaseRequest",
+    "parties.fit": "PartyFitRequest PartyModel party_fit",
+    "parties.release": "PartyReleaseRequest party_release party_roster",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = ["__version__", "ledger", "verify", *_HOMES]

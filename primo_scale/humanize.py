@@ -42,6 +42,12 @@ def duration_in_words(seconds: float) -> str:
     return f"{days} d {rest} h"
 
 
+def rate_in_words(per_second: float) -> str:
+    """Format a rate as a number for each minute, with about three digits."""
+    rate = 60 * per_second
+    return f"{rate:.3g}" if rate < 1000 else f"{rate:.0f}"
+
+
 def examples(names: Sequence[str], most: int = 5) -> str:
     """Return the first names of a list, followed by dots if there are more."""
     shown = ", ".join(names[:most])

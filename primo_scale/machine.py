@@ -7,7 +7,6 @@ import resource
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -21,23 +20,11 @@ _CGROUP = Path("/sys/fs/cgroup")
 _MEMBERSHIP = Path("/proc/self/cgroup")
 
 
-@dataclass(frozen=True)
-class _Version:
-    """File and controller names of one version of Linux control groups.
-
-    A controller is mounted at its name in `_CGROUP`; that of version 2 has no name. `page_cache`
-    are the keys in ``memory.stat`` that count the page cache of a group and its subgroups.
-    """
-
-    controller: str
-    limit: str
-    used: str
-    page_cache: tuple[str, str]
-
-
+# Of each version of Linux control groups: controller, which is mounted at its name in `_CGROUP`,
+# files of limit and use, and keys in ``memory.stat`` of the page cache, with that of subgroups.
 _VERSIONS = (
-    _Version("", "memory.max", "memory.current", ("active_file", "inactive_file")),
-    _Version(
+    ("", "memory.max", "memory.current", ("active_file", "inactive_file")),
+    (
         "memory",
         "memory.limit_in_bytes",
         "memory.usage_in_bytes",
@@ -109,11 +96,14 @@ def refuse_full_disk(disk: Path, needed: int, *, what: str, remedy: str) -> None
 
 def _limits() -> Iterator[tuple[int, int]]:
     """Yield memory limit and use in bytes of this process's control group and those around it."""
-    for version in _VERSIONS:
-        for group in _groups(version.controller):
-            limit, used = _bytes_in(group / version.limit), _bytes_in(group / version.used)
+    for controller, limit_file, used_file, cached in _VERSIONS:
+        for group in _groups(controller):
+            limit, used = _bytes_in(group / limit_file), _bytes_in(group / used_file)
             if limit is not None and used is not None:
-                yield limit, max(0, used - _page_cache(group, version))
+                lines = _text_of(group / "memory.stat").splitlines()
+                counts = dict(line.split(maxsplit=1) for line in lines)
+                # The page cache can be reclaimed.
+                yield limit, max(0, used - sum(int(counts.get(name, 0)) for name in cached))
 
 
 def _cpu_limits() -> Iterator[int]:
@@ -147,13 +137,6 @@ def _own_groups() -> dict[str, str]:
     text = _text_of(_MEMBERSHIP)
     lines = (line.split(":", 2) for line in text.splitlines())
     return {name: path for _, names, path in lines for name in names.split(",")}
-
-
-def _page_cache(group: Path, version: _Version) -> int:
-    """Return the reclaimable page cache charged to a control group, in bytes."""
-    text = _text_of(group / "memory.stat")
-    counts = dict(line.split(maxsplit=1) for line in text.splitlines())
-    return sum(int(counts.get(name, 0)) for name in version.page_cache)
 
 
 def _bytes_in(path: Path) -> int | None:

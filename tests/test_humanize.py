@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.humanize import duration_in_words, spent_in_words
+from primo_scale.humanize import duration_in_words, rate_in_words, spent_in_words
 from primo_scale.ledger.accounts import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
@@ -46,3 +46,7 @@ def test_a_completely_spent_budget_is_not_printed_as_overdrawn(epsilon, digits_o
 )  # fmt: skip
 def test_durations_in_words(seconds: float, words: str) -> None:
     assert duration_in_words(seconds) == words
+
+
+def test_a_rate_has_no_exponent():
+    assert [rate_in_words(one) for one in (0.005, 1.23456, 42.83)] == ["0.3", "74.1", "2570"]

@@ -90,7 +90,7 @@ def test_the_stated_floor_is_that_of_the_rule() -> None:
 @pytest.mark.parametrize("kind", JOB_QUEUES)
 def test_a_job_queue_has_an_example(kind: str) -> None:
     assert (ROOT / "cluster" / kind / "submit.sh").is_file()
-    assert JOB_QUEUES[kind].listing
+    assert JOB_QUEUES[kind][1]
 
 
 # ---- Genotype sources ----------------------------------------------------------------------------

@@ -6,7 +6,6 @@ An executor is a class with one method, which returns when all tasks are committ
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections import deque
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from threadpoolctl import threadpool_limits
 
@@ -38,18 +37,6 @@ _CHECK_SECONDS, _LOOK_SECONDS = 0.5, 2.0
 _IN_FLIGHT = 1000
 # Further attempts at a task that fails, for example by a file system that does not answer.
 _RETRIES = 3
-
-
-class Executor(Protocol):
-    """Machines that run tasks."""
-
-    def run(
-        self, partials: Partials, tasks: Sequence[Task], on_done: Callable[[Task], None]
-    ) -> None:
-        """Compute and commit every task, in about this order.
-
-        `on_done` is called in this thread after each task. An error of a task ends the run.
-        """
 
 
 @dataclass(frozen=True)
@@ -110,7 +97,7 @@ class DaskExecutor:
         from distributed.client import ClosedClientError
         from distributed.comm import CommClosedError
 
-        workers, waiting = _WorkerThreads(self.client), iter(tasks)
+        waiting, connected, next_look = iter(tasks), True, 0.0
         in_flight: dict[object, tuple[Task, Future]] = {}
         ended: SimpleQueue[Future] = SimpleQueue()
         call = partial(run_task, partials.address)
@@ -126,7 +113,16 @@ class DaskExecutor:
                 if not in_flight:
                     return
                 interruption.check()
-                workers.look()
+                if time.monotonic() >= next_look:
+                    next_look = time.monotonic() + _LOOK_SECONDS
+                    threads = self.client.scheduler_info(n_workers=0).get("total_threads", 0)
+                    if connected and not threads:  # a line that is shown until there is progress
+                        LOGGER.warning(
+                            "no Dask workers: waiting for some", extra={"event": "waiting"}
+                        )
+                    elif threads and not connected:
+                        LOGGER.info("Dask workers are connected: the run continues")
+                    connected = bool(threads)
                 for future in _all_of(ended):
                     if future.status in ("error", "cancelled"):
                         future.result()  # raises; that of a success may be lost with its worker
@@ -150,32 +146,6 @@ class DaskExecutor:
         finally:
             for _, future in in_flight.values():
                 future.release()
-
-
-class _WorkerThreads:
-    """Number of threads of all workers, by which a run logs whether it has workers."""
-
-    def __init__(self, client: Client) -> None:
-        self._client, self._asked = client, -math.inf
-        self._missed = self._had_any = False
-
-    def look(self) -> None:
-        """Count the threads, unless they were counted less than `_LOOK_SECONDS` ago."""
-        now = time.monotonic()
-        if now - self._asked < _LOOK_SECONDS:
-            return
-        self._asked = now
-        threads = self._client.scheduler_info(n_workers=0).get("total_threads", 0)
-        waiting = {"event": "waiting"}  # a line that is shown until the run makes progress
-        if not threads and not self._missed:
-            if self._had_any:
-                LOGGER.warning("no Dask workers are left: waiting for new workers", extra=waiting)
-            else:
-                LOGGER.info("waiting for the first Dask worker", extra=waiting)
-        if threads and self._missed:
-            again = "again: the run continues" if self._had_any else "now: the run begins"
-            LOGGER.info("Dask workers are connected %s", again)
-        self._missed, self._had_any = not threads, self._had_any or bool(threads)
 
 
 def _all_of(ended: SimpleQueue[Future]) -> Iterator[Future]:

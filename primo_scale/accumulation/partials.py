@@ -25,13 +25,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.clipping_rules import (
-    ClippingRule,
-    LongRecords,
-    may_clip,
-    multiplier_columns,
-)
-from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, length, plan_digest
+from primo_scale.accumulation import clipping_rules
+from primo_scale.accumulation.plan import Plan, RowTask, Task, TileTask, plan_digest
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
@@ -74,9 +69,6 @@ SUBSAMPLE = "in_subsample"
 # Blocks whose row multipliers share a chunk: few files, and few unneeded values per read of a tile.
 MULTIPLIER_COLUMNS = 16
 _WHOLE = (slice(None), slice(None))
-# Cost of decoding a genotype, in multiplications of codes. It comes from timings with AVX-512; on
-# other machines it differs, but the estimated time left remains useful.
-_DECODING = 23
 
 
 @dataclass(frozen=True)
@@ -91,7 +83,7 @@ class Inputs:
 
     genotypes: Location
     outcomes: Location
-    clipping_rule: ClippingRule | None  # None without clipping
+    clipping_rule: clipping_rules.ClippingRule | None  # None without clipping
     subsample: int | None
     digests: dict[str, str]
     holds_out: bool = False
@@ -113,7 +105,7 @@ class Inputs:
     def is_second_round(self) -> bool:
         """Whether every phenotype has columns of its own."""
         rule = self.clipping_rule
-        return rule is not None and rule.long_records is LongRecords.CONTRIBUTIONS
+        return rule is not None and rule.long_records is clipping_rules.LongRecords.CONTRIBUTIONS
 
     def open_components(self) -> LdComponents | OwnDirections | None:
         """Open the store of LD components or directions, if any; it must match its digest."""
@@ -186,7 +178,7 @@ class Partials:
         attributes = self.attributes
         stored = dict(attributes["inputs"])
         return Inputs(
-            clipping_rule=converted(stored.pop("row_rule"), ClippingRule | None),
+            clipping_rule=converted(stored.pop("row_rule"), clipping_rules.ClippingRule | None),
             subsample=stored.pop("subsample"),
             holds_out=stored.pop("holds_out"),
             digests=stored,
@@ -199,7 +191,7 @@ class Partials:
         return self.inputs.open_components()
 
     @cached_property
-    def clipping_rule(self) -> ClippingRule | None:
+    def clipping_rule(self) -> clipping_rules.ClippingRule | None:
         """Clipping rule of records, or None without clipping."""
         return self.inputs.clipping_rule
 
@@ -211,7 +203,7 @@ class Partials:
     @property
     def multiplier_columns(self) -> int:
         """Number of row multipliers per person."""
-        return multiplier_columns(self.clipping_rule)
+        return clipping_rules.multiplier_columns(self.clipping_rule)
 
     @cached_property
     def code_table(self) -> Int8:
@@ -241,7 +233,9 @@ class Partials:
         """Whether any genotypes can exceed their bounds, which is public."""
         if self.components is not None:
             return self.clipping_rule is not None
-        return may_clip(self.clipping_rule, self.code_table, self.plan.layout.boundaries)
+        return clipping_rules.may_clip(
+            self.clipping_rule, self.code_table, self.plan.layout.boundaries
+        )
 
     @cached_property
     def scales_rows(self) -> bool:
@@ -289,31 +283,6 @@ class Partials:
         """Commit one tile of X'X."""
         name, index = _gram_chunk(task)
         commit_chunk(self.array(name), index, gram[None])
-
-    def weight(self, task: Task) -> int:
-        """Return the cost of a task for the progress, about in multiplications of codes."""
-        plan, planes = self.plan, self.plan.n_planes
-        if isinstance(task, RowTask):
-            a_person = planes**2 + (sum(self._decoding) if self.may_clip else 0)
-        else:
-            a_person = 0
-            for tile in task.tiles:
-                rows = length(plan.inside(tile.block, tile.row_tile))
-                columns = length(plan.inside(tile.block, tile.column_tile))
-                decoded = rows if tile.on_diagonal else rows + columns
-                a_person += self._decoding[tile.block] * decoded // plan.layout.size(tile.block)
-                # Half of a diagonal tile is computed.
-                a_person += rows * (columns // 2 + 2 * planes if tile.on_diagonal else columns)
-        return length(plan.people(task)) * a_person
-
-    @cached_property
-    def _decoding(self) -> list[int]:
-        """Cost of the columns of every block for each person."""
-        sizes = self.plan.layout.sizes
-        if self.components is None:
-            return [_DECODING * size for size in sizes]
-        read = np.diff(self.components.boundaries).tolist()
-        return [n * (_DECODING + size) for n, size in zip(read, sizes, strict=True)]
 
     def committed(self) -> set[Task]:
         """Return the tasks whose chunks all exist."""
@@ -400,7 +369,7 @@ def _create(path: Location, plan: Plan, inputs: Inputs, code_table: Int8) -> str
     group = groups.create_group(path, KIND, {})
     largest = largest_code(code_table) if inputs.components is None else LARGEST_CODE
     arrays = partial_arrays(
-        plan, len(code_table), multiplier_columns(inputs.clipping_rule), largest
+        plan, len(code_table), clipping_rules.multiplier_columns(inputs.clipping_rule), largest
     )
     groups.create_arrays(group, {f"{store_id}/{name}": layout for name, layout in arrays.items()})
     write_block(groups.array_of(group, f"{store_id}/code_table"), _WHOLE, code_table)

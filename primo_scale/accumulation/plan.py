@@ -11,16 +11,21 @@ an interruption are a set difference.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from primo_scale.errors import UsageError
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.kernels.products import LARGEST_INT32
+from primo_scale.ranges import runs_of
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import converted, sha256_of_json
+from primo_scale.verify.chromosomes import canonical_chromosome
 
 # A sum of 2048 x 2048 int32 is 16 MiB, and decoding takes a thirtieth of the time of multiplying.
 DEFAULT_TILE = 2048
@@ -91,17 +96,6 @@ Task = RowTask | TileTask
 
 
 @dataclass(frozen=True)
-class Amount:
-    """Number of tasks, and their total weight."""
-
-    tasks: int
-    weight: int
-
-    def __add__(self, other: Amount) -> Amount:
-        return Amount(self.tasks + other.tasks, self.weight + other.weight)
-
-
-@dataclass(frozen=True)
 class Plan:
     """Split of one accumulation into tasks.
 
@@ -148,13 +142,10 @@ class Plan:
         """Number of byte planes of the outcomes, including the row of ones."""
         return self.layout.n_outcomes + self.n_low_bytes + 1
 
-    def fits_int32(self, largest: int) -> bool:
-        """Return whether a sum over a row group of products up to `largest` always fits int32."""
-        return min(self.row_group, self.n_samples) * largest <= LARGEST_INT32
-
     def gram_type(self, largest_code: int) -> np.dtype[np.signedinteger[Any]]:
         """Return the data type of a committed tile of X'X."""
-        return np.dtype(np.int32 if self.fits_int32(largest_code**2) else np.int64)
+        largest = min(self.row_group, self.n_samples) * largest_code**2
+        return np.dtype(np.int32 if largest <= LARGEST_INT32 else np.int64)
 
     def people(self, task: Task) -> slice:
         """Return the people of a task."""
@@ -256,3 +247,122 @@ def length(part: slice) -> int:
 def plan_digest(plan: Plan, inputs: dict[str, Any]) -> str:
     """Return a digest of the plan and of all inputs that determine the sums."""
     return sha256_of_json({"plan": plan.to_json(), "inputs": inputs})
+
+
+LEAST_INSIDE = 0.1
+"""Share of the variants that must lie inside a listed block. With the right blocks nearly all
+variants do; with another genome build or blocks of other chromosomes hardly any."""
+# Limits the number to 64 bits; int() refuses numbers with thousands of digits.
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
+
+_Row = tuple[int, int, int]  # start, end and line of an LD block
+
+
+def block_boundaries(specification: str | None, variants: VariantTable) -> tuple[int, ...]:
+    """Return where each LD block of ``--ld-blocks`` starts, then the number of variants.
+
+    Without a specification there is one dense block, and ``window:N`` gives the fewest equal blocks
+    of at most N variants that do not cross a chromosome. Any other specification is the path of a
+    table of ``chrom start end`` (base pairs, header optional, the format of LDetect), in which a
+    variant belongs to the last block of its chromosome that starts at or before the variant. Blocks
+    may touch, but not overlap.
+    """
+    if specification is None:
+        return (0, len(variants))
+    is_window, text = specification.startswith("window:"), specification.removeprefix("window:")
+    is_number = _WHOLE_NUMBER.fullmatch(text) is not None
+    if not is_window and (not is_number or Path(specification).exists()):
+        return _file_boundaries(Path(specification), variants)
+    if not is_window or not is_number or int(text) < 1:
+        raise UsageError(
+            "is neither a table of LD blocks nor a window of a positive number of variants",
+            where="--ld-blocks",
+            value=specification[:60],
+            remedy="Write for example --ld-blocks window:500",
+        )
+    boundaries = [0]
+    for start, stop in runs_of(variants.chromosome):
+        n_blocks = -(-(stop - start) // int(text))
+        edges = np.linspace(start, stop, n_blocks + 1).round().astype(int)
+        boundaries.extend(int(edge) for edge in edges[1:])
+    return tuple(boundaries)
+
+
+def _file_boundaries(path: Path, variants: VariantTable) -> tuple[int, ...]:
+    blocks = _read_blocks(path)
+    labels = np.empty(len(variants), dtype=object)
+    inside = 0
+    for chromosome in dict.fromkeys(variants.chromosome):
+        name = canonical_chromosome(str(chromosome))
+        if name not in blocks:
+            raise InputError(
+                "lists no LD block for a chromosome of the genotypes",
+                where=path,
+                value=chromosome,
+                remedy="Add its blocks, or select other chromosomes with --chr",
+            )
+        here = variants.chromosome == chromosome
+        starts, ends, _ = np.array(blocks[name]).T
+        index = np.searchsorted(starts, variants.position[here], side="right") - 1
+        inside += int(np.sum((index >= 0) & (variants.position[here] <= ends[index])))
+        labels[here] = [f"{name}:{max(i, 0)}" for i in index]
+    if inside < LEAST_INSIDE * len(variants):
+        raise InputError(
+            f"{inside} of {len(variants)} variants lie inside its LD blocks",
+            where=path,
+            limit=f"at least {LEAST_INSIDE:.0%} of the variants",
+            remedy="Check that the blocks and the .bim file are of one genome build",
+        )
+    runs = runs_of(labels)
+    if len(runs) != len(set(labels)):
+        raise InputError(
+            "its LD blocks are not runs of neighbouring variants",
+            where=path,
+            remedy="Sort the variants by position first (plink2 --make-pgen --sort-vars)",
+        )
+    return (0, *(stop for _, stop in runs))
+
+
+def _read_blocks(path: Path) -> dict[str, list[_Row]]:
+    """Return the blocks by canonical chromosome, in the order of their starts."""
+    blocks: dict[str, list[_Row]] = {}
+    for number, fields in _rows(path):
+        whole = len(fields) >= 3 and all(map(_WHOLE_NUMBER.fullmatch, fields[1:3]))
+        if not whole or int(fields[2]) < int(fields[1]):
+            raise InputError(
+                "an LD block is not `chrom start end`",
+                where=f"{path}:{number}",
+                value=" ".join(fields)[:60],
+                remedy="Give start and end, in this order, as whole numbers of base pairs",
+            )
+        row = int(fields[1]), int(fields[2]), number
+        blocks.setdefault(canonical_chromosome(fields[0]), []).append(row)
+    for rows in blocks.values():
+        rows.sort()
+        for (start, end, line), (next_start, next_end, next_line) in itertools.pairwise(rows):
+            if next_start < end:
+                raise InputError(
+                    f"the LD blocks of lines {line} and {next_line} overlap",
+                    where=path,
+                    value=f"{start} to {end} and {next_start} to {next_end}",
+                    remedy="End each block at or before the start of the next one",
+                )
+    return blocks
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the line number and the fields of each row after the header, if there is one."""
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (FileNotFoundError, IsADirectoryError, UnicodeDecodeError) as error:
+        raise InputError(
+            "cannot be read as a table of LD blocks",
+            where=path,
+            remedy="Give --ld-blocks a table of chrom start end, or window:N such as window:500",
+        ) from error
+    for number, line in enumerate(lines, start=1):
+        fields = line.split()
+        is_header = number == 1 and len(fields) > 1 and not _NUMBER.fullmatch(fields[1])
+        if fields and not is_header:
+            yield number, fields

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.accumulation.partials import SUBSAMPLE, Partials
-from primo_scale.accumulation.plan import Amount, Task, TileTask
+from primo_scale.accumulation.plan import Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.kernels.products import Int64
 from primo_scale.storage import groups
@@ -37,7 +37,7 @@ KIND, OWN_KIND = "statistics", "own sums"
 # Number of attempts with damaged partial sums; a disk that keeps damaging data is an error.
 _ROUNDS = 3
 
-Progress = Callable[[Amount, Amount], None]
+Progress = Callable[[int, int], None]
 _Signed = npt.NDArray[np.signedinteger[Any]]
 _Kind = np.dtype[np.signedinteger[Any]]
 _INT64: _Kind = np.dtype(np.int64)
@@ -82,7 +82,7 @@ def accumulate(
     """Run all tasks that are not committed yet, and sum the row groups.
 
     The statistics do not depend on workers, order or interruptions. `on_progress` is called with
-    (done, total), which include tasks committed earlier.
+    the numbers of tasks (done, total), which include those committed earlier.
     """
 
     def attempt() -> RawStatistics:
@@ -128,21 +128,19 @@ def _run_remaining(
 ) -> None:
     plan, committed = partials.plan, partials.committed()
     # Clipping is a function of the inputs alone and gives the same rows again, so committed tiles
-    # remain valid if a stripe must be clipped again. Large tiles start first, so that workers end
-    # at about the same time.
+    # remain valid if a stripe must be clipped again. Tiles of large blocks start first, so that
+    # workers end at about the same time.
     rows = [task for task in plan.row_tasks() if task not in committed]
     tiles = [task for task in plan.tile_tasks() if task not in committed]
-    tiles.sort(key=partials.weight, reverse=True)
-    done = Amount(len(committed), sum(map(partials.weight, committed)))
-    left: list[Task] = [*rows, *tiles]
-    total = done + Amount(len(left), sum(map(partials.weight, left)))
+    tiles.sort(key=lambda task: sum(map(plan.layout.size, task.blocks)), reverse=True)
+    done, total = len(committed), len(committed) + len(rows) + len(tiles)
     on_progress(done, total)
     for task in committed:
         reduce(task)
 
     def count(task: Task) -> None:
         nonlocal done
-        done += Amount(1, partials.weight(task))
+        done += 1
         on_progress(done, total)
         reduce(task)
 
@@ -160,9 +158,12 @@ class Reduction:
 
     def __init__(self, partials: Partials, path: Location) -> None:
         plan, layout = partials.plan, partials.plan.layout
-        self._partials, self._path = partials, path
+        self._partials = partials
         self._threads = ThreadPoolExecutor(n_threads(), thread_name_prefix="reduction")
-        self._created = self._threads.submit(self._create)  # beside the first tasks
+        largest = plan.n_samples * partials.max_code**2
+        self._created = self._threads.submit(  # beside the first tasks
+            BlockMatricesWriter, path, KIND, layout, largest_gram=largest
+        )
         self._side = whole_tiles(plan.tile)
         self._regions: dict[_Region, Tile] = {
             (block, region.row, region.column): region
@@ -199,7 +200,8 @@ class Reduction:
         """Sum the remaining regions, and return the statistics, which are then complete."""
         # Regions that seemed damaged are read again, because a network file system may show the
         # data of another machine with a delay.
-        in_threads(self._sum_region, (key for key in self._regions if not self._is_summed(key)))
+        summed = {key for key, future in self._sums.items() if future.exception() is None}
+        in_threads(self._sum_region, (key for key in self._regions if key not in summed))
         layout, writer = self._partials.plan.layout, self._created.result()
         blocks = range(layout.n_blocks)
         in_threads(self._sum_cross, ((block, p) for block in blocks for p in layout.panels(block)))
@@ -209,15 +211,12 @@ class Reduction:
         outcomes = inputs.open_outcomes()
         people = (~outcomes.held_out(slice(0, outcomes.n_samples))).sum()
         writer.write_observed(np.append(people, outcomes.observed))
-        sha256, summed = writer.sha256(), inputs.to_json()
+        sha256, parameters = writer.sha256(), inputs.to_json()
         plan_digest = self._partials.attributes["plan_digest"]
-        matrices = writer.finish({"plan_digest": plan_digest, "sha256": sha256, "inputs": summed})
-        return RawStatistics(matrices, self._partials.plan.n_samples, sha256, summed)
-
-    def _create(self) -> BlockMatricesWriter:
-        plan = self._partials.plan
-        largest = plan.n_samples * self._partials.max_code**2
-        return BlockMatricesWriter(self._path, KIND, plan.layout, largest_gram=largest)
+        matrices = writer.finish(
+            {"plan_digest": plan_digest, "sha256": sha256, "inputs": parameters}
+        )
+        return RawStatistics(matrices, self._partials.plan.n_samples, sha256, parameters)
 
     def _touched(self, task: TileTask) -> Iterator[_Region]:
         """Yield the regions that tiles of a task overlap: one each, except for odd tile sizes."""
@@ -231,11 +230,6 @@ class Reduction:
                 )
             )
             yield from ((tile.block, row, col) for row in rows for col in columns if row <= col)
-
-    def _is_summed(self, key: _Region) -> bool:
-        """Return whether a region is summed, after waiting if it is in progress."""
-        future = self._sums.get(key)
-        return future is not None and future.exception() is None
 
     def _sum_region(self, key: _Region) -> None:
         """Sum a region of X_b'X_b.

@@ -14,7 +14,7 @@ import os
 import socket
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -50,6 +50,8 @@ from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]
+# Multipliers of the people of a read in each block, and positions of the subsample or None.
+People = tuple[list[Int64], npt.NDArray[np.intp] | None]
 
 
 def run_task(address: Address, task: Task) -> None:
@@ -143,15 +145,16 @@ def _run_on_diagonal(partials: Partials, task: TileTask, check: Callable[[], Non
     # A kernel may have to copy its left operand; the planes are often the smaller one.
     cross = ProductSum(kernel, (plan.n_planes, columns.height), partials.max_code * LARGEST_BYTE)
 
-    def read(samples: slice) -> tuple[PackedBytes, Int8, PeopleOfRead]:
+    def read(samples: slice) -> tuple[PackedBytes, Int8, People]:
         planes = with_ones(partials.outcome_planes(samples))
-        return columns.read(samples), planes, PeopleOfRead.read(partials, task.blocks, samples)
+        return columns.read(samples), planes, _people(partials, task.blocks, samples)
 
     for packed, outcomes, people in read_ahead(read, plan.reads(task)):
         check()
-        codes = columns.decode(packed, people.everybody)
+        multipliers, sampled = people
+        codes = columns.decode(packed, (multipliers, None))
         cross.add(outcomes, codes)
-        if people.sampled is not None:
+        if sampled is not None:
             codes = columns.decode(packed, people)
         for gram, part in zip(grams, parts, strict=True):
             of_block = codes[part]
@@ -175,8 +178,8 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     right = Columns(partials, genotypes, [replace(task, row_tile=task.column_tile)])
     gram = _gram_sum(partials, (left.height, right.height))
 
-    def read(samples: slice) -> tuple[PackedBytes, PackedBytes, PeopleOfRead]:
-        people = PeopleOfRead.read(partials, task.blocks, samples)
+    def read(samples: slice) -> tuple[PackedBytes, PackedBytes, People]:
+        people = _people(partials, task.blocks, samples)
         return left.read(samples), right.read(samples), people
 
     for left_packed, right_packed, people in read_ahead(read, partials.plan.reads(task)):
@@ -235,23 +238,13 @@ def _without_values(error: Exception) -> PrimoError:
 # ---- Columns of X --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PeopleOfRead:
-    """Multipliers of the people in one read, and positions of those in the subsample."""
+def _people(partials: Partials, blocks: range, samples: slice) -> People:
+    """Return the multipliers of the people of a read in each of some blocks, and the subsample.
 
-    multipliers: list[Int64]  # in units of 2^-31, of each LD block
-    sampled: npt.NDArray[np.intp] | None  # None means all
-
-    @classmethod
-    def read(cls, partials: Partials, blocks: range, samples: slice) -> PeopleOfRead:
-        """Read the multipliers of some blocks."""
-        multipliers = [partials.block_multipliers(block, samples) for block in blocks]
-        return cls(multipliers, partials.sampled(samples))
-
-    @property
-    def everybody(self) -> PeopleOfRead:
-        """All people of the read, in the subsample or not."""
-        return PeopleOfRead(self.multipliers, None)
+    Multipliers are in units of 2^-31. The subsample is the positions in the read, None for all.
+    """
+    multipliers = [partials.block_multipliers(block, samples) for block in blocks]
+    return multipliers, partials.sampled(samples)
 
 
 class Columns:
@@ -292,9 +285,9 @@ class Columns:
         variants = slice(self._variants[0].start, self._variants[-1].stop)
         return self._store.read_packed(variants, samples)
 
-    def decode(self, packed: PackedBytes, people: PeopleOfRead) -> Int8:
+    def decode(self, packed: PackedBytes, people: People) -> Int8:
         """Return the clipped columns of the people, shape (height, people)."""
-        sampled, multipliers = people.sampled, people.multipliers
+        multipliers, sampled = people
         if sampled is not None:
             packed = self._packing.select(packed, sampled)
             multipliers = [multiplier[sampled] for multiplier in multipliers]

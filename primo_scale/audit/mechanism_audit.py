@@ -1,9 +1,9 @@
 """Audit of a mechanism: a test of its noise by an attack on two artificial neighbouring cohorts.
 
-An audit draws the noise of a release many times over the exact statistics of the two cohorts
-(`primo_scale.audit.worst_pairs`) and runs the adversary who distinguishes them. The success rate of
-the adversary is a lower bound on epsilon. No person's data are read, so no budget is spent.
-docs/audit.md explains what an audit can and cannot show.
+An audit draws the noise of a release many times over the exact statistics of the two cohorts and
+runs the adversary who distinguishes them. The success rate of the adversary is a lower bound on
+epsilon. No person's data are read, so no budget is spent. docs/audit.md explains what an audit can
+and cannot show.
 
 The adversary decides "after" if a score exceeds a threshold. T is the probability of this decision
 over the cohort after the change, and F the probability over the cohort before the change. An
@@ -21,22 +21,15 @@ import os
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import count
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 from scipy.stats import beta
 
-from primo_scale.audit.worst_pairs import (
-    CohortStatistics,
-    NeighbourPair,
-    Person,
-    cohort_genotypes,
-    grams,
-    statistics_of,
-)
 from primo_scale.gaussian.calibration import epsilon_for
 from primo_scale.gaussian.noise import (
     KEY_BYTES,
@@ -45,9 +38,11 @@ from primo_scale.gaussian.noise import (
     KeystreamNoise,
     off_diagonal_sigma,
 )
+from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.interruption import check
-from primo_scale.privacy.mechanism import Mechanism
-from primo_scale.privacy.private_statistics import NoisyMatrices
+from primo_scale.methods.catalogue import METHODS, method_named
+from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe, calibrate
+from primo_scale.privacy.private_statistics import NoisyMatrices, smallest_eigenvalue
 from primo_scale.storage.tiles import panels, upper_tiles
 
 Floats = npt.NDArray[np.float64]
@@ -65,12 +60,10 @@ _NO_VARIANCE = 1e-6
 _LARGEST_MU = 30.0
 
 
-class Verdict(StrEnum):
-    """Result of an audit."""
-
-    WITHIN = "within the claim"
-    SHORT = "LESS NOISE THAN STATED"
-    EXCEEDED = "EXCEEDS THE CLAIM"
+WITHIN = "within the claim"
+SHORT = "LESS NOISE THAN STATED"
+EXCEEDED = "EXCEEDS THE CLAIM"
+"""Verdicts of an audit."""
 
 
 @dataclass(frozen=True)
@@ -82,55 +75,44 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class PairAudit:
-    """Lower bounds shown by the runs over one pair of neighbours.
+class Audit:
+    """Result of an audit of one mechanism with its stated noise.
 
-    `stated_mu` is the exact mu of this pair under the stated noise; None for a subsample, which is
-    not a Gaussian mechanism.
+    Each pair of neighbours has a name, the exact mu of this pair under the stated noise, and what
+    the runs show. The mu of a subsample is None, because it is not a Gaussian mechanism.
     """
 
-    name: str
-    stated_mu: float | None
-    shown: Evidence
-
-
-@dataclass(frozen=True)
-class Audit:
-    """Result of an audit of one mechanism with its stated noise."""
-
     mechanism: Mechanism
-    pairs: tuple[PairAudit, ...]
+    pairs: tuple[tuple[str, float | None, Evidence], ...]
 
     @property
     def attainable(self) -> float | None:
         """Largest epsilon that these pairs can show if the noise is as stated."""
-        return self._epsilon_of([pair.stated_mu for pair in self.pairs])
+        return self._epsilon_of([mu for _, mu, _ in self.pairs if mu is not None])
 
     @property
     def epsilon(self) -> float:
         """Lower bound on epsilon at the promised delta, for any mechanism."""
-        return max(pair.shown.epsilon for pair in self.pairs)
+        return max(shown.epsilon for *_, shown in self.pairs)
 
     @property
     def gaussian_epsilon(self) -> float | None:
         """Lower bound on epsilon for a Gaussian mechanism; None for a subsample."""
-        pairs = self.pairs
-        return self._epsilon_of([None if p.stated_mu is None else p.shown.mu for p in pairs])
+        return self._epsilon_of([shown.mu for _, mu, shown in self.pairs if mu is not None])
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         """Verdict on the promise, and on the stated noise of every pair."""
         found = (self.epsilon, self.gaussian_epsilon or 0.0, self.attainable or 0.0)
         if max(found) > self.mechanism.promise.epsilon:
-            return Verdict.EXCEEDED
-        short = (p.stated_mu is not None and p.shown.mu > p.stated_mu for p in self.pairs)
-        return Verdict.SHORT if any(short) else Verdict.WITHIN
+            return EXCEEDED
+        short = (mu is not None and shown.mu > mu for _, mu, shown in self.pairs)
+        return SHORT if any(short) else WITHIN
 
-    def _epsilon_of(self, mus: list[float | None]) -> float | None:
-        known = [mu for mu in mus if mu is not None]
-        if not known:
+    def _epsilon_of(self, mus: list[float]) -> float | None:
+        if not mus:
             return None
-        mu = max(known)
+        mu = max(mus)
         return math.inf if mu > _LARGEST_MU else epsilon_for(mu, self.mechanism.promise.delta)
 
 
@@ -161,7 +143,7 @@ def audit(
         scores = [stated, _learned_scores(before, after)]
         mu = None if mechanism.recipe.subsample else float(np.linalg.norm(shift))
         shown = evidence(scores, delta=delta, false_alarm=false_alarm / len(pairs))
-        audited.append(PairAudit(pair.name, mu, shown))
+        audited.append((pair.name, mu, shown))
     return Audit(mechanism, tuple(audited))
 
 
@@ -170,28 +152,24 @@ def pooled_noise(source: FineNoise | None = None) -> NoiseOfRun:
 
     Independent draws for many runs are requested in bulk.
     """
-    noise = _PooledNoise(source or KeystreamNoise(os.urandom(KEY_BYTES)))
-    return lambda: noise
+    sampler = source or KeystreamNoise(os.urandom(KEY_BYTES))
+    dealt: dict[tuple[str, int, float], Iterator[Integers]] = {}
 
-
-class _PooledNoise:
-    def __init__(self, source: FineNoise) -> None:
-        self._source = source
-        self._dealt: dict[tuple[str, int, float], Iterator[Integers]] = {}
-
-    def draw(self, label: str, count: int, scale: float) -> Integers:
-        """Return draws as the sampler does, any number of times for each label."""
-        if count == 0:
-            return np.empty(0, dtype=np.int64)
-        key = (label, count, scale)
-        if key not in self._dealt:
-            self._dealt[key] = self._deal(*key)
-        return next(self._dealt[key])
-
-    def _deal(self, label: str, size: int, scale: float) -> Iterator[Integers]:
+    def deal(label: str, size: int, scale: float) -> Iterator[Integers]:
         for pool in count():
             name = f"{label}, {size} draws of {scale!r}, pool {pool}"
-            yield from self._source.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
+            yield from sampler.draw(name, _POOLED_RUNS * size, scale).reshape(-1, size)
+
+    def draw(label: str, size: int, scale: float) -> Integers:
+        """Return draws as the sampler does, any number of times for each label."""
+        if size == 0:
+            return np.empty(0, dtype=np.int64)
+        key = (label, size, scale)
+        if key not in dealt:
+            dealt[key] = deal(*key)
+        return next(dealt[key])
+
+    return lambda: cast("FineNoise", SimpleNamespace(draw=draw))
 
 
 def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) -> list[Integers]:
@@ -243,17 +221,16 @@ def stated_shift(
     scale = np.where(scale > 0, scale, 1.0)
     before, after = (
         _flat(publish(statistics_of(pair.others, person, mechanism.bounds.block_sizes), mechanism,
-                      _NoNoise()))
+                      _NO_NOISE))
         for person in (pair.before, pair.after)
     )  # fmt: skip
     return scale, chosen, ((after - before) / scale)[chosen]
 
 
-class _NoNoise:
-    """Source of zeros."""
-
-    def draw(self, label: str, count: int, scale: float) -> Integers:
-        return np.zeros(count, dtype=np.int64)
+_NO_NOISE = cast(
+    "FineNoise",
+    SimpleNamespace(draw=lambda label, count, scale: np.zeros(count, dtype=np.int64)),
+)
 
 
 def _flat(parts: list[Integers]) -> Integers:
@@ -367,3 +344,267 @@ def _above(cohorts: Scores, thresholds: Floats) -> tuple[Integers, Integers]:
         for values in cohorts
     )
     return before, after
+
+
+# Bounds of the artificial rows, which are large, so that directions are exact to 1e-4.
+_ROW_NORM, _PHENOTYPE_NORM = 10**8, 4 * 10**6
+_BLOCK_SIZE = 2
+N_PHENOTYPES = 2
+# Split of the audited mechanisms, at which X'X and X'Z both contribute to the shift.
+SPLIT = 0.5
+# Bound of each of two blocks, which just admits the worst neighbours at this split.
+_BLOCK_NORM = math.floor(_ROW_NORM / (1 + (SPLIT / 2) ** 2))
+N_SAMPLES = 40
+# Half of the people: a smaller subsample needs a delta_1 outside the range that is proved.
+SUBSAMPLE = N_SAMPLES // 2
+_DIAGONAL, _OFF_DIAGONAL = math.pi / 4, 0.0
+
+
+@dataclass(frozen=True)
+class Person:
+    """Record of one person within the bounds.
+
+    The genotypes x have shape (d,). The two phenotypes are 0 if not observed, and `observed` is 1
+    or 0.
+    """
+
+    genotypes: Integers
+    phenotypes: Integers
+    observed: Integers
+
+
+@dataclass(frozen=True)
+class NeighbourPair:
+    """Two cohorts that differ in one person, who may be absent.
+
+    The name is that of the statistics that differ. All other people are equal and have no outcomes;
+    their genotypes have shape (n - 1, d).
+    """
+
+    name: str
+    others: Integers
+    before: Person | None
+    after: Person | None
+
+
+@dataclass(frozen=True)
+class CohortStatistics:
+    """Exact statistics of an artificial cohort.
+
+    X_b'X_b and X_b'Y, shape (d_b, 2), of every block; Y'Y, shape (2, 2); numbers of people and of
+    those with each phenotype, shape (3,); smallest eigenvalue of X'X, rounded down.
+    """
+
+    gram: tuple[Integers, ...]
+    cross: tuple[Integers, ...]
+    outcome_gram: Integers
+    observed: Integers
+    smallest_eigenvalue: int
+
+
+def audit_bounds(*, by_block: bool) -> PublicBounds:
+    """Return the bounds of the artificial rows: one dense X'X, or two bounded LD blocks."""
+    n_blocks = 2 if by_block else 1
+    return PublicBounds(
+        row_norm=_ROW_NORM,
+        block_norms=(_BLOCK_NORM,) * n_blocks if by_block else None,
+        phenotype_norm=_PHENOTYPE_NORM,
+        block_sizes=(_BLOCK_SIZE,) * n_blocks,
+        n_samples=N_SAMPLES,
+        n_phenotypes=N_PHENOTYPES,
+    )
+
+
+def worst_pairs(mechanism: Mechanism) -> tuple[NeighbourPair, ...]:
+    """Return the pairs for the audit of a mechanism.
+
+    Source: the worst neighbours in docs/maths/gram.md, blocks.md, label.md, add-remove.md and
+    subsampling.md. The mechanism is calibrated to `audit_bounds`; at another split than `SPLIT` its
+    pairs are valid and close to the worst.
+    """
+    promise, rows = mechanism.promise, _Rows(mechanism.bounds)
+    replaced = promise.adjacency is Adjacency.REPLACE_ONE
+    if promise.unit is PrivacyUnit.LABEL:
+        pairs = _labels(rows)
+        return pairs if replaced else pairs[-1:]
+    if not replaced:
+        return _removed(rows, counted=promise.counts_are_private)
+    farthest = _farthest_genotypes(mechanism, rows)
+    return _replaced(rows, *farthest, counted=promise.counts_are_private)
+
+
+def statistics_of(
+    others: Integers, person: Person | None, block_sizes: tuple[int, ...]
+) -> CohortStatistics:
+    """Return the statistics of a cohort."""
+    rows = cohort_genotypes(others, person)
+    boundaries = np.cumsum(block_sizes)[:-1]
+    if person is None:
+        y = np.zeros(N_PHENOTYPES, dtype=np.int64)
+        x, observed = np.zeros(rows.shape[1], dtype=np.int64), y
+    else:
+        x, y, observed = person.genotypes, person.phenotypes, person.observed
+    gram = grams(rows, block_sizes)
+    return CohortStatistics(
+        gram=gram,
+        cross=tuple(np.split(np.outer(x, y), boundaries)),
+        outcome_gram=np.outer(y, y),
+        observed=np.append(len(rows), observed),
+        smallest_eigenvalue=smallest_eigenvalue(gram),
+    )
+
+
+def cohort_genotypes(others: Integers, person: Person | None) -> Integers:
+    """Return the genotypes of the cohort, with the person in the first row."""
+    return others if person is None else np.vstack([person.genotypes, others])
+
+
+def grams(rows: Integers, block_sizes: tuple[int, ...]) -> tuple[Integers, ...]:
+    """Return X_b'X_b of every block."""
+    parts = np.split(rows, np.cumsum(block_sizes)[:-1], axis=1)
+    return tuple(part.T @ part for part in parts)
+
+
+def _farthest_genotypes(mechanism: Mechanism, rows: _Rows) -> tuple[Integers, Integers]:
+    """Return the two genotype rows with the largest joint shift for opposite phenotypes.
+
+    Their cosine is t/2 (docs/maths/gram.md, Theorem 1). Rows clipped in blocks have one direction:
+    one row is long in the first block and short in the second, and the other row is the reverse
+    (docs/maths/blocks.md, Theorem 2). X'X of a subsample is a separate release, in which orthogonal
+    rows have the largest distance.
+    """
+    if mechanism.recipe.subsample is not None:
+        return rows.two_genotypes(0.0, _DIAGONAL)
+    if mechanism.bounds.block_norms is not None:
+        return rows.genotypes(_DIAGONAL), rows.genotypes(_DIAGONAL, last_block_first=True)
+    return rows.two_genotypes((mechanism.split or 0.0) / 2, _DIAGONAL)
+
+
+class _Rows:
+    """Rows that attain given bounds in given directions."""
+
+    def __init__(self, bounds: PublicBounds) -> None:
+        self._block_norms, left = [], bounds.row_norm
+        for norm in bounds.block_norms or (bounds.row_norm,) * len(bounds.block_sizes):
+            self._block_norms.append(min(norm, left))
+            left -= self._block_norms[-1]
+        self._phenotype_norm = bounds.phenotype_norm
+        self.no_phenotypes = self.phenotypes(0.0) * 0
+        self.others = np.tile(self.genotypes(0.0), (N_SAMPLES - 1, 1))
+
+    def genotypes(self, angle: float, *, last_block_first: bool = False) -> Integers:
+        """Return the longest row at an angle to the first variant in every block.
+
+        One block attains its bound, and the other one receives the remainder of the total bound.
+        """
+        norms = reversed(self._block_norms) if last_block_first else self._block_norms
+        return np.concatenate([_in_direction(angle, norm) for norm in norms])
+
+    def two_genotypes(self, cosine: float, centre: float) -> tuple[Integers, Integers]:
+        """Return two longest rows with a given cosine, symmetric about the angle `centre`.
+
+        X'X changes on its diagonal if `centre` is `_DIAGONAL`, else off it.
+        """
+        half = math.acos(cosine) / 2
+        return self.genotypes(centre - half), self.genotypes(centre + half)
+
+    def phenotypes(self, angle: float) -> Integers:
+        """Return the longest phenotypes at an angle to the first one."""
+        return _in_direction(angle, self._phenotype_norm)
+
+
+def _in_direction(angle: float, norm: int) -> Integers:
+    # Rounding toward zero keeps the norm within its bound.
+    exact = math.sqrt(norm) * np.array([math.cos(angle), math.sin(angle)])
+    return np.trunc(exact).astype(np.int64)
+
+
+def _person(x: Integers, y: Integers, *, observed: bool = True) -> Person:
+    return Person(x, y, np.full(N_PHENOTYPES, int(observed), dtype=np.int64))
+
+
+def _replaced(rows: _Rows, u: Integers, v: Integers, *, counted: bool) -> tuple[NeighbourPair, ...]:
+    """Return pairs of replaced rows; it is private which phenotypes a person has if `counted`."""
+    y, others = rows.phenotypes(_DIAGONAL), np.tile(v, (N_SAMPLES - 1, 1))
+    joint = NeighbourPair("everything", others, _person(u, y), _person(v, -y))
+    x = rows.genotypes(_DIAGONAL) * 0
+    absent = _person(x, rows.no_phenotypes, observed=not counted)
+    missing = NeighbourPair("phenotypes", rows.others, _person(x, y), absent)
+    return joint, *_gram_alone(rows), missing
+
+
+def _gram_alone(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    """Return pairs of orthogonal rows without phenotypes, which change X'X alone."""
+    pairs = []
+    for name, centre in (("X'X, diagonal", _DIAGONAL), ("X'X, off the diagonal", _OFF_DIAGONAL)):
+        before, after = (
+            _person(x, rows.no_phenotypes, observed=False) for x in rows.two_genotypes(0.0, centre)
+        )
+        others = np.tile(after.genotypes, (N_SAMPLES - 1, 1))
+        pairs.append(NeighbourPair(name, others, before, after))
+    return tuple(pairs)
+
+
+def _removed(rows: _Rows, *, counted: bool) -> tuple[NeighbourPair, ...]:
+    """Return pairs of a present and an absent person, who remains in counts unless `counted`."""
+    # A row orthogonal to all others determines the smallest eigenvalue.
+    x, y = rows.genotypes(math.pi / 2), rows.phenotypes(_DIAGONAL)
+    present = {
+        "everything": _person(x, y),
+        "X'X": _person(rows.genotypes(_DIAGONAL), rows.no_phenotypes, observed=not counted),
+        "phenotypes": _person(x * 0, y),
+    }
+    nobody = None if counted else _person(x * 0, rows.no_phenotypes)
+    return tuple(NeighbourPair(name, rows.others, p, nobody) for name, p in present.items())
+
+
+def _labels(rows: _Rows) -> tuple[NeighbourPair, ...]:
+    """Return pairs of other phenotypes; the last one is of missing phenotypes."""
+    x, y, diagonal = rows.genotypes(_DIAGONAL), rows.phenotypes(0.0), rows.phenotypes(_DIAGONAL)
+    changes = {
+        "reversed": (_person(x, y), _person(x, -y)),
+        "turned": (_person(x, y), _person(x, rows.phenotypes(math.pi / 2))),
+        "missing": (_person(x, diagonal), _person(x, y * 0, observed=False)),
+    }
+    return tuple(
+        NeighbourPair(f"phenotypes, {name}", rows.others, *pair) for name, pair in changes.items()
+    )
+
+
+# ---- Mechanisms ----------------------------------------------------------------------------------
+
+
+ALL = "all"
+"""Name that stands for every method, privacy unit or adjacency."""
+
+
+def audit_subjects(
+    method: str, privacy: str, adjacency: str, *, epsilon: float, delta: float
+) -> Iterator[tuple[tuple[str, ...], Mechanism]]:
+    """Yield every requested mechanism, after the names of its methods.
+
+    `method`, `privacy` and `adjacency` are a name or ``all``.
+
+    A UsageError is raised if the only method has no such privacy, or if the parameters are outside
+    the proved range.
+    """
+    for unit in PrivacyUnit:
+        for relation in Adjacency:
+            if privacy not in (unit, ALL) or adjacency not in (relation, ALL):
+                continue
+            if method != ALL and (privacy != ALL or method not in METHODS):
+                method_named(method, unit)
+            promise = Promise(epsilon, delta, unit, relation)
+            methods = [m for m in METHODS.values() if method in (m.name, ALL) and unit in m.privacy]
+            if ALL in (method, adjacency) and relation is Adjacency.ADD_REMOVE:
+                methods = [m for m in methods if not m.subsamples]
+            # With label privacy X'X is public, and blocks change nothing.
+            for by_block in (False,) if unit is PrivacyUnit.LABEL else (False, True):
+                recipes: dict[Recipe, list[str]] = {}
+                for each in methods:
+                    if not (by_block and each.subsamples):  # whose rows are not clipped in blocks
+                        recipe = each.recipe(N_PHENOTYPES, SUBSAMPLE if each.subsamples else None)
+                        recipes.setdefault(recipe, []).append(each.name)
+                for recipe, names in recipes.items():
+                    bounds = audit_bounds(by_block=by_block)
+                    yield tuple(names), calibrate(bounds, promise, recipe, split=SPLIT)

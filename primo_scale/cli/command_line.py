@@ -16,26 +16,31 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from contextvars import copy_context
-from functools import partial
+from functools import cached_property, partial
+from glob import escape
+from importlib import import_module
+from pathlib import Path
 from traceback import walk_tb
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+from click.core import ParameterSource
 
-from primo_scale.errors import InterruptedRun, PrimoError, ResourceError, UsageError, anticipated
-from primo_scale.interruption import check, signals_noted
-from primo_scale.run.run_log import (
-    AS_JSON,
-    COMMAND_LINE,
-    LOGGED_IN,
-    LOGGER,
-    NOTE,
-    SUMMED,
-    JsonLines,
-    error_record,
-    leave_stage,
+from primo_scale.errors import (
+    Field,
+    InterruptedRun,
+    PrimoError,
+    ResourceError,
+    UsageError,
+    anticipated,
+    with_options,
 )
+from primo_scale.interruption import check, signals_noted
+from primo_scale.run import run_log
 from primo_scale.storage.files import files_private
+
+if TYPE_CHECKING:
+    from primo_scale.run.fields import Option
 
 # Set by SLURM, PBS, LSF and Grid Engine in every job; the last one by the author of any other job.
 BATCH_JOB_SIGNS = (
@@ -62,7 +67,7 @@ class _OneLineErrors(click.Command):
         logging.getLogger("asyncio").setLevel(logging.CRITICAL)
         try:
             _refuse_other_encodings(words)
-            AS_JSON.set(os.environ.get("PRIMO_SCALE_LOG") == "json")
+            run_log.AS_JSON.set(os.environ.get("PRIMO_SCALE_LOG") == "json")
             return super().main(*args, **{**kwargs, "standalone_mode": False})
         except click.ClickException as error:
             message = error.format_message()
@@ -86,7 +91,7 @@ class ContractCommand(_OneLineErrors):
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; turn an anticipated error into one line and its exit code."""
         debug = _shows_traceback()
-        COMMAND_LINE.set(tuple(sys.orig_argv))
+        run_log.COMMAND_LINE.set(tuple(sys.orig_argv))
         with _logged_to_terminal(), ExitStack() as ends:
             if not debug:
                 ends.push(_end_without_traceback)
@@ -127,6 +132,13 @@ class ContractGroup(_OneLineErrors, click.Group):
     """Group of commands, each a `ContractCommand`."""
 
     command_class = ContractCommand
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands in the order of their definition, with whole summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(200)) for name, each in self.commands.items()]
+            )
 
 
 def _shows_traceback() -> bool:
@@ -200,17 +212,17 @@ def _reader_has_left() -> bool:
 
 def _report(error: PrimoError) -> None:
     """Log an error; the output file of a batch job only gets a reference to the run's log."""
-    record = error_record(error)
-    log = LOGGED_IN.get()
+    record = run_log.error_record(error)
+    log = run_log.LOGGED_IN.get()
     if log is not None and _is_batch_output(sys.stderr) and not isinstance(error, InterruptedRun):
         record.msg = f"error: exit code {error.exit_code}; {log} says why"
         vars(record)["fields"] = {"exit_code": error.exit_code}
-    LOGGER.handle(record)
+    run_log.LOGGER.handle(record)
 
 
 def _end_without_traceback(_kind: object, error: BaseException | None, _trace: object) -> None:
     """End a batch job by a bug whose traceback is in the run's log, and not in the job's output."""
-    in_log = LOGGED_IN.get() is not None and isinstance(error, Exception)
+    in_log = run_log.LOGGED_IN.get() is not None and isinstance(error, Exception)
     if in_log and _is_batch_output(sys.stderr):
         bug = PrimoError("a bug")
         _report(bug)
@@ -220,10 +232,10 @@ def _end_without_traceback(_kind: object, error: BaseException | None, _trace: o
 @contextmanager
 def _logged_to_terminal() -> Iterator[None]:
     """Show the log at the terminal, or its public lines in the output file of a batch job."""
-    before = LOGGER.handlers[:], LOGGER.level, LOGGER.propagate
-    LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
-    LOGGER.setLevel(logging.DEBUG)
-    LOGGER.propagate = False
+    before = run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate
+    run_log.LOGGER.handlers[:] = [_terminal(), _DigestOnStandardOutput(logging.DEBUG)]
+    run_log.LOGGER.setLevel(logging.DEBUG)
+    run_log.LOGGER.propagate = False
     try:
         yield
     finally:
@@ -231,11 +243,11 @@ def _logged_to_terminal() -> Iterator[None]:
             sys.stderr.flush()
         except OSError:  # a full disk, for which Python would end with exit code 120
             _discard_output(sys.stderr)
-        LOGGER.handlers[:], LOGGER.level, LOGGER.propagate = before
-        LOGGED_IN.set(None)
-        COMMAND_LINE.set(())
-        AS_JSON.set(False)
-        leave_stage()
+        run_log.LOGGER.handlers[:], run_log.LOGGER.level, run_log.LOGGER.propagate = before
+        run_log.LOGGED_IN.set(None)
+        run_log.COMMAND_LINE.set(())
+        run_log.AS_JSON.set(False)
+        run_log.leave_stage()
 
 
 def _is_batch_output(stream: TextIO) -> bool:
@@ -248,17 +260,131 @@ class _DigestOnStandardOutput(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print the digest if the record contains it."""
-        if getattr(record, "event", None) == SUMMED and not _is_batch_output(sys.stdout):
+        if getattr(record, "event", None) == run_log.SUMMED and not _is_batch_output(sys.stdout):
             click.echo(record.getMessage())
 
 
 def _terminal() -> logging.Handler:
     """Return the handler of standard error, which writes public lines alone in a batch job."""
     terminal = logging.StreamHandler(sys.stderr)
-    as_json, batch = AS_JSON.get(), _is_batch_output(sys.stderr)
+    as_json, batch = run_log.AS_JSON.get(), _is_batch_output(sys.stderr)
     # The stages are public, and are not for people at a terminal.
     terminal.setLevel(logging.DEBUG if as_json or batch else logging.INFO)
-    terminal.setFormatter(JsonLines(public=batch) if as_json else logging.Formatter("%(message)s"))
+    terminal.setFormatter(
+        run_log.JsonLines(public=batch) if as_json else logging.Formatter("%(message)s")
+    )
     if batch:
-        terminal.addFilter(lambda record: getattr(record, "event", NOTE) in _PUBLIC_EVENTS)
+        terminal.addFilter(lambda record: getattr(record, "event", run_log.NOTE) in _PUBLIC_EVENTS)
     return terminal
+
+
+class RequestCommand(ContractCommand):
+    """Command with the options of a request, which it makes; its function gets it as `asked`.
+
+    Of several kinds, such as ``run.request.ReleaseRequest``, it has the options of all, and its
+    function gets the values by their names as `given`. Fields without an option are given by the
+    `obj` of the context, which a program sets that calls the command.
+    """
+
+    def __init__(self, *args: Any, kinds: Sequence[str], **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self._names = kinds
+
+    @cached_property
+    def kinds(self) -> list[Any]:
+        """Classes of the requests."""
+        parts = (name.rpartition(".") for name in self._names)
+        return [getattr(import_module(f"primo_scale.{home}"), name) for home, _, name in parts]
+
+    @cached_property
+    def options(self) -> list[FieldOption]:
+        """Options of the fields, in the order of their headings; the first of equal names."""
+        from primo_scale.run.fields import HEADINGS, declared  # loads attrs
+
+        fields = {
+            name: FieldOption(name, *declaration)
+            for kind in reversed(self.kinds)
+            for name, declaration in declared(kind).items()
+            if not declaration[0].expert
+        }
+        order = {heading: rank for rank, heading in enumerate(HEADINGS)}
+        return sorted(fields.values(), key=lambda option: order.get(option.heading, -1))
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """Return the options of the fields and the others."""
+        return [*self.options, *super().get_params(ctx)]
+
+    def run(self, ctx: click.Context) -> Any:
+        """Make the request, and call the function."""
+        from primo_scale.run.fields import request_of
+
+        values = {option.name: ctx.params.pop(option.name) for option in self.options}
+        given = {
+            name: value
+            for name, value in values.items()
+            if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        } | (ctx.obj or {})
+        one = len(self.kinds) == 1
+        ctx.params |= {"asked": request_of(self.kinds[0], given)} if one else {"given": given}
+        return super().run(ctx)
+
+
+class RegularFile(click.Path):
+    """Path of a file that is regular, or does not exist yet."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        from primo_scale.run.fields import regular_file  # loads attrs
+
+        return regular_file(super().convert(value, param, ctx), (param and param.name) or "path")
+
+
+class FieldOption(click.Option):
+    """Option of a field of a request, which reads its text."""
+
+    name: str
+
+    def __init__(self, name: str, field: Option, default: object) -> None:
+        from primo_scale.run.fields import FLAG, NEEDED, PATHS, PUBLIC_FILES
+
+        flag, kind = Field(name).option, field.kind
+        self.heading = field.heading
+        self._splits = kind.several and not kind.repeats
+        self._splits_paths = kind in (PATHS, PUBLIC_FILES)
+        shown = "" if default in (None, False, True, (), NEEDED) else _text_of(default)
+        facts = [kind.interval] if kind.interval not in ("", "[1, inf)", "(-inf, inf)") else []
+        facts += [f"default: {shown}"] if shown else []
+        facts += ["required"] if default is NEEDED else []
+        super().__init__(
+            [f"{flag}/--no-{flag.removeprefix('--')}" if default is True else flag, name],
+            is_flag=kind is FLAG,
+            multiple=kind.repeats,
+            metavar=None if kind is FLAG else field.metavar,
+            help=with_options(field.help) + (f"  [{'; '.join(facts)}]" if facts else ""),
+            callback=self._split,
+            show_default=False,
+        )
+
+    def _split(self, context: click.Context, _: click.Parameter, value: Any) -> Any:
+        """Split a text at commas, unless it is the beginning of a path that exists."""
+        if not self._splits or not isinstance(value, str):
+            return value
+        parts = tuple(part.strip() for part in value.split(","))
+        if not all(parts):
+            raise click.BadParameter(f"{value!r} has an empty part.", context, self)
+        if len(parts) > 1 and self._splits_paths and _begins_a_path(Path(value)):
+            what = f"{value!r} is one path, and a comma separates paths. Write it into a file"
+            remedy = "whose name ends in .list, and give that file."
+            raise click.BadParameter(f"{what} {remedy}", context, self)
+        return parts
+
+
+def _begins_a_path(text: Path) -> bool:
+    in_directory = "," in str(text.parent) and text.parent.is_dir()
+    return in_directory or any(text.parent.glob(f"{escape(text.name)}*"))
+
+
+def _text_of(default: object) -> str:
+    if isinstance(default, tuple):
+        return ",".join(map(_text_of, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)

@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from primo_scale.cli.command_line import ContractCommand, ContractGroup
-from primo_scale.cli.options import RegularFile, RequestCommand
+from primo_scale.cli.command_line import ContractCommand, ContractGroup, RegularFile, RequestCommand
 from primo_scale.errors import Field, InputError, InterruptedRun, UsageError
 from primo_scale.run.run_log import LOGGER
 
@@ -43,7 +42,7 @@ A release without noise, to compare with other tools; it protects nobody:
 """
 
 
-@click.command(cls=RequestCommand, kinds=["request.ReleaseRequest"], epilog=_EXAMPLES)
+@click.command(cls=RequestCommand, kinds=["run.request.ReleaseRequest"], epilog=_EXAMPLES)
 def release(asked: Any) -> None:
     """Publish differentially private polygenic-score weights of every phenotype.
 
@@ -58,7 +57,7 @@ def release(asked: Any) -> None:
 
 
 @click.command(
-    cls=RequestCommand, kinds=["request.ReleaseRequest", "other_requests.ForecastRequest"]
+    cls=RequestCommand, kinds=["run.request.ReleaseRequest", "run.request.ForecastRequest"]
 )
 def plan(given: Given) -> None:
     """Check a release before any work, and print what it needs and how accurate it will be.
@@ -116,7 +115,7 @@ def _forecast(given: Given) -> None:
     """Print the accuracy of releases without a cohort."""
     from primo_scale.run.fields import request_of
     from primo_scale.run.forecast import forecast
-    from primo_scale.run.other_requests import ForecastRequest
+    from primo_scale.run.request import ForecastRequest
 
     _refuse_others(given, ForecastRequest, "is for a plan with a cohort, without `people`")
     rows = forecast(request_of(ForecastRequest, given))
@@ -128,7 +127,7 @@ def _forecast(given: Given) -> None:
         click.echo(_FORECAST.format(*shape, *numbers, *last))
 
 
-@click.command(cls=RequestCommand, kinds=["request.IngestRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.IngestRequest"])
 def ingest(asked: Any) -> None:
     """Write genotype files to a packed Zarr store.
 
@@ -139,7 +138,7 @@ def ingest(asked: Any) -> None:
     operations.ingest(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["request.AccumulateRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.AccumulateRequest"])
 @click.option("--dry-run", is_flag=True, help="Check everything as before a run, and do nothing.")
 def accumulate(asked: Any, dry_run: bool) -> None:
     """Sum X'X by LD blocks, X'Z and Z'Z exactly, resumably, on this machine or a Dask cluster.
@@ -156,7 +155,7 @@ def accumulate(asked: Any, dry_run: bool) -> None:
         operations.accumulate(asked)
 
 
-@click.command(cls=RequestCommand, kinds=["request.FinalizeRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.FinalizeRequest"])
 def finalize(asked: Any) -> None:
     """Add noise once, solve every phenotype, and publish the weights; accumulate has paid."""
     from primo_scale.run import operations
@@ -211,7 +210,7 @@ def _printable(detail: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in detail)
 
 
-@click.command(cls=RequestCommand, kinds=["other_requests.EvaluationRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.EvaluationRequest"])
 def evaluate(asked: Any) -> None:
     """Measure how well scores predict phenotypes, without noise.
 
@@ -251,7 +250,7 @@ def status(work_dir: Path, as_json: bool) -> None:
     sys.exit(codes.get(status.state, 0))
 
 
-@click.command(cls=RequestCommand, kinds=["other_requests.SimulationRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.SimulationRequest"])
 def simulate(asked: Any) -> None:
     """Simulate a cohort whose genotypes are mosaics of a public panel's.
 
@@ -259,9 +258,9 @@ def simulate(asked: Any) -> None:
     the bounds files that a release needs and the true effects. The same options give the same
     files, byte for byte.
     """
-    from primo_scale.simulation.cohort import SimulatedCohort, simulate
+    from primo_scale.simulation.cohort import simulate
 
-    n_variants = simulate(SimulatedCohort(**vars(asked)))
+    n_variants = simulate(**vars(asked))
     click.echo(f"{asked.out}: {asked.samples} simulated people, {n_variants} variants")
 
 
@@ -269,7 +268,7 @@ _AUDIT = "{:<8} {:<12} {:<7} {:>7} {:>11} {:>8} {:>9}  {:<22}  {}"
 _AUDIT_HEADINGS = "privacy adjacency X'X claim attainable shown Gaussian verdict methods"
 
 
-@click.command(cls=RequestCommand, kinds=["other_requests.AuditRequest"])
+@click.command(cls=RequestCommand, kinds=["run.request.AuditRequest"])
 def audit(asked: Any) -> None:
     """Bound the epsilon of every mechanism from below, by attacks on draws of its noise.
 
@@ -279,9 +278,8 @@ def audit(asked: Any) -> None:
 
     Exit code 0: no evidence against any claim; 1: evidence against a claim.
     """
-    from primo_scale.audit.mechanism_audit import Verdict
+    from primo_scale.audit.mechanism_audit import WITHIN, audit_subjects, worst_pairs
     from primo_scale.audit.mechanism_audit import audit as audited
-    from primo_scale.audit.worst_pairs import audit_subjects, worst_pairs
 
     subjects = list(
         audit_subjects(
@@ -296,8 +294,7 @@ def audit(asked: Any) -> None:
     click.echo("not audited: people held out, adjustments, releases of parties (docs/audit.md)")
     click.echo(_AUDIT.format(*_AUDIT_HEADINGS.split()))
     failed = 0
-    for subject in subjects:
-        mechanism = subject.mechanism
+    for methods, mechanism in subjects:
         false_alarm = (1 - asked.confidence) / len(subjects)
         pairs = worst_pairs(mechanism)
         result = audited(mechanism, pairs, runs=asked.runs, false_alarm=false_alarm)
@@ -310,15 +307,15 @@ def audit(asked: Any) -> None:
             f"{promise.epsilon:g}",
             *("-" if value is None else f"{value:.3f}" for value in bounds),
             result.verdict,
-            ", ".join(subject.methods),
+            ", ".join(methods),
         )
         click.echo(line.rstrip())
-        if result.verdict is Verdict.WITHIN:
+        if result.verdict == WITHIN:
             continue
         failed += 1
-        for pair in result.pairs:
-            stated = "" if pair.stated_mu is None else f"mu {pair.stated_mu:.3f} stated, "
-            click.echo(f"    {pair.name}: {stated}at least {pair.shown.mu:.3f} shown")
+        for name, mu, shown in result.pairs:
+            stated = "" if mu is None else f"mu {mu:.3f} stated, "
+            click.echo(f"    {name}: {stated}at least {shown.mu:.3f} shown")
     if failed:
         click.echo(f"AUDIT FAILED: {failed} of {len(subjects)} mechanisms")
         sys.exit(1)
@@ -372,7 +369,7 @@ def ledger_verify(path: Path | None) -> None:
     click.echo(f"{path}: verified, head {ledger.show(path).head}")
 
 
-@ledger.command("set-budget", cls=RequestCommand, kinds=["other_requests.BudgetRequest"])
+@ledger.command("set-budget", cls=RequestCommand, kinds=["run.request.BudgetRequest"])
 @_LEDGER
 @_COHORT
 def ledger_set_budget(asked: Any, path: Path | None, cohort: str | None) -> None:
@@ -395,35 +392,35 @@ def party() -> None:
     """Release columns of one of several parties who hold data about the same people."""
 
 
-@party.command("roster", cls=RequestCommand, kinds=["other_requests.RosterRequest"])
+@party.command("roster", cls=RequestCommand, kinds=["parties.release.RosterRequest"])
 def party_roster(asked: Any) -> None:
     """Write the roster of this party's people, or of those whom the other parties have too.
 
     Each party writes its own roster and gives it to the others. Then each one intersects all of
     them, which gives the same roster everywhere. A roster is for the parties alone.
     """
-    from primo_scale.run.party_operations import party_roster
+    from primo_scale.parties.release import party_roster
 
     click.echo(f"{asked.out}: {len(party_roster(asked))} people")
 
 
-@party.command("release", cls=RequestCommand, kinds=["other_requests.PartyReleaseRequest"])
+@party.command("release", cls=RequestCommand, kinds=["parties.release.PartyReleaseRequest"])
 def party_release(asked: Any) -> None:
     """Publish noisy values of this party's columns, for models with columns of other parties.
 
     Where the data may be brought together, a central release (primo-scale release) is far more
     accurate; the README of each release says by how much.
     """
-    from primo_scale.run.party_operations import party_release
+    from primo_scale.parties.release import party_release
 
     published = party_release(asked)
     click.echo(f"release: {published.directory}")
 
 
-@party.command("fit", cls=RequestCommand, kinds=["other_requests.PartyFitRequest"])
+@party.command("fit", cls=RequestCommand, kinds=["parties.fit.PartyFitRequest"])
 def party_fit(asked: Any) -> None:
     """Fit a released column to the other columns. It costs no privacy: releases are public."""
-    from primo_scale.run.party_fit import party_fit
+    from primo_scale.parties.fit import party_fit
 
     model = party_fit(asked)
     click.echo(

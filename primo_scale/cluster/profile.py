@@ -22,27 +22,14 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 _SIZE = re.compile(r"(?=[0.]*[1-9])([0-9]+(?:\.[0-9]+)?)([KMGT])(i?)B?", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class JobQueue:
-    """Job queue that dask-jobqueue can submit to.
-
-    `listing` is the command that lists the jobs of the user whose name is appended, one job per
-    line with the job number first.
-    """
-
-    cluster: str  # ``module:class`` of the `dask_jobqueue.JobQueueCluster`
-    listing: tuple[str, ...]
-
-
 JOB_QUEUES = {
-    "slurm": JobQueue(
-        "dask_jobqueue:SLURMCluster", ("squeue", "--noheader", "--format=%i", "--user")
-    ),
-    "pbs": JobQueue("dask_jobqueue:PBSCluster", ("qselect", "-u")),
-    "lsf": JobQueue("dask_jobqueue:LSFCluster", ("bjobs", "-noheader", "-o", "jobid", "-u")),
-    "sge": JobQueue("dask_jobqueue:SGECluster", ("qstat", "-u")),
+    "slurm": ("dask_jobqueue:SLURMCluster", ("squeue", "--noheader", "--format=%i", "--user")),
+    "pbs": ("dask_jobqueue:PBSCluster", ("qselect", "-u")),
+    "lsf": ("dask_jobqueue:LSFCluster", ("bjobs", "-noheader", "-o", "jobid", "-u")),
+    "sge": ("dask_jobqueue:SGECluster", ("qstat", "-u")),
 }
-"""Job queues by the ``kind`` of a profile."""
+"""Class of dask-jobqueue by the ``kind`` of a profile, and the command that lists the jobs of the
+user whose name is appended, one job a line with the job number first."""
 
 _DEFAULT_OPTIONS = {
     "cores": 4,

@@ -12,6 +12,7 @@ people. They are therefore disabled.
 from __future__ import annotations
 
 import asyncio
+import gc
 import getpass
 import logging
 import os
@@ -23,19 +24,30 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any
 
 import dask
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from distributed.core import Status
 from distributed.deploy import Cluster
 
-from primo_scale.cluster.profile import JOB_QUEUES, JobQueueProfile, LocalProfile, worker_memory
-from primo_scale.cluster.security import make_certificates, security_of, temporary_security
+from primo_scale.cluster.profile import (
+    JOB_QUEUES,
+    JobQueueProfile,
+    LocalProfile,
+    SchedulerProfile,
+    worker_memory,
+)
+from primo_scale.cluster.security import (
+    make_certificates,
+    security_of,
+    security_towards,
+    temporary_security,
+)
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.interruption import check
 from primo_scale.machine import usable_cpus
@@ -65,7 +77,7 @@ WORKER_PROCESS = {
 """Environment variables of a worker process."""
 _LOCAL_SETTINGS = {
     **NO_WEB_PAGES,
-    # Each sample of Dask's profiler, for `--performance-report`, delays a worker.
+    # Each sample of Dask's profiler delays a worker.
     "distributed.worker.profile.interval": "100ms",
     "distributed.nanny.pre-spawn-environ": WORKER_PROCESS,
     "distributed.scheduler.allowed-failures": 10,
@@ -255,7 +267,7 @@ def job_script(profile: JobQueueProfile) -> str:
 
 def _class_of(profile: JobQueueProfile) -> Any:
     # Imported only here, because dask-jobqueue reads its configuration files on import.
-    return pkgutil.resolve_name(JOB_QUEUES[profile.kind].cluster)
+    return pkgutil.resolve_name(JOB_QUEUES[profile.kind][0])
 
 
 @contextmanager
@@ -313,14 +325,13 @@ class JobKeeper:
     """Keeps jobs of a `dask_jobqueue.JobQueueCluster` in the queue while there is work.
 
     It lists the jobs in the queue, replaces those that are gone, and pauses, longer each time,
-    while the queue refuses jobs or they end before their worker connects.
+    while the queue refuses jobs or they end before any worker connects.
     """
 
     def __init__(self, cluster: Any, profile: JobQueueProfile, scratch: Path) -> None:
         self._cluster, self._jobs, self._poll_seconds = cluster, profile.jobs, profile.poll
-        self._listing = (*JOB_QUEUES[profile.kind].listing, user_name())
-        self._logs = Path(profile.options.get("log_directory", scratch / "logs"))
-        self._proved: set[str] = set()  # jobs whose worker connected
+        self._listing = (*JOB_QUEUES[profile.kind][1], user_name())
+        self._logs = profile.options.get("log_directory", scratch / "logs")
         self._next_listing = monotonic() + self._poll_seconds
         self._pause = self._resume_at = 0.0
 
@@ -332,10 +343,19 @@ class JobKeeper:
 
     async def look(self) -> None:
         """Forget lost jobs, and submit others while more tasks than threads are waiting."""
-        self._note_arrivals()
-        if monotonic() < self._resume_at or await self._forget_lost_jobs():
-            return
         scheduler = self._cluster.scheduler
+        if scheduler.workers:
+            self._pause = 0.0
+        if monotonic() < self._resume_at:
+            return
+        if monotonic() >= self._next_listing:
+            lost = await self._lost_jobs()
+            self._forget(lost)
+            self._next_listing = monotonic() + self._poll_seconds
+            if lost and not scheduler.workers:  # possibly every job of this profile fails at once
+                ended = "jobs ended before their worker came: %d; see %s, if the nodes see it too"
+                self._wait_longer(ended, len(lost), self._logs)
+                return
         unfinished = len(scheduler.queued) + len(scheduler.unrunnable)
         unfinished += sum(len(worker.processing) for worker in scheduler.workers.values())
         if unfinished > scheduler.total_nthreads:
@@ -350,46 +370,19 @@ class JobKeeper:
         jobs = self._cluster.workers.items()
         self._forget({name for name, job in jobs if job.job_id is None})
 
-    def _note_arrivals(self) -> None:
-        workers = {str(worker.name) for worker in self._cluster.scheduler.workers.values()}
-        # With several processes, Dask appends a number to the name of the job.
-        arrived = workers | {name.rpartition("-")[0] for name in workers}
-        jobs = {job.job_id for name, job in self._cluster.workers.items() if str(name) in arrived}
-        if jobs - self._proved:
-            self._proved |= jobs
-            self._pause = 0.0
-
-    async def _forget_lost_jobs(self) -> bool:
-        """Forget the jobs that the queue no longer lists; return whether to pause.
-
-        Possibly every job of this profile fails at once, so that a pause limits the submissions.
-        """
-        if monotonic() < self._next_listing:
-            return False
+    async def _lost_jobs(self) -> set[Any]:
+        """Return the names of the jobs that the queue no longer lists; none if it fails to."""
         jobs = self._cluster.workers.items()
         known = {name: job.job_id for name, job in jobs if job.job_id is not None}
-        listed = await self._listed_jobs()
-        self._next_listing = monotonic() + self._poll_seconds
-        if listed is None:
-            return False
-        lost = {name: number for name, number in known.items() if number not in listed}
-        self._forget(set(lost))
-        useless = set(lost.values()) - self._proved
-        if useless:
-            ended = "jobs ended before their worker came: %d; %s"
-            self._wait_longer(ended, len(useless), output_of(useless, self._logs))
-        return bool(useless)
-
-    async def _listed_jobs(self) -> set[str] | None:
-        """Return the numbers of the user's jobs, or None if the queue does not answer."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._listing, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
             )
         except OSError:
-            return None
+            return set()
         output, _ = await process.communicate()
-        return set(_JOB_NUMBER.findall(output.decode())) if process.returncode == 0 else None
+        listed = set(_JOB_NUMBER.findall(output.decode()))
+        return {n for n, number in known.items() if number not in listed and not process.returncode}
 
     def _forget(self, names: set[Any]) -> None:
         for name in names & self._cluster.workers.keys():
@@ -402,13 +395,6 @@ class JobKeeper:
         LOGGER.warning(
             f"{message}. The next try is in %d s", *values, self._pause, extra={"event": "waiting"}
         )
-
-
-def output_of(jobs: set[str], logs: Path) -> str:
-    """Return where the output of ended jobs is, or that there is none."""
-    if any(jobs.intersection(re.findall(r"\d+", path.name)) for path in logs.glob("*")):
-        return f"see {logs}"
-    return f"they wrote nothing to {logs}, which the nodes may not see"
 
 
 def user_name() -> str:
@@ -432,3 +418,62 @@ def last_line(error: BaseException) -> str:
     """Return the last line of the message of a failed submit command."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     return lines[-1].strip() if lines else type(error).__name__
+
+
+_CONNECT_TIMEOUT_SECONDS = 30
+
+
+@contextmanager
+def dask_client(
+    profile: LocalProfile | SchedulerProfile | JobQueueProfile, scratch: Path
+) -> Iterator[Client]:
+    """Start or connect to the workers of a profile, and stop at the end what was started.
+
+    `scratch` is a private directory in the work directory, which the workers of job queues must
+    also be able to read.
+    """
+    with ExitStack() as started:
+        if isinstance(profile, SchedulerProfile):
+            client = _connected(profile)
+        elif isinstance(profile, LocalProfile):
+            client = Client(started.enter_context(local_cluster(profile, scratch)))
+        else:
+            client = Client(started.enter_context(job_queue_cluster(profile, scratch)))
+        yield started.enter_context(client)
+
+
+def check_reachable(profile: SchedulerProfile | JobQueueProfile, scratch: Path) -> None:
+    """Refuse a cluster that cannot be used, as far as a moment shows; submit no job."""
+    if isinstance(profile, JobQueueProfile):
+        check_job_queue(profile, scratch)
+    else:
+        with dask_client(profile, scratch):
+            pass
+
+
+def _connected(profile: SchedulerProfile) -> Client:
+    """Connect to a running scheduler, and wait until it has a worker."""
+    security = security_towards(profile.address, profile.tls)
+    try:
+        client = Client(profile.address, security=security, timeout=_CONNECT_TIMEOUT_SECONDS)
+    except (OSError, ValueError, MemoryError) as error:  # MemoryError: the peer is not Dask
+        what = f"no connection to a Dask scheduler: {first_cause(error)}"
+    else:
+        try:
+            client.wait_for_workers(1, timeout=_CONNECT_TIMEOUT_SECONDS)
+            return client
+        except OSError:  # also a TimeoutError
+            client.close()
+            what = "the scheduler has no workers"
+    # An unconnected client closes itself when it is garbage-collected, under a lock of the event
+    # loop. Collecting it here avoids that during the start of the next cluster. No variable may
+    # hold the error, whose frames hold the client.
+    gc.collect()
+    raise InputError(
+        what,
+        where="--scheduler",
+        value=profile.address,
+        limit=f"{_CONNECT_TIMEOUT_SECONDS} s",
+        remedy="Start `dask scheduler` and `dask worker` with the same certificates (--tls DIR), "
+        "and correct host and port",
+    )

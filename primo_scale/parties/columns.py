@@ -11,9 +11,8 @@ the roster whom the party does not know, is 0, the middle of the bounds.
 The k x n matrix of signs of a mixture release (Wu et al., Algorithm 2) is never held: the Philox
 generator is a function of a key and a counter. The public seed is the key, and a person's position
 in the roster is the counter, so that every party finds the same k signs of a person, in any order
-of the people and in any number of pieces. The kernels of an accumulation multiply bits of signs, 0
-or 1, by signed bytes of the values. A sum with signs is twice the sum with bits, less the sum over
-all people.
+of the people and in any number of pieces. A sum with signs is twice the sum with bits, 0 or 1, less
+the sum over all people.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import math
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -35,14 +33,13 @@ import numpy.typing as npt
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.kernels.product_kernels import choose_kernel
-from primo_scale.kernels.products import LARGEST_BYTE, Int8, Int64, ProductSum
+from primo_scale.kernels.products import Int64
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
 from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically
-from primo_scale.storage.tiles import in_threads
+from primo_scale.verify.document import PartyColumn
 
 Hashes = npt.NDArray[np.bytes_]
 Positions = npt.NDArray[np.int64]
@@ -52,8 +49,7 @@ _DIGITS = 32
 _PERSON, _ROSTER = b"primo_scale roster, person\0", b"primo_scale roster, whole\0"
 SEED_DIGITS = 32
 _BITS_PER_COUNT = 256  # Philox gives four words of 64 bits for each value of its counter
-_BYTES_OF_SIGNS = 128  # 1,024 mixtures of 8,192 people are 8 MiB when unpacked
-_SIGNED_BYTES = 3  # of values up to 2^20
+_BYTES_OF_SIGNS = 32  # 256 mixtures of 8,192 people are 16 MiB as float64
 _LARGEST_DOSAGE = 2.0
 _ROW_DIGEST_BYTES = 16
 # IIDs of some people, and their values in units of half the range of a column, times 2^20, int64 of
@@ -153,15 +149,6 @@ def _read_people(path: Path) -> Hashes:
 # ---- Columns -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PublicColumn:
-    """Name and public bounds of a column; values beyond the bounds are clamped."""
-
-    name: str
-    lower: float
-    upper: float
-
-
 @dataclass(frozen=True, eq=False)
 class PhenotypeColumns:
     """Columns of a phenotype table."""
@@ -170,9 +157,9 @@ class PhenotypeColumns:
     bounds: tuple[PhenotypeBounds, ...]  # public, of the columns to release
 
     @property
-    def columns(self) -> tuple[PublicColumn, ...]:
+    def columns(self) -> tuple[PartyColumn, ...]:
         """Names and public bounds."""
-        return tuple(PublicColumn(one.name, one.lower, one.upper) for one in self.bounds)
+        return tuple(PartyColumn(one.name, one.lower, one.upper) for one in self.bounds)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
         """Yield functions that code the next rows of the table, on any thread."""
@@ -195,10 +182,10 @@ class GenotypeColumns:
     store: GenotypeStore  # finished
 
     @cached_property
-    def columns(self) -> tuple[PublicColumn, ...]:
+    def columns(self) -> tuple[PartyColumn, ...]:
         """Identifiers of the variants, and the bounds 0 and 2."""
         names = self.store.variants.identifier
-        return tuple(PublicColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
+        return tuple(PartyColumn(str(name), 0.0, _LARGEST_DOSAGE) for name in names)
 
     def pieces(self) -> Iterator[Callable[[], CodedPeople]]:
         """Yield functions that read the next chunk of people, with all variants, on any thread."""
@@ -219,20 +206,14 @@ PartyColumns = PhenotypeColumns | GenotypeColumns
 """Columns of one party, whose people are read in pieces."""
 
 
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """Result of one pass over a party's columns. PRIVATE."""
+def survey(
+    party: PartyColumns, roster: Roster, signs: RandomSigns | None
+) -> tuple[list[str], str, Int64 | None]:
+    """Read a party's columns once, and sum mixtures with `signs`, if there are any. PRIVATE.
 
-    individuals: list[str]  # IIDs of the people of the roster whom the party knows
-    # SHA-256 digest of all coded values in the order of the roster. It does not depend on the order
-    # of the party's file.
-    digest: str
-    # Sums of the coded values with the signs of each mixture, shape (k, columns).
-    mixtures: Int64 | None
-
-
-def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Survey:
-    """Read a party's columns once, and sum mixtures with `signs`, if there are any."""
+    Return the IIDs of the people of the roster whom the party knows, a digest of all coded values
+    in the order of the roster, and the sums with the signs of each mixture, shape (k, columns).
+    """
     n_columns = len(party.columns)
     unknown = hashlib.blake2b(bytes(4 * n_columns), digest_size=_ROW_DIGEST_BYTES).digest()
     digests = np.full(len(roster), unknown, dtype=f"V{_ROW_DIGEST_BYTES}")
@@ -246,8 +227,8 @@ def survey(party: PartyColumns, roster: Roster, signs: RandomSigns | None) -> Su
         individuals += iids
         if sums is not None:
             sums.add(positions, units)
-    mixtures = None if sums is None else sums.total()
-    return Survey(individuals, hashlib.sha256(digests.tobytes()).hexdigest(), mixtures)
+    digest = hashlib.sha256(digests.tobytes()).hexdigest()
+    return individuals, digest, None if sums is None else sums.total()
 
 
 def people_of(party: PartyColumns, roster: Roster) -> Iterator[tuple[Positions, CodedPeople]]:
@@ -325,64 +306,24 @@ class MixtureSums:
 
     def __init__(self, signs: RandomSigns, n_columns: int) -> None:
         self._signs, self._of_everybody = signs, np.zeros(n_columns, dtype=np.int64)
-        self._parts = [
-            slice(start, start + _BYTES_OF_SIGNS)
-            for start in range(0, signs.n_bytes, _BYTES_OF_SIGNS)
-        ]
-        kernel = choose_kernel("auto", LARGEST_BYTE)
-        # One sum for each part of the mixtures and each place value.
-        self._sums: dict[tuple[int, int], ProductSum] = defaultdict(
-            lambda: ProductSum(kernel, (n_columns, 8 * _BYTES_OF_SIGNS), LARGEST_BYTE)
-        )
+        # Sums with bits. They are integers below 2^53, and therefore exact in any order.
+        self._sums = np.zeros((8 * signs.n_bytes, n_columns))
 
     def add(self, positions: npt.NDArray[np.int64], units: Int64) -> None:
         """Add people of these positions in the roster, with units of shape (people, columns).
 
         Units are from -2^20 to 2^20.
         """
-        if not len(positions):
-            return
         self._of_everybody += units.sum(axis=0)
-        packed, planes = self._signs.packed(positions), _signed_bytes(units)
-
-        def add_part(number: int) -> None:
-            bits = _unpacked(packed[self._parts[number]])
-            for place, plane in planes.items():
-                self._sums[number, place].add(plane, bits)
-
-        in_threads(add_part, range(len(self._parts)), usable_cpus())
+        packed, values = self._signs.packed(positions), units.astype(np.float64)
+        for start in range(0, len(packed), _BYTES_OF_SIGNS):
+            part = packed[start : start + _BYTES_OF_SIGNS]
+            # The first mixture is the highest bit. np.unpackbits along this axis is far slower.
+            bits = (part[:, None] >> np.arange(7, -1, -1, dtype=np.uint8)[:, None]) & 1
+            signs = bits.reshape(8 * len(part), len(units)).astype(np.float64)
+            self._sums[8 * start : 8 * (start + len(part))] += signs @ values
 
     def total(self) -> Int64:
         """Return the sums, int64 of shape (k, columns)."""
-        shape = (8 * _BYTES_OF_SIGNS * len(self._parts), len(self._of_everybody))
-        with_bits = np.zeros(shape, dtype=np.int64)
-        for (number, place), found in self._sums.items():
-            rows = slice(8 * _BYTES_OF_SIGNS * number, 8 * _BYTES_OF_SIGNS * (number + 1))
-            with_bits[rows] += found.total().T.astype(np.int64) * place
-        return 2 * with_bits[: self._signs.n_mixtures] - self._of_everybody
-
-
-def _signed_bytes(units: Int64) -> dict[int, Int8]:
-    """Return signed bytes of the units by place value, without those that are all zero.
-
-    The sum of the place values times the bytes, of shape (columns, people), is ``units.T``.
-    """
-    rest, planes = np.ascontiguousarray(units.T), {}
-    for power in range(_SIGNED_BYTES):
-        digit = ((rest + LARGEST_BYTE) & 255) - LARGEST_BYTE
-        rest = (rest - digit) >> 8
-        if digit.any():
-            planes[256**power] = digit.astype(np.int8)
-    return planes
-
-
-def _unpacked(packed: npt.NDArray[np.uint8]) -> Int8:
-    """Return the bits of bytes of shape (bytes, people), of shape (8 `_BYTES_OF_SIGNS`, people).
-
-    Rows after the last byte are zero.
-    """
-    bits = np.zeros((_BYTES_OF_SIGNS, 8, packed.shape[1]), dtype=np.uint8)
-    # The first mixture is the highest bit. np.unpackbits along this axis is 30 times slower.
-    for place in range(8):
-        bits[: len(packed), place] = (packed >> (7 - place)) & 1
-    return bits.reshape(-1, packed.shape[1]).view(np.int8)
+        with_bits = self._sums[: self._signs.n_mixtures].astype(np.int64)
+        return 2 * with_bits - self._of_everybody

@@ -6,7 +6,7 @@ A second round sums in directions that are chosen by the noisy statistics of the
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -63,7 +63,7 @@ from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
 from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import Execution, RunRequest
-from primo_scale.run.run_log import LOGGER, SUMMED, about, count_bar, progress_bar, stage
+from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import canonical_json, make_private_directory, sha256_of_json
@@ -221,13 +221,10 @@ def _executor(work_dir: Path, execution: Execution) -> Iterator[exact_sums.Execu
     if isinstance(execution.profile, ThreadsProfile):
         yield ThreadExecutor(execution.profile.threads)
         return
-    from primo_scale.cluster.connect import dask_client, performance_reported
+    from primo_scale.cluster.workers import dask_client
 
     scratch = make_private_directory(work_dir.absolute() / "scratch")
-    with dask_client(execution.profile, scratch) as client, ExitStack() as reported:
-        if execution.performance_report is not None:
-            path = work_dir.absolute() / execution.performance_report
-            reported.enter_context(performance_reported(client, path))
+    with dask_client(execution.profile, scratch) as client:
         yield DaskExecutor(client)
 
 
@@ -250,7 +247,7 @@ def second_directions(
     with (
         payer_of(request, store, design.promise) as payer,
         deferred(),
-        count_bar("draw noise", "pieces") as move,
+        progress_bar("draw noise", "pieces") as move,
     ):
         private = draw_statistics(raw, mechanism, payer, payer.charge(paid), move)
     root = store_root(request.work_dir, design.object_store)

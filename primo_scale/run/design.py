@@ -17,9 +17,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.accumulation.blocks import block_boundaries
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.accumulation.plan import COARSE_STEP
+from primo_scale.accumulation.plan import COARSE_STEP, block_boundaries
 from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import (

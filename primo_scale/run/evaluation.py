@@ -12,17 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.evaluation.accuracy import (
-    LEAST_PEOPLE,
-    Estimate,
-    Floats,
-    Measures,
-    Sample,
-    measure,
-    why_unmeasured,
-)
+from primo_scale.evaluation import accuracy
 from primo_scale.evaluation.scores import (
-    Genotypes,
     ScoringFile,
     match_weights,
     open_files,
@@ -36,8 +27,8 @@ from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
 from primo_scale.publication.wording import ScoreSlope, cautions_in_words
 from primo_scale.run.fields import takes
-from primo_scale.run.other_requests import EvaluationRequest
 from primo_scale.run.principal_components import components_of
+from primo_scale.run.request import EvaluationRequest
 from primo_scale.run.run_log import LOGGER
 from primo_scale.storage.files import directory_published_at_end, files_private, refuse_existing
 from primo_scale.verify.formats import INTERCEPT
@@ -64,7 +55,7 @@ class ScoreResult:
     weights: str  # path of the weights
     phenotype: str
     group: str  # ``all`` for everybody, ``within groups`` for all groups together
-    measures: Measures  # numbers with their intervals
+    measures: accuracy.Measures  # numbers with their intervals
 
     @property
     def is_told(self) -> bool:
@@ -86,7 +77,7 @@ class ScoreResult:
         )
 
 
-def _in_words(r2: Estimate) -> str:
+def _in_words(r2: accuracy.Estimate) -> str:
     return f"{r2.value:.4f} ({r2.lower:.4f} to {r2.upper:.4f})"
 
 
@@ -119,40 +110,6 @@ class Evaluation:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True, eq=False)
-class _People:
-    """Values of n people in the order of the genotypes, nan where missing."""
-
-    phenotypes: Mapping[str, Floats]  # each of shape (n,)
-    covariates: Mapping[str, Floats]  # each of shape (n,)
-    # Groups of people whose means are subtracted, as integers from 1, and 0 for people who do not
-    # take part, each of shape (n,).
-    groups: Mapping[str, npt.NDArray[np.int64]]
-    # Codes of controls and cases of phenotypes that are known to be binary.
-    codes: Mapping[str, tuple[float, float]]
-
-    def sample(self, file: ScoringFile, phenotype: str, score: Floats) -> Sample:
-        """Return the values of all people for a score and a phenotype."""
-        columns = [np.empty((len(score), 0)), *(c[:, None] for c in self.covariates.values())]
-        return Sample(
-            self.phenotypes[phenotype], score, np.hstack(columns), self._offset(file, phenotype)
-        )
-
-    def _offset(self, file: ScoringFile, phenotype: str) -> Floats | None:
-        """Return the part of a release's prediction that is not the score, or None."""
-        if file.release is None:
-            return None
-        table = file.release.covariates[phenotype].astype(float)
-        if not {*table.index} <= {INTERCEPT, *self.covariates}:
-            return None
-        offset = np.full_like(self.phenotypes[phenotype], table[INTERCEPT])
-        for name, values in self.covariates.items():
-            offset += table.get(name, 0.0) * values
-        if phenotype in file.codes:  # the release's codes, which may be others than the table's
-            offset += self.codes[phenotype][0] - file.codes[phenotype][0]
-        return offset
-
-
 @takes(EvaluationRequest)
 def evaluate(request: EvaluationRequest) -> Evaluation:
     """Measure how well scores predict phenotypes, and write the results.
@@ -174,36 +131,111 @@ def evaluate(request: EvaluationRequest) -> Evaluation:
         A prevalence is given for an unknown or a quantitative phenotype.
     """
     refuse_existing(request.out)
-    genotypes, stamp = _open_genotypes(request)
-    phenotypes, covariates, groups = _read_people(request, genotypes.samples)
+    if request.genotypes is not None:
+        genotypes, source = open_store(request.genotypes), str(request.genotypes)
+    else:
+        sources = request.sources
+        genotypes, source = open_files(sources), ", ".join(map(str, sources.paths))
+    stamp = f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
+    samples = genotypes.samples
+    groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
+    if request.groups is not None:
+        own = _read_groups(request.groups, samples)
+        together = sum(number * mask for number, mask in enumerate(own.values(), 1))
+        groups = {WITHIN_GROUPS: np.asarray(together), **groups, **own}
+    phenotypes = _read_columns(request.pheno, request.pheno_name, samples)
+    unknown = sorted(request.prevalence.keys() - phenotypes.keys())
+    if unknown:
+        raise UsageError(
+            "names no phenotype",
+            where="--prevalence",
+            value=unknown[0],
+            limit=", ".join(phenotypes),
+        )
+    covariates = {}
+    if request.covar is not None:
+        covariates = _read_columns(request.covar, request.covar_name, samples)
     files = [read_scoring_file(path, tuple(phenotypes)) for path in request.weights]
     codes = _take_codes(phenotypes, files, request.prevalence)
     if request.pc_loadings is not None:
-        _add_components(covariates, request.pc_loadings, genotypes)
-    people = _People(phenotypes, covariates, groups, codes)
+        components = components_of(request.pc_loadings, genotypes)
+        twice = sorted(components.keys() & covariates.keys())
+        if twice:
+            raise InputError(
+                "the covariates have components of the loadings",
+                where=request.pc_loadings,
+                value=", ".join(twice),
+                remedy="Leave these columns out by --covar-name",
+            )
+        covariates |= components
+    columns = np.hstack(
+        [np.empty((len(samples), 0)), *(values[:, None] for values in covariates.values())]
+    )
+    known = ~np.isnan(columns).any(axis=1)
     variants: dict[str, MatchCounts] = {}
     results: list[ScoreResult] = []
     unmeasured: list[str] = []
     for file in files:
-        matched = match_weights(file, genotypes.variants)
+        matched, measured = match_weights(file, genotypes.variants), list[ScoreResult]()
         LOGGER.info("%s: %s", file.path, matched.counts.in_words())
         variants[str(file.path)] = matched.counts
         scores = score_people(genotypes, matched)
-        measured, reasons = _measured(file, scores, people, request.prevalence)
+        for predicted, score in zip(file.phenotypes, scores.T, strict=True):
+            # A score of no known phenotype is tried with all.
+            for name in phenotypes if predicted is None else (predicted,):
+                offset = _offset(file, name, phenotypes[name], covariates, codes)
+                sample = accuracy.Sample(phenotypes[name], score, columns, offset)
+                complete = ~np.isnan(sample.phenotype) & known
+                for group, members in groups.items():
+                    taken = complete & (members > 0)
+                    selected = sample.select(taken)
+                    reason = accuracy.why_unmeasured(selected)
+                    if reason is None:
+                        selected = selected.within(members[taken])
+                        reason = accuracy.why_unmeasured(selected)
+                    if reason is None:
+                        measures = accuracy.measure(selected, request.prevalence.get(name))
+                        measured.append(ScoreResult(str(file.path), name, group, measures))
+                    else:
+                        unmeasured.append(f"{name} in group {group}: {reason}")
+                        LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])
         for caution in cautions_in_words(_slope(file, result) for result in measured):
             LOGGER.warning("%s: %s", file.path, caution)
         results += measured
-        unmeasured += reasons
     if not results:
         raise InputError(
             f"no score has a result; {unmeasured[0]}",
             where=request.pheno,
-            remedy=f"Give at least {LEAST_PEOPLE} people whose phenotypes and scores vary",
+            remedy=f"Give at least {accuracy.LEAST_PEOPLE} people whose phenotypes and scores vary",
         )
     evaluation = Evaluation(stamp, variants, tuple(results))
     with files_private(), directory_published_at_end(request.out) as staging:
         _write_results(staging, evaluation)
     return evaluation
+
+
+def _offset(
+    file: ScoringFile,
+    phenotype: str,
+    values: accuracy.Floats,
+    covariates: Mapping[str, accuracy.Floats],
+    codes: Mapping[str, tuple[float, float]],
+) -> accuracy.Floats | None:
+    """Return the part of a release's prediction that is not the score, or None.
+
+    `codes` are those of controls and cases of phenotypes that are known to be binary.
+    """
+    if file.release is None:
+        return None
+    table = file.release.covariates[phenotype].astype(float)
+    if not {*table.index} <= {INTERCEPT, *covariates}:
+        return None
+    offset = np.full_like(values, table[INTERCEPT])
+    for name, column in covariates.items():
+        offset += table.get(name, 0.0) * column
+    if phenotype in file.codes:  # the release's codes, which may be others than the table's
+        offset += codes[phenotype][0] - file.codes[phenotype][0]
+    return offset
 
 
 def _write_results(directory: Path, evaluation: Evaluation) -> None:
@@ -233,45 +265,9 @@ def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
     )
 
 
-def _open_genotypes(request: EvaluationRequest) -> tuple[Genotypes, str]:
-    """Return the genotypes, and the stamp that names them."""
-    if request.genotypes is not None:
-        genotypes, source = open_store(request.genotypes), str(request.genotypes)
-    else:
-        files = request.sources
-        genotypes, source = open_files(files), ", ".join(map(str, files.paths))
-    return genotypes, (
-        f"{NOT_PRIVATE}: computed from the people of {source}, who must have consented"
-    )
-
-
-def _read_people(
-    request: EvaluationRequest, samples: SampleTable
-) -> tuple[dict[str, Floats], dict[str, Floats], dict[str, npt.NDArray[np.int64]]]:
-    """Return phenotypes, covariates and groups of people, see `_People`."""
-    groups = {EVERYBODY: np.ones(len(samples), dtype=np.int64)}
-    if request.groups is not None:
-        own = _read_groups(request.groups, samples)
-        together = sum(number * mask for number, mask in enumerate(own.values(), 1))
-        groups = {WITHIN_GROUPS: np.asarray(together), **groups, **own}
-    phenotypes = _read_columns(request.pheno, request.pheno_name, samples)
-    unknown = sorted(request.prevalence.keys() - phenotypes.keys())
-    if unknown:
-        raise UsageError(
-            "names no phenotype",
-            where="--prevalence",
-            value=unknown[0],
-            limit=", ".join(phenotypes),
-        )
-    covariates = {}
-    if request.covar is not None:
-        covariates = _read_columns(request.covar, request.covar_name, samples)
-    return phenotypes, covariates, groups
-
-
 def _read_columns(
     path: Path, wanted: Sequence[str] | None, samples: SampleTable
-) -> dict[str, Floats]:
+) -> dict[str, accuracy.Floats]:
     """Return columns of a table, nan where a person has no row or the value is missing."""
     table = open_outcome_table(path)
     names = table.matching(wanted)
@@ -293,7 +289,9 @@ def _read_groups(path: Path, samples: SampleTable) -> dict[str, npt.NDArray[np.i
 
 
 def _take_codes(
-    phenotypes: dict[str, Floats], files: Sequence[ScoringFile], prevalence: Collection[str]
+    phenotypes: dict[str, accuracy.Floats],
+    files: Sequence[ScoringFile],
+    prevalence: Collection[str],
 ) -> dict[str, tuple[float, float]]:
     """Make values missing that are no code of a binary phenotype, and return the codes.
 
@@ -325,45 +323,3 @@ def _take_codes(
             codes[name] = own
             values[~np.isin(values, own)] = np.nan
     return codes
-
-
-def _add_components(covariates: dict[str, Floats], path: Path, genotypes: Genotypes) -> None:
-    """Add the principal components of the people to their covariates."""
-    components = components_of(path, genotypes)
-    twice = sorted(components.keys() & covariates.keys())
-    if twice:
-        raise InputError(
-            "the covariates have components of the loadings",
-            where=path,
-            value=", ".join(twice),
-            remedy="Leave these columns out by --covar-name",
-        )
-    covariates |= components
-
-
-def _measured(
-    file: ScoringFile, scores: Floats, people: _People, prevalence: Mapping[str, float]
-) -> tuple[list[ScoreResult], list[str]]:
-    """Return the accuracy of each score in each group, and the reasons why some have none.
-
-    A score of no phenotype is tried with all. The reasons are logged.
-    """
-    results, unmeasured = [], []
-    for own, score in zip(file.phenotypes, scores.T, strict=True):
-        for name in people.phenotypes if own is None else (own,):
-            sample = people.sample(file, name, score)
-            complete = ~np.isnan(sample.phenotype) & ~np.isnan(sample.covariates).any(axis=1)
-            for group, members in people.groups.items():
-                taken = complete & (members > 0)
-                selected = sample.select(taken)
-                reason = why_unmeasured(selected)
-                if reason is None:
-                    selected = selected.within(members[taken])
-                    reason = why_unmeasured(selected)
-                if reason is None:
-                    measures = measure(selected, prevalence.get(name))
-                    results.append(ScoreResult(str(file.path), name, group, measures))
-                else:
-                    unmeasured.append(f"{name} in group {group}: {reason}")
-                    LOGGER.warning("%s: no result for %s", file.path, unmeasured[-1])
-    return results, unmeasured

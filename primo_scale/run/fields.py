@@ -17,7 +17,7 @@ from functools import wraps
 from numbers import Number
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import attrs
 
@@ -32,10 +32,8 @@ from primo_scale.errors import (
 from primo_scale.storage.files import refuse_special_file
 from primo_scale.storage.locations import parse_location, usable_location, usable_path
 
-StrPath = str | Path
 Request = TypeVar("Request", bound=attrs.AttrsInstance)
-Request_ = TypeVar("Request_", bound=attrs.AttrsInstance, contravariant=True)
-Result = TypeVar("Result", covariant=True)
+Result = TypeVar("Result")
 
 HEADINGS = (
     "Genotypes",
@@ -237,14 +235,6 @@ def _flag(value: Any, _: str) -> bool:
     return bool(value)
 
 
-def _count(value: Any, _: str) -> int:
-    return int(value) if isinstance(value, str) else operator.index(value)
-
-
-def _auto(value: Any, _: str) -> float | None:
-    return None if value == "auto" else float(value)
-
-
 def local_path(value: Any, name: str) -> Path:
     """Return a path on this machine, and not a URL."""
     if "://" in str(value):
@@ -330,7 +320,11 @@ def number(interval: str = "(-inf, inf)", metavar: str = "NUMBER") -> Kind:
 
 def count(interval: str = "[1, inf)", metavar: str = "N") -> Kind:
     """Return the kind of whole numbers in an interval."""
-    return Kind("int", _count, metavar, interval=interval)
+
+    def read(value: Any, _: str) -> int:
+        return int(value) if isinstance(value, str) else operator.index(value)
+
+    return Kind("int", read, metavar, interval=interval)
 
 
 def choice(values: Iterable[Any]) -> Kind:
@@ -349,7 +343,12 @@ FLAG = Kind("bool", _flag)
 TEXT = Kind("str", _text, "TEXT")
 LINE = Kind("str", one_line, "NAME")
 NAMES = several(Kind("str", _text), metavar="NAME[,NAME...]")
-AUTO_NUMBER = Kind("float or None", _auto, "auto|VALUE", interval="[0, inf)")
+AUTO_NUMBER = Kind(
+    "float or None",
+    lambda value, _: None if value == "auto" else float(value),
+    "auto|VALUE",
+    interval="[0, inf)",
+)
 PATH = Kind("path", local_path, "PATH")
 FILE = Kind("path", regular_file, "FILE")
 PUBLIC_FILE = Kind("path", _public_file, "FILE")
@@ -378,24 +377,15 @@ def request_of(kind: type[Request], given: Mapping[str, Any]) -> Request:
     return kind(**given)
 
 
-class Operation(Protocol[Request_, Result]):
-    """Function that takes a request, or the fields of one as keywords."""
-
-    __name__: str
-
-    def __call__(self, request: Request_ | None = None, /, **fields: Any) -> Result:
-        """Call the function."""
-
-
 def takes(
     kind: type[Request], *others: type[attrs.AttrsInstance]
-) -> Callable[[Callable[[Any], Result]], Operation[Any, Result]]:
+) -> Callable[[Callable[[Any], Result]], Callable[..., Result]]:
     """Return a decorator: the function takes a request, or the fields of one as keywords.
 
     Errors of the system that a user can resolve become those of `primo_scale.errors`.
     """
 
-    def decorate(function: Callable[[Any], Result]) -> Operation[Any, Result]:
+    def decorate(function: Callable[[Any], Result]) -> Callable[..., Result]:
         @wraps(function)
         def call(request: Any = None, /, **fields: Any) -> Result:
             with errors_explained():

@@ -41,7 +41,7 @@ from primo_scale.run.forecast import PlannedRelease, forecast_release, heritabil
 from primo_scale.run.payments import payer_of
 from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import charge_of, publish
-from primo_scale.run.run_log import LOGGER, count_bar, stage
+from primo_scale.run.run_log import LOGGER, progress_bar, stage
 from primo_scale.storage.files import disk_errors_explained
 from primo_scale.storage.locations import Location
 from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
@@ -111,7 +111,7 @@ def _release_privately(
         is_measured = payer.noise_store.hold_out_path(charge.id).is_file()
         if mechanism.hold_out is not None and not is_measured:
             _outcomes(raw, planned)  # refused before the key serves this measurement
-        with deferred(), count_bar("draw noise", "pieces") as move:
+        with deferred(), progress_bar("draw noise", "pieces") as move:
             private, second = draw_statistics(raw, first, payer, charge, move), None
             if design.rounds == 2:
                 work_dir = request.work_dir
@@ -205,7 +205,7 @@ def score_held_out(
     sd, fixed = np.array([p.sd for p in coding.phenotypes]), 1 + len(coding.covariates)
     people = _ScratchPeople(scratch, len(coding.phenotypes))
     starts = range(0, store.n_samples, store.chunk_shape[1])
-    with count_bar("score people held out", "chunks") as move:
+    with progress_bar("score people held out", "chunks") as move:
         for number, start in enumerate(starts, start=1):
             samples = slice(start, min(start + store.chunk_shape[1], store.n_samples))
             positions = np.flatnonzero(outcomes.held_out(samples))

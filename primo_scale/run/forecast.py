@@ -56,10 +56,9 @@ from primo_scale.run.design import (
     make_design,
 )
 from primo_scale.run.fields import takes
-from primo_scale.run.other_requests import ForecastRequest
 from primo_scale.run.public_inputs import PriorScores, warn_of_other_population
-from primo_scale.run.request import FinalizeRequest, Fit, Model, Privacy
-from primo_scale.run.run_log import count_bar
+from primo_scale.run.request import FinalizeRequest, Fit, ForecastRequest, Model, Privacy
+from primo_scale.run.run_log import progress_bar
 
 _COMPONENTS_METHOD = "reuse-cov-gauss"
 _COMPONENTS_ESTIMATOR = "point-normal"
@@ -324,7 +323,7 @@ def forecast(request: ForecastRequest) -> tuple[ForecastRow, ...]:
     )
     rows: list[ForecastRow] = []
     sizes = list(itertools.product(request.people, request.phenotypes, request.epsilon))
-    with count_bar("forecast", "releases") as move:
+    with progress_bar("forecast", "releases") as move:
         for people, phenotypes, epsilon in sizes:
             check()
             move(len(rows), len(sizes))

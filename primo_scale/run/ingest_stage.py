@@ -34,7 +34,7 @@ from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.publication.wording import CHOICE_BY_SCORE
 from primo_scale.run.public_inputs import read_public
 from primo_scale.run.request import GenotypeFiles
-from primo_scale.run.run_log import LOGGER, about, count_bar, stage
+from primo_scale.run.run_log import LOGGER, about, progress_bar, stage
 from primo_scale.storage.locations import Location
 
 _VARIANTS_AT_A_TIME = 4096
@@ -126,7 +126,7 @@ def ingest_stage(
 
     `planned` is the result of `planned_genotypes` for the same files.
     """
-    with count_bar("ingest", "partitions") as move:
+    with progress_bar("ingest", "partitions") as move:
         if isinstance(files, PlinkArray):
             store = files.ingest(destination, move)
         elif isinstance(planned, PlannedGenotypes):
@@ -158,7 +158,7 @@ def ingest_stage(
 @stage("copy")
 def copy_stage(store: GenotypeStore, destination: Location) -> GenotypeStore:
     """Copy a store to another location, or find the finished copy, and return the store there."""
-    with count_bar("copy", "pieces") as move:
+    with progress_bar("copy", "pieces") as move:
         copied = copy_genotypes(store, destination, on_progress=move)
     LOGGER.info("%s: copied and read back, the same as %s", destination, store.path)
     return copied

@@ -224,7 +224,7 @@ def _check_reachable(request: AccumulateRequest | ReleaseRequest, plan: Plan) ->
     profile = request.profile
     if plan.sums is None or isinstance(profile, (ThreadsProfile, LocalProfile)):
         return
-    from primo_scale.cluster.connect import check_reachable  # loads Dask's cluster
+    from primo_scale.cluster.workers import check_reachable  # loads Dask's cluster
 
     check_reachable(profile, request.work_dir.absolute() / "scratch")
 
@@ -238,14 +238,7 @@ def _purge_or_warn(request: FinalizeRequest) -> None:
 
 @contextmanager
 def _at_work(request: RunRequest) -> Iterator[None]:
-    """Hold the lock of the work directory, and encrypt what is written there if requested."""
-    _refuse_starting_process()
-    with encrypted_with(request.encryption_key), locked(request.work_dir):
-        yield
-
-
-def _refuse_starting_process() -> None:
-    """Refuse a process that imports the user's script in order to become a worker.
+    """Hold the lock of the work directory, and encrypt what is written there if requested.
 
     A script without a guard would run in every worker process again, and pay again.
     """
@@ -254,13 +247,12 @@ def _refuse_starting_process() -> None:
             "this process imports the script that started it, to become a worker",
             remedy="Make the calls of the script below `if __name__ == '__main__':`",
         )
+    with encrypted_with(request.encryption_key), locked(request.work_dir):
+        yield
 
 
 def _check_places(request: FinalizeRequest) -> None:
     """Refuse a path where no release can be published, and private files inside the release."""
     check_out(request.out)
     private = {Field("work_dir"): request.work_dir, Field("ledger"): request.ledger_path}
-    if isinstance(request, ReleaseRequest) and request.performance_report is not None:
-        report = request.performance_report  # the number of tasks reveals that of people
-        private[Field("performance_report")] = request.work_dir / report
     check_private_places(request.out, private)

@@ -32,7 +32,7 @@ from primo_scale.outcomes.coding import (
     read_covariate_bounds,
 )
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.run.run_log import LOGGER, count_bar
+from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import groups
 from primo_scale.storage.chunks import write_array
 from primo_scale.storage.files import (
@@ -166,7 +166,7 @@ def project(path: Path, store: GenotypeStore, loadings: Loadings) -> ComponentRo
         values[samples] = score_people(people, loadings.weights) * loadings.step
 
     with (
-        count_bar("principal components", "chunks") as move,
+        progress_bar("principal components", "chunks") as move,
         threadpool_limits(1),
         ThreadPoolExecutor(n_threads()) as threads,
     ):

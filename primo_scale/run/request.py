@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
+import itertools
+import math
 import os
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -404,6 +406,13 @@ class Fit(Checked):
         return None if self.shrinkage is None else ESTIMATORS[self.shrinkage]
 
 
+def _size(value: Any, _: str) -> str:
+    from primo_scale.cluster.profile import size_bytes  # loads msgspec
+
+    size_bytes(value)  # refuses a number alone, which could be bytes or a share of the machine
+    return str(value)
+
+
 def _bucket(value: Any, _: str) -> ObjectUrl:
     found = parse_location(str(value))
     if isinstance(found, Path):
@@ -434,9 +443,6 @@ class Execution(Checked):
         read this machine's files.
     kernel
         Code that multiplies genotypes; every kernel gives the same integers.
-    performance_report
-        HTML file for Dask's report of the accumulation, in the work directory unless the path is
-        absolute. PRIVATE.
     """
 
     HEADING = MACHINES
@@ -448,26 +454,14 @@ class Execution(Checked):
         fields.FILE, metavar="FILE.toml", excludes="workers memory_limit scheduler tls no_tls"
     )
     workers: int | None = option(fields.count())
-    memory_limit: str | None = option(fields.TEXT, expert=True)
+    memory_limit: str | None = option(Kind("size such as 4GiB", _size, "TEXT"), expert=True)
     object_store: ObjectUrl | None = option(Kind("URL", _bucket, "URL"))
     kernel: str = option(fields.choice(KERNELS), default=AUTOMATIC, expert=True)
-    performance_report: Path | None = option(fields.PATH, expert=True)
 
     def check(self) -> None:
         """Refuse options that exclude each other, and a cluster that strangers could join."""
-        from primo_scale.cluster.profile import SchedulerProfile, size_bytes  # loads msgspec
+        from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
 
-        if self.memory_limit is not None:
-            try:  # A number alone could be bytes, or a share of the machine.
-                size_bytes(self.memory_limit)
-            except ValueError as error:
-                raise UsageError(
-                    "is not a size such as 4GiB",
-                    where=Field("memory_limit"),
-                    value=self.memory_limit,
-                ) from error
-        if self.performance_report is not None and importlib.util.find_spec("bokeh") is None:
-            raise UsageError("`performance_report` needs Bokeh", remedy="pip install bokeh")
         profile = self.profile
         if isinstance(profile, SchedulerProfile):
             # An open or impossible connection is refused before hours of work.
@@ -489,8 +483,7 @@ class Execution(Checked):
             return read_profile(self.cluster)
         if self.scheduler is not None:
             return SchedulerProfile(self.scheduler, str(self.tls) if self.tls else not self.no_tls)
-        # Dask's report is about workers.
-        if self.workers or self.memory_limit or self.performance_report:
+        if self.workers or self.memory_limit:
             return LocalProfile(self.workers, self.memory_limit)
         return ThreadsProfile()
 
@@ -608,7 +601,14 @@ class AccumulateRequest(OutcomeTables, Privacy, Model, Execution, Run):
         self.work_dir  # noqa: B018  # refuses a request without it
         _check_has_budget(self)
         if self.nominal_n is not None:
-            _check_that_nobody_counts_tasks(self.profile)
+            from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+
+            if isinstance(self.profile, SchedulerProfile):
+                raise UsageError(
+                    "the number of people is private, and a shared scheduler shows that of tasks",
+                    where=Field("scheduler"),
+                    remedy="Use local workers or a job queue, or `adjacency` replace-one",
+                )
 
 
 def to_build_name(value: str, _: str = "") -> str:
@@ -730,13 +730,251 @@ def _check_has_budget(given: PrivacyParameters) -> None:
         )
 
 
-def _check_that_nobody_counts_tasks(profile: Profile) -> None:
-    """Refuse a shared scheduler where the number of people is private: it shows that of tasks."""
-    from primo_scale.cluster.profile import SchedulerProfile  # loads msgspec
+# ---- Forecast ------------------------------------------------------------------------------------
 
-    if isinstance(profile, SchedulerProfile):
-        raise UsageError(
-            "the number of people is private, and a shared scheduler shows the number of tasks",
-            where=Field("scheduler"),
-            remedy="Use local workers or a job queue, or `adjacency` replace-one",
-        )
+
+@frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
+class ForecastRequest(Checked):
+    """Releases to forecast: every combination of people, phenotypes and epsilons.
+
+    Attributes
+    ----------
+    ld_panel
+        PLINK 1 filesets of public people, with the variants of the release.
+    ref_freq
+        Their allele frequencies (plink2 --freq).
+    people
+        Sizes of cohorts.
+    phenotypes
+        Numbers of phenotypes of a release.
+    epsilon
+        Values of epsilon.
+    delta
+        Delta of every release (default: 1 / people^2).
+    extract
+        List of the variants that take part.
+    ld_components
+        Sum LD components of the panel in place of variants.
+    """
+
+    HEADING = "Forecast without a cohort"
+
+    ld_panel: tuple[Path, ...] = option(fields.PATHS, default=NEEDED)
+    ref_freq: Path = option(fields.FILE, default=NEEDED)
+    people: tuple[int, ...] = option(
+        fields.several(fields.count(), metavar="N[,N...]"), default=NEEDED
+    )
+    phenotypes: tuple[int, ...] = option(
+        fields.several(fields.count(), metavar="L[,L...]"), default=(1, 10, 100)
+    )
+    epsilon: tuple[float, ...] = option(
+        fields.several(fields.number(), metavar="E[,E...]"), default=(1.0, 5.0)
+    )
+    delta: float | None = option(fields.number())
+    extract: Path | None = option(fields.FILE)
+    ld_components: bool = option(fields.FLAG, default=True)
+
+    def check(self) -> None:
+        """Refuse numbers out of range."""
+        from primo_scale.gaussian.calibration import DELTA_RANGE, release_mu  # loads NumPy
+
+        for name in ("people", "phenotypes"):
+            sizes = getattr(self, name)
+            if min(sizes, default=0) < 1:
+                raise UsageError("is not a positive number", where=Field(name), value=sizes)
+        fewest = min(self.people)
+        if self.delta is None and self.delta_of(fewest) > DELTA_RANGE[1]:
+            raise UsageError(
+                "are too few for a delta of 1/people^2",
+                where=Field("people"),
+                value=fewest,
+                limit=f"at least {math.ceil(DELTA_RANGE[1] ** -0.5)}",
+                remedy="Give more people, or `delta`",
+            )
+        for people, epsilon in itertools.product(self.people, self.epsilon):
+            release_mu(epsilon, self.delta_of(people))
+
+    def delta_of(self, people: int) -> float:
+        """Return the delta of a release of so many people."""
+        return float(people) ** -2 if self.delta is None else self.delta
+
+
+# ---- Evaluation ----------------------------------------------------------------------------------
+
+
+def _prevalences(value: Any, _: str) -> dict[str, float]:
+    if not isinstance(value, Mapping):
+        texts = (value,) if isinstance(value, str) else value
+        value = {name: share for name, _, share in (text.rpartition("=") for text in texts)}
+    shares = {name: float(share) for name, share in value.items()}
+    for name, prevalence in shares.items():
+        if not 0 < prevalence < 1:
+            raise UsageError("is no prevalence", value=f"{name}={prevalence}", limit="(0, 1)")
+    return shares
+
+
+SCORES = fields.several(fields.PATH, metavar="DIR|FILE", repeats=True)
+PREVALENCES = Kind("mapping of str to float", _prevalences, "NAME=K", several=True, repeats=True)
+
+
+@frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
+class EvaluationRequest(GenotypeInputs):
+    """Evaluation of scores in people who consented, are public, or are simulated.
+
+    The cohort that a private release was made from must not be evaluated: the results have no
+    noise.
+
+    Attributes
+    ----------
+    weights
+        Release, its weights.tsv.gz, or PGS Catalog file (format 2.0). Repeatable.
+    genotypes
+        Store written by ingest, in place of files.
+    pheno
+        Phenotypes. A score is compared with the phenotype of its name.
+    covar
+        Covariates.
+    pheno_name
+        Only these phenotypes.
+    covar_name
+        Only these covariates.
+    pc_loadings
+        Loadings of a public panel, as for release: the principal components of each person are
+        covariates.
+    groups
+        Table of IID and group, for results within the groups together, and by group.
+    prevalence
+        Share of cases in the population, for the liability scale. Repeatable.
+    out
+        Directory to create.
+    """
+
+    HEADING = OUTCOMES
+
+    weights: tuple[Path, ...] = option(SCORES, default=NEEDED, heading="Scores")
+    genotypes: Location | None = option(fields.LOCATION, heading="Genotypes")
+    pheno: Path = option(fields.FILE, default=NEEDED)
+    covar: Path | None = option(fields.FILE)
+    pheno_name: tuple[str, ...] | None = option(fields.NAMES)
+    covar_name: tuple[str, ...] | None = option(fields.NAMES, needs="covar")
+    pc_loadings: Path | None = option(fields.FILE, metavar="PREFIX.eigenvec.allele")
+    groups: Path | None = option(fields.FILE)
+    prevalence: Mapping[str, float] = option(PREVALENCES, default=())
+    out: Path = option(fields.PATH, default=NEEDED, heading=FILES)
+
+    def check(self) -> None:
+        """Refuse a request without weights or people, or names of columns without a table."""
+        if (self.source_files is None) == (self.genotypes is None):
+            raise UsageError("people come from files or from `genotypes`", remedy="Give one")
+
+
+# ---- Budgets, simulation and audit --------------------------------------------------------------
+
+
+@frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
+class BudgetRequest(Checked):
+    """Total budget of a cohort.
+
+    Attributes
+    ----------
+    epsilon
+        Total epsilon the cohort may spend.
+    delta
+        Needed for a new budget; an existing one keeps its own.
+    unit
+        What is protected, as for a release.
+    adjacency
+        Against which neighbours: a row replaced by any other, or by nothing.
+    """
+
+    epsilon: float = option(fields.number(), default=NEEDED)
+    delta: float | None = option(fields.number())
+    unit: str = option(fields.choice(PrivacyUnit), default="full")
+    adjacency: str = option(fields.choice(Adjacency), default="replace-one")
+
+
+LARGEST_HERITABILITY = 0.95  # age explains the other 0.05
+_SEED = fields.count("[0, 9223372036854775807]")
+
+
+@frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
+class SimulationRequest(Checked):
+    """Parameters of a simulated cohort, whose genotypes are mosaics of a public panel's.
+
+    Attributes
+    ----------
+    bfile
+        PLINK 1 fileset of the panel.
+    out
+        Files to write: PREFIX.bed, ...
+    samples
+        People to simulate.
+    seed
+        Seed of the people.
+    variants
+        Number of variants; a larger one tiles the panel under new IDs (default: the panel's).
+    mean_segment
+        Mean number of neighbouring variants copied from one member of the panel. Give fewer for
+        variants thinned by LD, which are far apart: their LD is far too large otherwise.
+    missing
+        Share of genotype calls to make missing.
+    phenotypes
+        Quantitative traits QT1, QT2, ... of mean 0 and variance 1.
+    prevalence
+        Add a 0/1 trait CASE with this share of cases.
+    heritability
+        Heritability of every trait in the simulated population (CASE: on the liability scale).
+    causal_fraction
+        Share of polymorphic variants that have an effect.
+    effects_seed
+        Seed of the effects; cohorts with equal seeds and trait options have equal effects.
+    """
+
+    bfile: str = option(fields.TEXT, default=NEEDED, metavar="PREFIX")
+    out: str = option(fields.TEXT, default=NEEDED, metavar="PREFIX")
+    samples: int = option(fields.count(), default=NEEDED)
+    seed: int = option(_SEED, default=NEEDED)
+    variants: int | None = option(fields.count())
+    mean_segment: float = option(fields.number("[1, inf)"), default=200.0)
+    missing: float = option(fields.number("[0, 1)"), default=0.0)
+    phenotypes: int = option(fields.count("[0, inf)"), default=0)
+    prevalence: float | None = option(fields.number("(0, 1)"))
+    heritability: float = option(fields.number(f"[0, {LARGEST_HERITABILITY}]"), default=0.3)
+    causal_fraction: float = option(fields.number("(0, 1]"), default=0.01)
+    effects_seed: int = option(_SEED, default=0)
+
+
+_ALL = "all"
+
+
+@frozen(slots=False, kw_only=True, eq=False, repr=False, field_transformer=read_fields)
+class AuditRequest(Checked):
+    """Mechanisms to attack, and with how many draws.
+
+    Attributes
+    ----------
+    method
+        Method whose mechanisms are audited; docs/methods.md has the table.
+    unit
+        What is protected.
+    adjacency
+        Against which neighbours: a row replaced by any other, or by nothing.
+    epsilon
+        Claimed epsilon; 1 to 3 is best.
+    delta
+        Claimed delta, 1e-30 to 1e-3.
+    runs
+        Number of releases drawn over each cohort of each pair of neighbours.
+    confidence
+        Probability that no sound mechanism is accused, over all lines together.
+    """
+
+    method: str = option(fields.TEXT, default=_ALL, metavar="all|NAME")
+    unit: str = option(fields.choice([*PrivacyUnit, _ALL]), default="full")
+    adjacency: str = option(
+        fields.choice(("replace-one", "add-remove", _ALL)), default="replace-one"
+    )
+    epsilon: float = option(fields.number(), default=NEEDED)
+    delta: float = option(fields.number(), default=NEEDED)
+    runs: int = option(fields.count("[1000, inf)"), default=10_000)
+    confidence: float = option(fields.number("(0, 1)"), default=0.99)

@@ -22,14 +22,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from primo_scale.errors import InterruptedRun, PrimoError, anticipated
-from primo_scale.humanize import duration_in_words
+from primo_scale.humanize import duration_in_words, rate_in_words
 from primo_scale.interruption import check
 from primo_scale.version import __version__
 
 if TYPE_CHECKING:
     from attrs import AttrsInstance
-
-    from primo_scale.accumulation.plan import Amount
 
 LOGGER = logging.getLogger("primo_scale")
 """Logger of every run."""
@@ -243,7 +241,7 @@ _FIRST_GAP_SECONDS, _LARGEST_GAP_SECONDS, _GAPS_GROW = 10.0, 60.0, 1.5
 
 
 @contextmanager
-def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[Amount, Amount], None]]:
+def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[int, int], None]]:
     """Show and log the progress of a stage, reported by calls of the result with (done, total)."""
     from rich.console import Console
     from rich.progress import (
@@ -270,35 +268,24 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[Amount
     )
     # Rich takes the first report as the start, and the pace from those that follow.
     bars.add_task(name, total=None, count="")
-    (work,) = bars.tasks
-    tasks = tasks_in_all = 0
+    (bar,) = bars.tasks
 
     def log() -> None:
         # Standard error gets lines only where no bar is shown; the log file gets them in any case.
         level = logging.DEBUG if is_shown else logging.INFO
-        work_done = work.completed / work.total if work.total else 1.0
-        words = f"{tasks} of {tasks_in_all} {of_what}, {work_done:.0%} of the work"
-        if left := work.time_remaining:
-            words += f", about {duration_in_words(left)} left"
-        fields = {
-            "done": tasks,
-            "total": tasks_in_all,
-            "of_what": of_what,
-            "work_done": work_done,
-            "seconds_left": left,
-        }
-        LOGGER.log(level, "%s: %s", name, words, extra=about("progress", fields))
+        fields = _fields(bar, of_what)
+        line = f"{name}: {_in_words(fields)}"
+        LOGGER.log(level, "%s", line, extra=about("progress", fields))
 
     gap, next_line, lines = _FIRST_GAP_SECONDS, None, 0
 
-    def move(done: Amount, total: Amount) -> None:
+    def move(done: int, total: int) -> None:
         """Log and show the work that is done."""
-        nonlocal gap, next_line, lines, tasks, tasks_in_all
+        nonlocal gap, next_line, lines
         now = time.monotonic()
-        tasks, tasks_in_all = done.tasks, total.tasks
-        count = f"{tasks} of {tasks_in_all} {of_what}"
+        count = f"{done} of {total} {of_what}"
         first = next_line is None  # the state of an earlier run is shown at once
-        bars.update(work.id, completed=done.weight, total=total.weight, count=count, refresh=first)
+        bars.update(bar.id, completed=done, total=total, count=count, refresh=first)
         if next_line is None:
             next_line = now + gap
         if now >= next_line:
@@ -314,13 +301,25 @@ def progress_bar(name: str, of_what: str = "tasks") -> Iterator[Callable[[Amount
                 log()
 
 
-@contextmanager
-def count_bar(name: str, of_what: str) -> Iterator[Callable[[int, int], None]]:
-    """`progress_bar` of things of equal weight."""
-    from primo_scale.accumulation.plan import Amount  # loads numpy
+def _fields(bar: Any, of_what: str) -> dict[str, Any]:
+    """Return the progress for machines."""
+    return {
+        "done": int(bar.completed),
+        "total": int(bar.total or 0),
+        "of_what": of_what,
+        "per_second": round(bar.speed or 0.0, 4),
+        "seconds_left": bar.time_remaining,
+    }
 
-    with progress_bar(name, of_what) as move:
-        yield lambda done, total: move(Amount(done, done), Amount(total, total))
+
+def _in_words(fields: dict[str, Any]) -> str:
+    """Return the fields of a line of progress in words."""
+    parts = [f"{fields['done']} of {fields['total']} {fields['of_what']}"]
+    if fields["per_second"]:
+        parts.append(f"{rate_in_words(fields['per_second'])} {fields['of_what']} a minute")
+    if fields["seconds_left"]:
+        parts.append(f"about {duration_in_words(fields['seconds_left'])} left")
+    return ", ".join(parts)
 
 
 def _bar_is_shown() -> bool:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.command_io import PANEL
 from support.filesets import variants_with
 
-from primo_scale.accumulation.blocks import block_boundaries
+from primo_scale.accumulation.plan import block_boundaries
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import read_bim
 
@@ -59,13 +59,13 @@ def test_a_table_assigns_variants_by_position(tmp_path):
         ("1 100 200\n1 abc 3\n", ["1"], [5], r"blocks\.txt:2"),
         ("1 100 200\n1 200 300\n", ["1"] * 3, [150, 250, 160], "not runs"),
         *(
-            (before + line.format(number) + "\n", ["1"], [5], "at whole numbers of base pairs")
+            (before + line.format(number) + "\n", ["1"], [5], "as whole numbers of base pairs")
             for line in ("1 {} 300", "1 100 {}")
             for before in ("", "1 1 100\n")
             for number in ("9" * 5000, "3.65e7", "38000000.0")
         ),
         ("1 1 100\n1 100\n", ["1"], [5], r"blocks\.txt:2: an LD block is not `chrom start end`"),
-        ("1 100 200\n1 300 201\n", ["1"], [150], "txt:2: an LD block ends before it starts"),
+        ("1 100 200\n1 300 201\n", ["1"], [150], "txt:2: an LD block is not `chrom start end`"),
         ("1 365 380\n2 1 9\n1 350 366\n", ["1"], [360],
          "lines 3 and 1 overlap .got 350 to 366 and 365 to 380.. End each block at or before"),
         ("1 100 200\n1 100 200\n", ["1"], [150], "lines 1 and 2 overlap"),

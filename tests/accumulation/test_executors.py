@@ -118,14 +118,8 @@ def test_failures_end_the_run_and_release_all_futures(fate, error, words) -> Non
     assert not cluster.held
 
 
-@pytest.mark.parametrize(
-    ("workers", "lines"),
-    [
-        ([2, 0, 0, 0, 2], ["no Dask workers are left", "Dask workers are connected again"]),
-        ([0, 0, 2], ["waiting for the first Dask worker", "Dask workers are connected now"]),
-    ],
-)
-def test_without_workers_a_run_waits_and_says_so_once(workers, lines, monkeypatch) -> None:
+@pytest.mark.parametrize("workers", [[2, 0, 0, 0, 2], [0, 0, 2]])
+def test_without_workers_a_run_waits_and_says_so_once(workers, monkeypatch) -> None:
     records: SimpleQueue[logging.LogRecord] = SimpleQueue()
     monkeypatch.setattr(executors, "_LOOK_SECONDS", 0)
     monkeypatch.setattr(executors, "_IN_FLIGHT", 8)
@@ -133,6 +127,7 @@ def test_without_workers_a_run_waits_and_says_so_once(workers, lines, monkeypatc
     monkeypatch.setattr(executors.LOGGER, "isEnabledFor", lambda level: level >= logging.INFO)
     assert len(run(FakeCluster(workers=workers), 40)) == 40
     logged = [records.get_nowait() for _ in range(records.qsize())]
+    lines = ["no Dask workers", "Dask workers are connected"]
     assert [record.getMessage().split(":")[0] for record in logged] == lines
     assert [getattr(record, "event", None) for record in logged] == ["waiting", None]
 

@@ -18,12 +18,16 @@ from support.tiers import thinned
 
 from primo_scale.accumulation.statistics import RawStatistics
 from primo_scale.audit import mechanism_audit as auditing
-from primo_scale.audit.mechanism_audit import Verdict, audit, pooled_noise, publish
-from primo_scale.audit.worst_pairs import (
+from primo_scale.audit.mechanism_audit import (
     ALL,
+    EXCEEDED,
     SPLIT,
+    WITHIN,
+    audit,
     audit_bounds,
     audit_subjects,
+    pooled_noise,
+    publish,
     statistics_of,
     worst_pairs,
 )
@@ -39,11 +43,10 @@ FALSE_ALARM = 1e-8
 def every_mechanism():
     """Return the mechanism of each recipe of a method and each promise that it supports."""
     found = []
-    for subject in audit_subjects(ALL, ALL, ALL, epsilon=EPSILON, delta=DELTA):
-        audited = subject.mechanism
+    for methods, audited in audit_subjects(ALL, ALL, ALL, epsilon=EPSILON, delta=DELTA):
         layout = "dense" if audited.bounds.block_norms is None else "blocks"
         promise = f"{audited.promise.unit} {audited.promise.adjacency}"
-        found.append(pytest.param(audited, id=f"{promise} {layout} {subject.methods[0]}"))
+        found.append(pytest.param(audited, id=f"{promise} {layout} {methods[0]}"))
     return found
 
 
@@ -91,7 +94,7 @@ def publishing_with(doctored):
 def test_a_sound_mechanism_passes(audited, runs):
     """200 runs find a quarter of the noise in every mechanism, 2500 runs half of it."""
     found = audit(audited, worst_pairs(audited), **effort(runs))
-    assert found.verdict is Verdict.WITHIN
+    assert found.verdict == WITHIN
     assert found.epsilon <= EPSILON
     assert (found.gaussian_epsilon or 0.0) <= EPSILON
 
@@ -100,7 +103,7 @@ def test_a_sound_mechanism_passes(audited, runs):
 def test_a_sound_mechanism_passes_with_opendp_noise():
     audited = mechanism(FULL, ADD, recipe=Recipe(1 / 3, 2))
     found = audit(audited, worst_pairs(audited)[:1], **effort(1000, pooled_noise(OpenDPNoise())))
-    assert found.verdict is Verdict.WITHIN
+    assert found.verdict == WITHIN
 
 
 @pytest.mark.slow
@@ -111,7 +114,7 @@ def test_the_bounds_of_a_sound_mechanism_approach_its_claim():
     # Limits of 6 standard errors each on two rates, estimated from 10,000 runs.
     assert 0.65 * EPSILON < found.gaussian_epsilon <= EPSILON
     assert 0.3 * EPSILON < found.epsilon <= EPSILON
-    assert found.verdict is Verdict.WITHIN
+    assert found.verdict == WITHIN
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,7 @@ def test_half_the_noise_is_found(audited, monkeypatch):
     monkeypatch.setattr(auditing, "publish", publishing_with(less_noisy(audited, 0.5)))
     found = audit(audited, worst_pairs(audited)[:1], **effort(2500))
     assert found.gaussian_epsilon > EPSILON
-    assert found.verdict is Verdict.EXCEEDED
+    assert found.verdict == EXCEEDED
 
 
 def test_too_little_noise_is_found_without_assumptions(monkeypatch):
@@ -147,7 +150,7 @@ def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monke
     less = less_noisy(audited, factor).scales
     scales = replace(audited.scales, **{name: getattr(less, name) for name in fields})
     monkeypatch.setattr(auditing, "publish", publishing_with(replace(audited, scales=scales)))
-    assert audit(audited, named(audited, pair), **effort(runs)).verdict is not Verdict.WITHIN
+    assert audit(audited, named(audited, pair), **effort(runs)).verdict != WITHIN
 
 
 def test_a_missing_factor_of_two_in_the_cross_sensitivity_is_found(monkeypatch):
@@ -173,9 +176,9 @@ def test_the_papers_amplification_by_subsampling_is_found():
     printed = replace(audited, scales=replace(audited.scales, gram=gram))
     found = audit(printed, named(printed, "X'X, diagonal"), **effort(4000))
     assert found.epsilon > epsilon
-    assert found.verdict is Verdict.EXCEEDED
+    assert found.verdict == EXCEEDED
     sound = audit(audited, named(audited, "X'X, diagonal"), **effort(4000))
-    assert sound.verdict is Verdict.WITHIN
+    assert sound.verdict == WITHIN
 
 
 class OneStream:
@@ -239,7 +242,7 @@ def test_noise_that_is_not_mirrored_is_found(monkeypatch):
     monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
     audited = mechanism()
     found = audit(audited, named(audited, "X'X, off the diagonal"), **effort(16_000))
-    assert found.verdict is not Verdict.WITHIN
+    assert found.verdict != WITHIN
 
 
 def test_counts_without_noise_are_found(monkeypatch):
@@ -255,7 +258,7 @@ def test_a_protected_part_that_is_stated_to_be_public_is_found():
     found = audit(public, named(public, "phenotypes"), **effort(2000))
     assert found.attainable == math.inf
     assert found.epsilon > EPSILON
-    assert found.verdict is Verdict.EXCEEDED
+    assert found.verdict == EXCEEDED
 
 
 @pytest.mark.parametrize("by_block", [False, True])

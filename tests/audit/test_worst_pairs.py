@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from support.audited_mechanisms import ADD, DELTA, EPSILON, FEATURE, FULL, LABEL, REPLACE, mechanism
 
-from primo_scale.audit.mechanism_audit import stated_shift
-from primo_scale.audit.worst_pairs import N_SAMPLES, statistics_of, worst_pairs
+from primo_scale.audit.mechanism_audit import N_SAMPLES, stated_shift, statistics_of, worst_pairs
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import SHARES, Recipe

@@ -23,7 +23,8 @@ def commands(monkeypatch):
 
     def run(words, directory):
         given.append(words)
-        importlib.import_module(words[2]).main(words[3:], standalone_mode=False)
+        name = "primo_scale.cli.main" if words[2] == "primo_scale" else words[2]
+        importlib.import_module(name).main(words[3:], standalone_mode=False)
         return PEAK
 
     for module in (cohorts, programs):

@@ -110,13 +110,13 @@ def test_the_run_waits_for_workers_and_ends_without_a_scheduler(
         with fired(command) as client:
             kill_group(first)
             log = tmp_path / "stderr"
-            wait_until(lambda: "no Dask workers are left" in log.read_text())
+            wait_until(lambda: "no Dask workers: waiting" in log.read_text())
             stack.enter_context(dask_process(tmp_path, journal, *worker_of(address)))
-            wait_until(lambda: "Dask workers are connected again" in log.read_text())
+            wait_until(lambda: "Dask workers are connected" in log.read_text())
             assert client.poll() is None
             kill_group(scheduler)
             assert client.wait(PATIENCE_SECONDS) == 5
-    assert log.read_text().count("no Dask workers are left") == 1
+    assert log.read_text().count("no Dask workers: waiting") == 1
     assert re.fullmatch(
         r"error: the connection to the Dask scheduler was lost\. Start .*\. To continue: .*",
         last_error(tmp_path),

@@ -7,7 +7,7 @@ makes that 1e-9 a command.
 import pytest
 from support.small_cohort import command, refused, succeeded
 
-from primo_scale.audit.worst_pairs import audit_subjects
+from primo_scale.audit.mechanism_audit import audit_subjects
 from primo_scale.cli.commands import audit as main
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.methods.catalogue import METHODS
@@ -76,9 +76,9 @@ def test_impossible_requests_are_one_line_and_exit_2(arguments, message):
 def test_all_means_every_method_and_every_promise():
     subjects = list(audit_subjects("all", "all", "all", epsilon=3.0, delta=1e-3))
     audited = {
-        (name, s.mechanism.promise.unit, s.mechanism.promise.adjacency)
-        for s in subjects
-        for name in s.methods
+        (name, mechanism.promise.unit, mechanism.promise.adjacency)
+        for methods, mechanism in subjects
+        for name in methods
     }
     expected = {
         (name, unit, adjacency)
@@ -88,6 +88,6 @@ def test_all_means_every_method_and_every_promise():
         if adjacency is Adjacency.REPLACE_ONE or not method.subsamples
     }
     assert audited == expected
-    assert len({s.mechanism for s in subjects}) == len(subjects)
-    blocks = {s.mechanism.promise.unit for s in subjects if s.mechanism.bounds.block_norms}
+    assert len({mechanism for _, mechanism in subjects}) == len(subjects)
+    blocks = {m.promise.unit for _, m in subjects if m.bounds.block_norms}
     assert blocks == {PrivacyUnit.FULL, PrivacyUnit.FEATURE}

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import (
     JobQueueProfile,
     LocalProfile,
     SchedulerProfile,
     ThreadsProfile,
 )
+from primo_scale.cluster.workers import dask_client
 from primo_scale.errors import InputError, UsageError
 from primo_scale.run.request import AccumulateRequest
 
@@ -70,5 +70,5 @@ def test_a_scheduler_that_does_not_answer_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", ["0.5", "1", "0", "4", "4 apples"])
 def test_a_limit_without_a_unit_is_refused(size: str) -> None:
     """Dask takes numbers up to 1 for shares of the machine, and larger ones for bytes."""
-    with pytest.raises(UsageError, match="memory_limit: is not a size such as 4GiB"):
+    with pytest.raises(UsageError, match="expected size such as 4GiB"):
         profile_of(memory_limit=size)

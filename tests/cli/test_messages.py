@@ -11,7 +11,7 @@ import pytest
 from support.filesets import open_filesets
 from support.small_cohort import Cohort, N, command, refused, write_cohort
 
-from primo_scale.accumulation.blocks import block_boundaries
+from primo_scale.accumulation.plan import block_boundaries
 from primo_scale.cli.commands import certificates, ledger_show, release
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.filters import read_identifiers, read_people

@@ -16,8 +16,8 @@ import pytest
 from support.queue_runs import wait_for
 
 from primo_scale.cluster import workers
-from primo_scale.cluster.connect import check_reachable, dask_client
 from primo_scale.cluster.profile import JobQueueProfile
+from primo_scale.cluster.workers import check_reachable, dask_client
 from primo_scale.errors import InputError
 
 COMMANDS = ("qsub", "qselect", "qstat", "qdel", "bsub", "bjobs", "bkill")
@@ -124,9 +124,3 @@ def test_jobs_are_listed_for_the_user_who_submits_them(monkeypatch) -> None:
     """With another name every job would count as lost, and jobs be submitted without end."""
     monkeypatch.setenv("LOGNAME", "another")
     assert workers.user_name() == pwd.getpwuid(os.geteuid()).pw_name
-
-
-def test_jobs_without_output_point_to_a_path_that_nodes_do_not_see(tmp_path: Path) -> None:
-    (tmp_path / "primo-scale-17.err").touch()
-    assert workers.output_of({"17", "18"}, tmp_path) == f"see {tmp_path}"
-    assert "wrote nothing" in workers.output_of({"1", "7"}, tmp_path)

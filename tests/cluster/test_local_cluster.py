@@ -12,9 +12,8 @@ import pytest
 from support.tiers import thinned
 
 from primo_scale.cluster import profile as profiles
-from primo_scale.cluster.connect import dask_client
 from primo_scale.cluster.profile import LocalProfile, worker_memory
-from primo_scale.cluster.workers import WORKER_PROCESS
+from primo_scale.cluster.workers import WORKER_PROCESS, dask_client
 from primo_scale.errors import ResourceError
 
 pytestmark = pytest.mark.slow
@@ -40,7 +39,10 @@ def test_no_page_of_the_local_cluster_is_served_without_a_certificate(tmp_path) 
                     urllib.request.urlopen(f"http://127.0.0.1:{port}{page}", timeout=5)
 
 
-def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path) -> None:
+def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path, monkeypatch) -> None:
+    for name in WORKER_PROCESS:  # a cluster that another test started may have left its own
+        monkeypatch.delenv(name, raising=False)
+
     def seen() -> dict[str, str | int | None]:
         import os
 

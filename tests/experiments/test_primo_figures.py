@@ -13,7 +13,7 @@ from experiments.primo_cohorts import draw_cohort, genotypes, perceptron
 from experiments.primo_figures import run_accuracy
 from experiments.releases import demo_panel
 from experiments.reproduction import Task
-from primo_scale.papers.primo import project_phenotypes
+from primo_scale.papers.primo import phenotype_projection
 
 SETTING = {"features": "gaussian", "outcomes": "linear", "n": 2000, "l": 101}
 FULL = "product: full privacy"
@@ -158,9 +158,9 @@ def test_projected_excess_is_that_of_a_simulated_projection():
     sigma = papers.primo_algorithm_1(5.0, 1e-9).cross / 3000 * math.sqrt(1000)
     noisy = s * weights + sigma * rng.standard_normal((20, 1000))
     outcome_gram = 1000 / 300 * range_of_y @ range_of_y.T  # Y'Y/n; the radius is |X| = 1
-    projection = project_phenotypes(outcome_gram, [noisy], 1.0)
-    assert projection.multiplier > 0
-    fitted = noisy @ projection.matrix / (s + ridge)
+    matrix, multiplier = phenotype_projection(outcome_gram, [noisy], 1.0)
+    assert multiplier > 0
+    fitted = noisy @ matrix / (s + ridge)
     expected = s * ((fitted - weights) ** 2).sum() / 1000
     found = primo_rates.excess_loss("Proj_Y", sizes, np.zeros(20), (s, 300.0), ridge)
     assert found == pytest.approx(expected, rel=0.05)  # 6,000 normal numbers: standard error 2%

@@ -7,8 +7,13 @@ from click.testing import CliRunner
 
 from experiments.public_scores import _fraction, _sum_of_effects, main
 from experiments.releases import DEMO, demo_panel, mosaic_of
-from primo_scale.simulation.cohort import Effects, ReferencePanel, TraitModel, draw_effects
-from primo_scale.simulation.mosaic import population_variance
+from primo_scale.simulation.cohort import (
+    Effects,
+    ReferencePanel,
+    TraitModel,
+    draw_effects,
+    population_variance,
+)
 
 
 def test_effects_of_the_public_cohort_have_the_correlation_and_the_heritability(panel):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.command_io import PANEL
 from support.filesets import write_fileset_of
 
-from primo_scale.accumulation.blocks import block_boundaries
+from primo_scale.accumulation.plan import block_boundaries
 from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.panel import ld

@@ -87,7 +87,7 @@ def test_a_killed_run_continues_with_intact_objects(cohort, on_disk, prefix, pro
     with started(command, os.environ, tmp_path / "stderr") as process:
         wait_until(lambda: len(sums_of(committed())) >= 2, of=process)
     said = run("status", tmp_path / "work", exit_code=5)
-    assert ": accumulate, stopped" in said and " tasks, " in said
+    assert ": accumulate, stopped" in said
     before = sums_of(committed())
     assert 2 <= len(before) < 5
     torn, flipped = sorted(before)[:2]

@@ -14,7 +14,7 @@ from primo_scale.genotypes.store import DOSAGES, GenotypeStore
 from primo_scale.kernels.dosage_bytes import MISSING_BYTE, STEPS
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import GenotypeColumns
-from primo_scale.parties.purchase import party_sensitivity
+from primo_scale.parties.release import party_sensitivity
 
 MISSING = -1
 

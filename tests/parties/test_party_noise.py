@@ -12,7 +12,7 @@ from support.tiers import thinned
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.parties.columns import RandomSigns
-from primo_scale.parties.purchase import party_noise, party_sensitivity
+from primo_scale.parties.release import party_noise, party_sensitivity
 
 
 def bounds_of(lower: float, upper: float) -> PhenotypeBounds:
@@ -56,8 +56,8 @@ def test_codes_stay_within_the_unit_and_missing_values_are_zero() -> None:
 def test_noise_gives_the_promise_by_another_accountant(
     epsilon: float, delta: float, n_mixtures: int | None
 ) -> None:
-    noise = party_noise(epsilon, delta, n_columns=3, n_mixtures=n_mixtures, person_columns=3)
-    multiplier = noise.sigma / party_sensitivity(3, n_mixtures)
+    sigma, cost = party_noise(epsilon, delta, n_columns=3, n_mixtures=n_mixtures, person_columns=3)
+    multiplier = sigma / party_sensitivity(3, n_mixtures)
 
     def attained(factor: float) -> float:
         accountant = pld.PLDAccountant()
@@ -66,15 +66,15 @@ def test_noise_gives_the_promise_by_another_accountant(
 
     assert attained(1.0) <= epsilon * 1.001  # the accountant rounds up
     assert attained(0.9) > epsilon * 1.05  # less noise would break the promise
-    assert noise.cost.mu_squared == pytest.approx(release_mu(epsilon, delta) ** 2)
+    assert cost.mu_squared == pytest.approx(release_mu(epsilon, delta) ** 2)
 
 
 def test_parties_of_a_person_share_one_promise() -> None:
     parts = [
         party_noise(2.0, 1e-6, n_columns=n, n_mixtures=None, person_columns=6) for n in (1, 2, 3)
     ]
-    assert len({part.sigma for part in parts}) == 1
-    total = math.fsum(part.cost.mu_squared for part in parts)
+    assert len({sigma for sigma, _ in parts}) == 1
+    total = math.fsum(cost.mu_squared for _, cost in parts)
     assert total == pytest.approx(release_mu(2.0, 1e-6) ** 2, rel=1e-12)
-    alone = party_noise(2.0, 1e-6, n_columns=2, n_mixtures=None, person_columns=2)
-    assert parts[1].sigma == pytest.approx(alone.sigma * math.sqrt(3), rel=1e-12)
+    alone, _ = party_noise(2.0, 1e-6, n_columns=2, n_mixtures=None, person_columns=2)
+    assert parts[1][0] == pytest.approx(alone * math.sqrt(3), rel=1e-12)

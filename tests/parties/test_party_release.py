@@ -24,14 +24,13 @@ from primo_scale.gaussian import calibration
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger, PaymentStep
 from primo_scale.outcomes.coding import BOUNDED_UNIT
-from primo_scale.parties import purchase
+from primo_scale.parties import release as party_releases
 from primo_scale.parties.columns import RandomSigns, read_roster
+from primo_scale.parties.fit import party_fit
+from primo_scale.parties.release import party_release, party_roster
 from primo_scale.privacy import payment
 from primo_scale.publication.open_release import open_party_release
-from primo_scale.run import party_operations
 from primo_scale.run.operations import ingest
-from primo_scale.run.party_fit import party_fit
-from primo_scale.run.party_operations import party_release, party_roster
 from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.document import PARTY, serialise
@@ -85,7 +84,7 @@ def test_values_are_exact_values_plus_noise_of_the_stated_scale(released) -> Non
 
 
 def test_every_piece_of_rows_has_its_own_noise(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(purchase, "_DRAWS_AT_A_TIME", N_PEOPLE // 2)
+    monkeypatch.setattr(party_releases, "_DRAWS_AT_A_TIME", N_PEOPLE // 2)
     parties = make_parties(tmp_path)
     release = party_release(request_of(parties[1], tmp_path))
     noise = release.values - exact_units(tmp_path, parties[1])
@@ -134,17 +133,17 @@ def test_other_values_never_get_the_noise_that_others_paid_for(tmp_path: Path) -
 
 def test_nothing_but_noisy_values_reaches_a_release(tmp_path: Path, monkeypatch) -> None:
     """Two tables with other values and people, and the noisy values of the first in both."""
-    party, paid, found = make_parties(tmp_path)[0], [], []
+    party, paid, found, pay = make_parties(tmp_path)[0], [], [], party_releases.pay_for_values
 
     def pay_for_values(*arguments, **options):
-        path, receipt = purchase.pay_for_values(*arguments, **options)
+        path, receipt = pay(*arguments, **options)
         paid.append(path)
         return paid[0], receipt
 
-    monkeypatch.setattr(party_operations, "pay_for_values", pay_for_values)
+    monkeypatch.setattr(party_releases, "pay_for_values", pay_for_values)
     monkeypatch.setattr(payment, "random_charge_id", lambda: "0123456789abcdef")
     day = datetime(2026, 1, 1, tzinfo=UTC)
-    monkeypatch.setattr(party_operations, "datetime", SimpleNamespace(now=lambda _: day))
+    monkeypatch.setattr(party_releases, "datetime", SimpleNamespace(now=lambda _: day))
     with Ledger(tmp_path / "ledger"):  # one signing key
         pass
     for name in ("first", "second"):

@@ -25,7 +25,7 @@ from support.small_cohort import command, succeeded
 
 from primo_scale.cli.commands import release
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.run.party_operations import party_release
+from primo_scale.parties.release import party_release
 from primo_scale.verify.files import Signer
 from primo_scale.verify.release import verify
 

@@ -5,14 +5,14 @@ from distributed import LocalCluster
 from support.processes import free_ports
 from support.small_cohort import refused, succeeded
 
-from primo_scale.cluster import connect
+from primo_scale.cluster import workers
 
 BUDGET = ["--epsilon", "1", "--delta", "1e-6", "--accept-noise", "--cohort", "c"]
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch) -> None:
-    monkeypatch.setattr(connect, "_CONNECT_TIMEOUT_SECONDS", 2)
+    monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_SECONDS", 2)
 
 
 def refused_before_work(cohort, words, *options) -> None:

@@ -12,7 +12,7 @@ from support.processes import free_ports
 from support.small_cohort import command, refused
 
 from primo_scale.cli.commands import release
-from primo_scale.cluster import connect
+from primo_scale.cluster import workers
 from primo_scale.cluster.profile import SchedulerProfile
 from primo_scale.cluster.security import (
     make_certificates,
@@ -137,10 +137,10 @@ def test_files_are_for_the_owner_and_open_ones_are_refused(tmp_path) -> None:
 
 def refusal(address: str, tls: Path | bool, monkeypatch) -> str:
     """Return the one line with which a command refuses a scheduler."""
-    monkeypatch.setattr(connect, "_CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT)
+    monkeypatch.setattr(workers, "_CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT)
     profile = SchedulerProfile(address, str(tls) if isinstance(tls, Path) else tls)
     with pytest.raises(InputError, match=r"^--scheduler: ") as raised:
-        connect.check_reachable(profile, Path("unused"))
+        workers.check_reachable(profile, Path("unused"))
     assert raised.value.value == address
     return raised.value.what
 

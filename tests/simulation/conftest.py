@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from support.command_io import PANEL
 
-from primo_scale.simulation.cohort import lay_out_sites, read_panel
-from primo_scale.simulation.mosaic import Mosaic, genotype_slabs
+from primo_scale.simulation.cohort import Mosaic, genotype_slabs, lay_out_sites, read_panel
 
 
 @pytest.fixture(scope="session")
@@ -18,11 +17,11 @@ def mosaic_of(panel):
     """Populations of the demo's panel."""
 
     def make(n_variants=400, mean_segment=50, missing_rate=0, seed=7):
-        sites = lay_out_sites(panel, n_variants)
+        _, panel_row, starts = lay_out_sites(panel, n_variants)
         return Mosaic(
             codes=panel.codes,
-            panel_row=sites.panel_row,
-            chromosome_starts=sites.chromosome_starts,
+            panel_row=panel_row,
+            chromosome_starts=starts,
             mean_segment=mean_segment,
             missing_rate=missing_rate,
             seed=seed,

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from primo_scale.simulation import mosaic as mosaic_module
-from primo_scale.simulation.mosaic import GenotypeScores, Mosaic, population_variance, score_people
+from primo_scale.simulation import cohort as mosaic_module
+from primo_scale.simulation.cohort import GenotypeScores, Mosaic, population_variance, score_people
 
 FALSE_ALARM = 1e-6
 DOSAGE = np.array([2.0, np.nan, 1.0, 0.0])

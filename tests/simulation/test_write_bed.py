@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from primo_scale.genotypes.bed import write_bed
-from primo_scale.simulation import mosaic as mosaic_module
-from primo_scale.simulation.mosaic import genotype_slabs
+from primo_scale.simulation import cohort as mosaic_module
+from primo_scale.simulation.cohort import genotype_slabs
 
 N_PEOPLE, N_VARIANTS = 1_003, 400
 

@@ -1,6 +1,6 @@
 """Mechanisms that the tests of the audit examine."""
 
-from primo_scale.audit.worst_pairs import SPLIT, audit_bounds
+from primo_scale.audit.mechanism_audit import SPLIT, audit_bounds
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import Mechanism, Promise, Recipe, calibrate
 

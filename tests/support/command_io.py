@@ -4,14 +4,14 @@ import re
 from pathlib import Path
 from typing import Any
 
-from primo_scale.simulation.cohort import SimulatedCohort, simulate
+from primo_scale.simulation.cohort import simulate
 
 PANEL = Path(__file__).resolve().parents[2] / "demo" / "1000g_eur343_chr22"
 
 
 def simulated(prefix: Path, samples: int, seed: int, **choices: Any) -> Path:
     """Simulate people made of the panel, and return the prefix of their files."""
-    simulate(SimulatedCohort(str(PANEL), str(prefix), samples, seed, **choices))
+    simulate(str(PANEL), str(prefix), samples, seed, **choices)
     return prefix
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from primo_scale.parties.columns import RandomSigns
-from primo_scale.run.other_requests import PartyReleaseRequest
-from primo_scale.run.party_operations import party_roster
+from primo_scale.parties.release import PartyReleaseRequest, party_roster
 from primo_scale.storage.encryption import make_key_file
 
 SEED = "00112233445566778899aabbccddeeff"

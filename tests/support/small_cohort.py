@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from click.testing import CliRunner
 
+from primo_scale.cli.command_line import RequestCommand
 from primo_scale.cli.commands import accumulate, finalize, ingest, plan, release
-from primo_scale.cli.options import RequestCommand
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.run.fields import FLAG, declared
 from support.command_io import error_in

@@ -247,7 +247,7 @@ GROSS = {
     "100 times too large": (
         lambda i: (100 * (i % 5 + 1), i % 2),
         f"T: 100.0% of {N} values lie",
-        2,
+        1,
     ),
     "a code of missing values": (
         lambda i: (-999 if i == 7 or i == 9 else i % 5, i % 2),

@@ -444,9 +444,9 @@ def key_new(file: Path) -> None:
 
     Keep it apart from the work directory. Without it, what it encrypted is lost: sum again.
     """
-    from primo_scale.storage.encryption import make_key_file
+    from primo_scale.storage.stores import key_identifier, make_key_file
 
-    click.echo(f"{file}: key {make_key_file(file).identifier}")
+    click.echo(f"{file}: key {key_identifier(make_key_file(file))}")
 
 
 @click.group(cls=ContractGroup)

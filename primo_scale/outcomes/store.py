@@ -27,7 +27,7 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.humanize import examples
-from primo_scale.kernels.rows import row_multipliers, scale_entries
+from primo_scale.kernels.products import row_multipliers, scale_entries
 from primo_scale.outcomes.coding import (
     Bool,
     CovariateCoding,
@@ -41,8 +41,8 @@ from primo_scale.outcomes.coding import (
 from primo_scale.outcomes.tables import match_people, open_outcome_table
 from primo_scale.ranges import runs_of
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import read_block, write_array, write_block
 from primo_scale.storage.files import disk_errors_explained, sha256_of_file, sha256_of_json
+from primo_scale.storage.groups import read_block, write_array, write_block
 from primo_scale.storage.locations import Location
 
 KIND = "outcomes"

@@ -31,7 +31,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes import tables as text_tables
 from primo_scale.humanize import examples
 from primo_scale.kernels.decimal_text import read_decimals
-from primo_scale.storage.tiles import read_ahead
+from primo_scale.machine import read_ahead
 from primo_scale.verify.held_out_accuracy import EVERYBODY, WITHIN_GROUPS
 
 CELLS_PER_GROUP = 1 << 19

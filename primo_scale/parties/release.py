@@ -42,8 +42,8 @@ from primo_scale.run.request import FILES, PRIVACY, RELEASE, OutcomeTables, Paym
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage import files
+from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify import document
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer

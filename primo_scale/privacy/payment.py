@@ -68,15 +68,15 @@ from primo_scale.privacy.private_statistics import (
     reopen_private,
 )
 from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.files import (
     canonical_json,
     make_private_directory,
+    of_other_request,
     read_fields,
     sync_directory,
     write_atomically,
 )
-from primo_scale.storage.resume import of_other_request
+from primo_scale.storage.stores import decrypt_file, encrypt_file_content
 
 _RESTORE = "Restore the file from a backup"
 # Threads change the last digits of weights; another version or rule changes more.

@@ -25,12 +25,12 @@ from primo_scale.gaussian.noise import (
 )
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.ledger.ledger import PaymentStep, announce_step
+from primo_scale.machine import n_threads
 from primo_scale.outcomes.coding import PhenotypeBounds
 from primo_scale.privacy.mechanism import SHARES, HoldOut, Mechanism, rounded_up
 from primo_scale.privacy.planning import Floats
-from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter
+from primo_scale.storage.block_matrices import BlockMatrices, BlockMatricesWriter, Tile
 from primo_scale.storage.groups import is_complete
-from primo_scale.storage.tiles import Panel, Tile, n_threads
 from primo_scale.verify.held_out_accuracy import N_COUNTS, score_edges, score_ranges
 
 KIND = "private statistics"
@@ -79,8 +79,8 @@ def privatise(raw: RawStatistics, draw: Draw | None) -> PrivateStatistics:
             for copy in range(copies):
                 found = noisy.gram_tile(values, tile, block=block, copy=copy)
                 writer.write_gram_tile(block, tile, found, copy)
-        for panel, values in exact.cross_panels(block):
-            writer.write_cross_panel(block, panel, noisy.cross_panel(values, panel, block=block))
+        for number, (panel, values) in enumerate(exact.cross_panels(block)):
+            writer.write_cross_panel(block, panel, noisy.cross_panel(values, number, block=block))
 
     with ThreadPoolExecutor(n_threads()) as threads:
         for done, _ in enumerate(threads.map(add_noise, range(layout.n_blocks)), start=1):
@@ -138,10 +138,10 @@ class NoisyMatrices:
             return self._symmetric(values, sigma, label)
         return self._noisy(values, off_diagonal_sigma(sigma), label)
 
-    def cross_panel(self, values: Integers, panel: Panel, *, block: int) -> Integers:
+    def cross_panel(self, values: Integers, panel: int, *, block: int) -> Integers:
         """Add noise to X'Y in a panel of ``X_b'(C, Y)``; X'C is public under label privacy."""
         fixed, phenotypes = np.split(values, [self._n_fixed(values)], axis=1)
-        label = f"X'Y, block {block}, panel {panel.number}"
+        label = f"X'Y, block {block}, panel {panel}"
         noisy = self._noisy(phenotypes, self.mechanism.scales.phenotype_cross, label)
         return np.hstack([fixed, noisy])
 

@@ -24,8 +24,7 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import adjust, missing_rescale
-from primo_scale.methods.linear_algebra import Float64
+from primo_scale.methods.linear_algebra import Float64, adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
 from primo_scale.outcomes.store import (
     AdjustmentScale,
@@ -49,13 +48,7 @@ from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
 from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
 from primo_scale.run import work_directory
-from primo_scale.run.design import (
-    Design,
-    PaidAdjustment,
-    find_design,
-    write_design,
-    write_maps,
-)
+from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
 from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
 from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
@@ -66,9 +59,13 @@ from primo_scale.run.request import Execution, RunRequest
 from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.files import canonical_json, make_private_directory, sha256_of_json
+from primo_scale.storage.files import (
+    canonical_json,
+    is_of_this_request,
+    make_private_directory,
+    sha256_of_json,
+)
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import is_of_this_request
 
 
 def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:

@@ -21,7 +21,7 @@ from primo_scale.evaluation.scores import (
     read_scoring_file,
     score_people,
 )
-from primo_scale.genotypes.frequencies import MatchCounts
+from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawStatistics, open_raw_statistics
 from primo_scale.gaussian.calibration import NO_COST
-from primo_scale.genotypes.frequencies import MatchCounts
+from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
@@ -42,9 +42,8 @@ from primo_scale.run.payments import payer_of
 from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import charge_of, publish
 from primo_scale.run.run_log import LOGGER, progress_bar, stage
-from primo_scale.storage.files import disk_errors_explained
+from primo_scale.storage.files import NEVER_OVERWRITTEN, disk_errors_explained, of_other_request
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify.files import Signer
 
 

@@ -27,8 +27,8 @@ from primo_scale.run.work_directory import (
     last_claimed,
 )
 from primo_scale.storage import files
+from primo_scale.storage.files import of_other_request
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import of_other_request
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"

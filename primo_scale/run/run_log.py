@@ -137,7 +137,7 @@ def _is_protected(record: logging.LogRecord) -> bool:
     """Return whether a record has a digest that confirms guesses of encrypted statistics."""
     if getattr(record, "event", None) != SUMMED:
         return False
-    from primo_scale.storage.encryption import key_in_effect  # loads cryptography
+    from primo_scale.storage.stores import key_in_effect  # loads cryptography
 
     return key_in_effect() is not None
 

@@ -19,9 +19,14 @@ from primo_scale.machine import disk_usage, free_disk
 from primo_scale.outcomes.store import KEY_BYTES
 from primo_scale.run.run_log import DONE, EXIT_CODE, LOGGER, RUN_LOG
 from primo_scale.storage import files
-from primo_scale.storage.encryption import decrypt_file, encrypt_file_content
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.stores import HEADER, no_conditional_put, store_at
+from primo_scale.storage.stores import (
+    HEADER,
+    decrypt_file,
+    encrypt_file_content,
+    no_conditional_put,
+    store_at,
+)
 
 GENOTYPES, OUTCOMES, PARTIALS = "genotypes.zarr", "outcomes.zarr", "partials.zarr"
 UNADJUSTED = "unadjusted_outcomes.zarr"

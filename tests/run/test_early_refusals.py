@@ -8,18 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.command_io import PANEL
-from support.small_cohort import (
-    BUDGET,
-    Cohort,
-    D,
-    N,
-    add_covariate,
-    command,
-    refused,
-    succeeded,
-    write_cohort,
-)
+from support.small_cohort import BUDGET, Cohort, D, N, add_covariate, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
@@ -325,23 +314,11 @@ def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     assert "10 of 100 variants matched" in result.stderr
 
 
-@pytest.mark.slow
-def test_builds_are_inferred_refused_and_missed(tmp_path: Path) -> None:
-    """The variants are those of the demo's panel, whose positions are in GRCh37."""
-    cohort, few = Cohort(write_cohort(tmp_path / "cohort", n_variants=3_000)), tmp_path / "few"
-    shutil.copy(f"{PANEL}.bim", cohort.folder / "cohort.bim")
-    rows = Path(f"{PANEL}.bim").read_text().splitlines()[:50]
-    few.write_text("\n".join(row.split()[1] for row in rows))
-
-    def dry_run(*options: object):
-        return cohort.release("--ld-blocks", "window:100", "--dry-run", *options)
-
-    assert "genome build: GRCh37 (positions of known variants)" in dry_run().stderr
-    refused(dry_run("--genome-build", "hg38"), 3, "known variants are at their GRCh37 positions")
-    refused(dry_run("--genome-build", "GRCh39"), 2, "GRCh39")
+def test_a_missing_genome_build_is_warned_of(cohort: Cohort) -> None:
     warning = "refuse scoring files without a genome build"
-    assert warning in dry_run("--extract", few).stderr
-    assert warning not in dry_run("--extract", few, "--genome-build", "NR").stderr
+    assert warning in cohort.release("--dry-run").stderr
+    assert warning not in cohort.release("--dry-run", "--genome-build", "NR").stderr
+    refused(cohort.release("--dry-run", "--genome-build", "GRCh39"), 2, "GRCh39")
 
 
 def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:

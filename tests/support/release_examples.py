@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.tables import GenomeBuild, VariantTable
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.solve import LatticeWeights, Solution
@@ -41,7 +41,7 @@ ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
 BUDGET = 5.0, 1e-7
-BUILD = GenomeBuild("GRCh37", "--genome-build")
+BUILD = "GRCh37"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
 SIGNER = Signer(PUBLIC_KEY, KEY.sign)

@@ -27,8 +27,7 @@ from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import Executor, accumulate, open_raw_statistics
 from primo_scale.cluster.profile import LocalProfile
 from primo_scale.cluster.workers import dask_client
-from primo_scale.genotypes.coding import largest_code
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.coding import largest_code, read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.machine import usable_cpus
@@ -37,8 +36,14 @@ from primo_scale.outcomes.store import KIND, OutcomeStore, open_outcome_store, r
 from primo_scale.run.design import Design, PublicPanels, make_design
 from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockMatrices
-from primo_scale.storage.chunks import write_array, write_block
-from primo_scale.storage.groups import create_array, create_group, flush, mark_complete
+from primo_scale.storage.groups import (
+    create_array,
+    create_group,
+    flush,
+    mark_complete,
+    write_array,
+    write_block,
+)
 
 _SDS = 4.0  # bound on a phenotype
 

@@ -13,10 +13,15 @@ python - "$out" <<'END'
 import sys
 from pathlib import Path
 
-from primo_scale.panel.ld import BlockSizes, write_ld_blocks
+from primo_scale.genotypes.tables import read_bim
+from primo_scale.panel.ld import open_ld_panel, panel_boundaries
 
 panel = Path(sys.argv[1])
-write_ld_blocks(panel, Path(f"{panel}.blocks.tsv"), BlockSizes(150, 350))
+variants = read_bim(Path(f"{panel}.bim"))
+*starts, last = panel_boundaries(open_ld_panel((panel,), variants), (150, 350))
+ends = [*variants.position[starts], variants.position[-1] + 1]
+rows = [f"{variants.chromosome[0]}\t{a}\t{b}" for a, b in zip(ends, ends[1:])]
+Path(f"{panel}.blocks.tsv").write_text("\n".join(["chr\tstart\tstop", *rows]) + "\n")
 END
 rm "$out.log"
 sha256sum "$out.bed" "$out.bim" "$out.fam" "$out.afreq" "$out.blocks.tsv"

@@ -109,9 +109,9 @@ def _write_cohort(
         for number, codes in enumerate(populations)
     ]
     slabs = (
-        slab._replace(first_person=start + slab.first_person)
+        (first_variant, start + first_person, packed)
         for start, size, mosaic in zip(starts, sizes, mosaics, strict=True)
-        for slab in genotype_slabs(mosaic, size)
+        for first_variant, first_person, packed in genotype_slabs(mosaic, size)
     )
     prefix = str(folder / cohort)
     write_genotypes(prefix, slabs, panel.variants, sum(sizes))

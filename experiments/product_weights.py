@@ -20,7 +20,7 @@ from primo_scale.methods.catalogue import METHODS, Estimator
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import floored_at_zero, quotient
 from primo_scale.methods.solve import Solution, SolveInputs, solve_statistics
-from primo_scale.papers.primo import ball_multiplier
+from primo_scale.papers.estimators import ball_multiplier
 from primo_scale.privacy.mechanism import Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
 

@@ -18,7 +18,7 @@ from experiments import papers_constants as papers
 from experiments.gaussian_noise import Draws, Float64, symmetric_upper
 from experiments.haplotypes import Cohort
 from primo_scale.gaussian.calibration import mu_for
-from primo_scale.papers.primo import ball_multiplier
+from primo_scale.papers.estimators import ball_multiplier
 
 # The oracle of the naive baseline takes the best of these multiples of its noise norm.
 _ORACLE_RIDGES = np.geomspace(0.1, 30, 24)

@@ -29,8 +29,7 @@ from experiments.gaussian_noise import Float64
 from experiments.releases import DEMO
 from experiments.reproduction import PaperFigure, Row, Task
 from primo_scale.gaussian.calibration import release_mu
-from primo_scale.genotypes.coding import reference_coding
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.coding import read_reference_frequencies, reference_coding
 from primo_scale.simulation.cohort import simulate
 
 _FREQUENCIES = Path(f"{DEMO}.afreq")

@@ -23,9 +23,8 @@ from bed_reader import open_bed
 
 from experiments.gaussian_noise import Float64
 from experiments.releases import Accuracy
-from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
-from primo_scale.machine import usable_cpus
-from primo_scale.storage.tiles import in_threads
+from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
+from primo_scale.machine import in_threads, usable_cpus
 
 Float32 = npt.NDArray[np.float32]
 _DISCARDED, _KEPT = 300, 500  # sweeps
@@ -191,14 +190,14 @@ def _means(
 ) -> Float64:
     """Return the posterior means of one chain, from its first share and heritability."""
     rng, d = np.random.default_rng(1), len(informations)
-    chain, (share, h2) = Chain(values.copy(), np.zeros(d), np.zeros(d)), start
+    chain, (share, h2) = (values.copy(), np.zeros(d), np.zeros(d)), start
     for number in range(_DISCARDED + _KEPT):
         if number == _DISCARDED:
-            chain.means[:] = 0
+            chain[2][:] = 0
         draws = np.stack([rng.random(d), rng.standard_normal(d)])
         variance = h2 / (d * share)
         sweep(maps, np.ones(len(values)), informations, chain, draws, (share, variance))
-        causal = np.count_nonzero(chain.effects)
+        causal = np.count_nonzero(chain[1])
         share = max(rng.beta(1 + causal, 1 + d - causal), _LEAST_SHARE)
-        h2 = max(((values - chain.residual) ** 2).sum() / n_people, _LEAST_HERITABILITY)
-    return chain.means / _KEPT
+        h2 = max(((values - chain[0]) ** 2).sum() / n_people, _LEAST_HERITABILITY)
+    return chain[2] / _KEPT

@@ -1,19 +1,23 @@
-"""Processors, memory and disk space that this process can use."""
+"""Processors, memory and disk space that this process can use, and its threads."""
 
 from __future__ import annotations
 
 import os
 import resource
 import shutil
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import TypeVar
 
 import psutil
 
 from primo_scale.errors import ResourceError
 from primo_scale.humanize import bytes_in_words
+from primo_scale.interruption import check
 
 _BLOCK_BYTES = 512  # unit of st_blocks
 _CGROUP = Path("/sys/fs/cgroup")
@@ -160,3 +164,48 @@ def disk_usage(directory: Path) -> dict[str, int]:
                 blocks = os.lstat(os.path.join(folder, name)).st_blocks
                 sizes[top] = sizes.get(top, 0) + blocks * _BLOCK_BYTES
     return dict(sorted(sizes.items(), key=lambda item: -item[1]))
+
+
+# With more threads, the disk or the memory bandwidth is the limit.
+_MOST_THREADS = 4
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+def n_threads() -> int:
+    """Return the number of threads that handle pieces, and so of pieces in memory at once."""
+    return min(_MOST_THREADS, usable_cpus())
+
+
+def in_threads(
+    function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int | None = None
+) -> list[_Result]:
+    """Apply `function` to each item in threads and return the results in order.
+
+    The default of `threads` is `n_threads`. After an error no further item is begun. Reading,
+    checksums, digests and sums of large pieces release the interpreter lock.
+    """
+    with ThreadPoolExecutor(threads or n_threads()) as pool:
+        results = []
+        for result in pool.map(function, items):
+            check()
+            results.append(result)
+        return results
+
+
+def read_ahead(
+    read: Callable[[_Item], _Result], parts: Iterable[_Item], threads: int = 1
+) -> Iterator[_Result]:
+    """Yield ``read(part)`` for every part, in order, and read the next parts in threads.
+
+    The part in use and one for each thread are in memory at a time. Waiting for a disk or a
+    network, checksums, copies of bytes and compiled code all release the interpreter lock.
+    """
+    with ThreadPoolExecutor(threads, thread_name_prefix="read-ahead") as pool:
+        ahead = deque[Future[_Result]]()
+        for part in parts:
+            ahead.append(pool.submit(read, part))
+            if len(ahead) > threads:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from support.tiers import missing
 
 from primo_scale.cli.command_line import BATCH_JOB_SIGNS
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
+from primo_scale.storage.stores import KEY_VARIABLE, make_key_file
 
 # A machine that is slow, or that compiles for the first time, is no failure. CI and the runs with
 # faults (tests/mutation/run.py) try more examples.

@@ -29,8 +29,8 @@ import primo_scale as ps
 from primo_scale.publication import open_release as open_release_module
 from primo_scale.run.fields import options_of
 from primo_scale.run.request import Execution, Fit, GenotypeFiles, Model, OutcomeTables, Privacy
-from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private
+from primo_scale.storage.stores import encrypted_with
 
 ROOT = Path(__file__).resolve().parents[1]
 PANEL, TRAIN = "demo/1000g_eur343_chr22", "demo-run/train"

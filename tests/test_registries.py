@@ -19,7 +19,6 @@ from primo_scale.methods.linear_algebra import FLOOR_SHARE
 from primo_scale.privacy import mechanism as mechanism_module
 from primo_scale.privacy.mechanism import (
     CALIBRATIONS,
-    Calibration,
     NoiseScales,
     Promise,
     PublicBounds,
@@ -28,7 +27,7 @@ from primo_scale.privacy.mechanism import (
     release_cost,
     stacked,
 )
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.run.describe_release import state_mechanism
 from primo_scale.run.design import PaidAdjustment
 from primo_scale.run.fields import declared
@@ -138,14 +137,14 @@ def half_stacked_shift(claims: Claims) -> float:
 
 def test_both_tables_have_the_same_calibrations_in_one_order() -> None:
     """The first that applies is used, so the order matters."""
-    ours = {name: calibration.splits for name, calibration in CALIBRATIONS.items()}
+    ours = {name: splits for name, (_, _, splits) in CALIBRATIONS.items()}
     theirs = {name: theorem.splits for name, theorem in THEOREMS.items()}
     assert list(ours.items()) == list(theirs.items())
 
 
 def test_a_toy_calibration_is_drawn_stated_and_recomputed(monkeypatch: pytest.MonkeyPatch) -> None:
     """X'X and X'Z share the shift at a fixed split of 2, whatever split is asked for."""
-    ours = Calibration(lambda *_: True, half_stacked, splits=False)
+    ours = (lambda *_: True, half_stacked, False)
     theirs = Theorem(lambda _: True, half_stacked_shift, splits=False)
     monkeypatch.setattr(mechanism_module, "CALIBRATIONS", {"half": ours, **CALIBRATIONS})
     monkeypatch.setattr(recompute_mechanisms, "THEOREMS", {"half": theirs, **THEOREMS})

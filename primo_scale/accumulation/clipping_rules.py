@@ -24,8 +24,15 @@ from enum import StrEnum
 import numpy as np
 
 from primo_scale.genotypes.coding import largest_block_norms
-from primo_scale.kernels.products import Int8, Int16, Int64
-from primo_scale.kernels.rows import UNCLIPPED, clip_rows, row_multipliers, scale_entries
+from primo_scale.kernels.products import (
+    UNCLIPPED,
+    Int8,
+    Int16,
+    Int64,
+    clip_rows,
+    row_multipliers,
+    scale_entries,
+)
 
 
 class LongRecords(StrEnum):

@@ -17,12 +17,11 @@ from primo_scale.errors import ResourceError
 from primo_scale.genotypes.store import Packing
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import kernel_named
-from primo_scale.kernels.products import LARGEST_BYTE
-from primo_scale.kernels.rows import PEOPLE_MAPPED
+from primo_scale.kernels.products import LARGEST_BYTE, PEOPLE_MAPPED
+from primo_scale.machine import n_threads
 from primo_scale.outcomes.store import CHUNK_BYTES, rows_layout
-from primo_scale.storage.block_matrices import stored_bytes
-from primo_scale.storage.chunks import array_bytes
-from primo_scale.storage.tiles import n_threads, panel_height, whole_tiles
+from primo_scale.storage.block_matrices import panel_height, stored_bytes, whole_tiles
+from primo_scale.storage.groups import array_bytes
 
 # Dask pauses a worker that uses this share of its memory limit, and kills it soon after.
 _PAUSED_AT = 0.8

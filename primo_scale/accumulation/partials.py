@@ -31,8 +31,8 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.coding import LARGEST_CODE, largest_code
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
 from primo_scale.kernels import AUTOMATIC
-from primo_scale.kernels.products import Int8, Int64
-from primo_scale.kernels.rows import UNCLIPPED
+from primo_scale.kernels.products import UNCLIPPED, Int8, Int64
+from primo_scale.machine import in_threads
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import (
     LdComponents,
@@ -41,7 +41,10 @@ from primo_scale.panel.components import (
     open_directions,
 )
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import (
+from primo_scale.storage.files import canonical_json, converted, of_other_request
+from primo_scale.storage.groups import (
+    Array,
+    ArrayLayout,
     array_bytes,
     chunk_name,
     commit_chunk,
@@ -52,12 +55,8 @@ from primo_scale.storage.chunks import (
     write_array,
     write_block,
 )
-from primo_scale.storage.files import canonical_json, converted
-from primo_scale.storage.groups import Array, ArrayLayout
 from primo_scale.storage.locations import Location, parse_location
-from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
-from primo_scale.storage.tiles import in_threads
 from primo_scale.version import __version__
 
 KIND = "partial statistics"

@@ -23,13 +23,19 @@ from primo_scale.accumulation.partials import SUBSAMPLE, Partials
 from primo_scale.accumulation.plan import Task, TileTask
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.kernels.products import Int64
+from primo_scale.machine import in_threads, n_threads
 from primo_scale.storage import groups
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
-from primo_scale.storage.chunks import read_block, write_array
-from primo_scale.storage.groups import Array
+from primo_scale.storage.block_matrices import (
+    BlockLayout,
+    BlockMatrices,
+    BlockMatricesWriter,
+    Tile,
+    upper_tiles,
+    whole_tiles,
+)
+from primo_scale.storage.groups import Array, read_block, write_array
 from primo_scale.storage.locations import Location
 from primo_scale.storage.stores import store_at
-from primo_scale.storage.tiles import Panel, Tile, in_threads, n_threads, upper_tiles, whole_tiles
 
 LOGGER = logging.getLogger("primo_scale")
 
@@ -248,9 +254,9 @@ class Reduction:
         for tile in region.cut():
             writer.write_gram_tile(block, tile, total[tile.inside(region)])
 
-    def _sum_cross(self, piece: tuple[int, Panel]) -> None:
+    def _sum_cross(self, piece: tuple[int, slice]) -> None:
         block, panel = piece
-        total = _summed(self._partials.array(f"cross/{block}"), (panel.rows, slice(None)))
+        total = _summed(self._partials.array(f"cross/{block}"), (panel, slice(None)))
         self._created.result().write_cross_panel(block, panel, total)
 
 

@@ -30,23 +30,25 @@ from primo_scale.genotypes.store import GenotypeStore, PackedBytes
 from primo_scale.kernels.product_kernels import choose_kernel
 from primo_scale.kernels.products import (
     LARGEST_BYTE,
-    GatheredSum,
+    UNCLIPPED,
     Int8,
     Int16,
     Int64,
+    LinearMap,
     ProductSum,
+    add_squared_outputs,
     byte_planes,
     from_byte_planes,
     mirrored,
+    scale_columns,
     spread_rows,
     with_ones,
 )
-from primo_scale.kernels.rows import UNCLIPPED, LinearMap, add_squared_outputs, scale_columns
+from primo_scale.machine import read_ahead
 from primo_scale.outcomes.coding import LARGEST_VALUE
 from primo_scale.panel.components import OwnDirections
 from primo_scale.ranges import runs_of
 from primo_scale.storage.files import keep_files_private
-from primo_scale.storage.tiles import read_ahead
 from primo_scale.version import __version__
 
 _PACKAGE = Path(__file__).parents[1]
@@ -188,11 +190,9 @@ def _run_beside_diagonal(partials: Partials, task: TileTask, check: Callable[[],
     partials.commit_tile(task, gram.total())
 
 
-def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum | GatheredSum:
+def _gram_sum(partials: Partials, shape: tuple[int, int]) -> ProductSum:
     largest = partials.max_code
-    kernel = choose_kernel(partials.kernel, largest)
-    total = ProductSum(kernel, shape, largest**2)
-    return total if partials.subsample is None else GatheredSum(total, partials.plan.rows_per_read)
+    return ProductSum(choose_kernel(partials.kernel, largest), shape, largest**2)
 
 
 @lru_cache(maxsize=4)

@@ -31,14 +31,19 @@ from scipy.special import ndtri
 from scipy.stats import beta
 
 from primo_scale.gaussian.calibration import epsilon_for
-from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.gaussian.lattice_noise import FineNoise, Integers, off_diagonal_sigma
+from primo_scale.gaussian.noise import (
+    KEY_BYTES,
+    FineNoise,
+    Integers,
+    KeystreamNoise,
+    off_diagonal_sigma,
+)
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.interruption import check
 from primo_scale.methods.catalogue import METHODS, method_named
 from primo_scale.privacy.mechanism import Mechanism, Promise, PublicBounds, Recipe, calibrate
 from primo_scale.privacy.private_statistics import NoisyMatrices, smallest_eigenvalue
-from primo_scale.storage.tiles import panels, upper_tiles
+from primo_scale.storage.block_matrices import upper_tiles
 
 Floats = npt.NDArray[np.float64]
 NoiseOfRun = Callable[[], FineNoise]
@@ -171,10 +176,10 @@ def publish(exact: CohortStatistics, mechanism: Mechanism, source: FineNoise) ->
     """Return statistics in memory with the noise of a release, as `privatise` adds it."""
     noisy, published = NoisyMatrices(mechanism, source), []
     for block, (gram, cross) in enumerate(zip(exact.gram, exact.cross, strict=True)):
-        (tile,), (panel,) = upper_tiles(len(gram)), panels(*cross.shape)  # a block is one piece
+        (tile,) = upper_tiles(len(gram))  # a block is one piece
         for copy in range(mechanism.recipe.gram_copies):
             published.append(noisy.gram_tile(gram, tile, block=block, copy=copy))
-        published.append(noisy.cross_panel(cross, panel, block=block))
+        published.append(noisy.cross_panel(cross, 0, block=block))
     published.append(noisy.outcome_gram(exact.outcome_gram))
     published.append(noisy.counts(exact.observed))
     if mechanism.scales.smallest_eigenvalue:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from primo_scale.errors import InputError
 from primo_scale.evaluation.accuracy import Floats
-from primo_scale.genotypes.frequencies import (
+from primo_scale.genotypes.coding import (
     LEAST_MATCHED,
     MatchCounts,
     compare_alleles,

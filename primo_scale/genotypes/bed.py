@@ -6,29 +6,16 @@ memory-mapped. A read needs the memory of its result and at most `RAW_SLAB_BYTES
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable, read_bim, read_fam
-from primo_scale.kernels.compiling import (
-    I8,
-    I32,
-    I64,
-    Builder,
-    Value,
-    compiled,
-    emitted,
-    function,
-    pointer,
-)
 from primo_scale.kernels.packed import PackedGenotypes, packed_width, repack
 from primo_scale.machine import refuse_full_disk
 from primo_scale.ranges import runs_of
@@ -44,9 +31,6 @@ EXTENSIONS = (".bed", ".bim", ".fam")
 
 RAW_SLAB_BYTES = 4 << 20
 """Size of the buffer that a read holds in addition to its result, in bytes."""
-
-# A chunk-row of 2,048 variants of a million people. A longer range has few selected variants.
-_READ_AHEAD_BYTES = 512 << 20
 
 _HEADER = b"\x6c\x1b\x01"  # two bytes of magic, then 1: a row for each variant
 
@@ -70,20 +54,8 @@ class Fileset(GenotypeSource):
         bits are zero. A file that became shorter after it was opened is refused.
         """
         result = np.empty((len(variants), packed_width(len(samples))), dtype=np.uint8)
-        self.read_ahead(variants)
         self.read_into(result, variants, samples)
         return result
-
-    def read_ahead(self, variants: Index) -> None:
-        """Ask the operating system to read these variants into its page cache in one pass.
-
-        Without it, reading 2,048 scattered pieces of 2 KiB has a third of the speed of one slab.
-        """
-        start = len(_HEADER) + int(variants[0]) * self._row_bytes
-        length = (int(variants[-1]) - int(variants[0]) + 1) * self._row_bytes
-        if length <= _READ_AHEAD_BYTES:
-            with self._bed.open("rb", buffering=0) as file:
-                os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
 
     def read_into(self, result: PackedGenotypes, variants: Index, samples: Index) -> None:
         """Read as `read` does, into a C-contiguous array of the result's shape."""
@@ -103,16 +75,6 @@ class Fileset(GenotypeSource):
                 self._read_rows(descriptor, rows, first, buffer[: len(rows)])
                 result[start : start + step] = repack(buffer[: len(rows)], samples - 4 * first)
 
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Read each genotype alone: https://www.cog-genomics.org/plink/1.9/formats#bed."""
-        copies = []
-        with self._bed.open("rb") as file:
-            for sample in samples.tolist():
-                file.seek(len(_HEADER) + variant * self._row_bytes + sample // 4)
-                code = (file.read(1)[0] >> 2 * (sample % 4)) & 3
-                copies.append((2.0, math.nan, 1.0, 0.0)[code])
-        return copies
-
     @property
     def _bed(self) -> Path:
         return fileset_path(self.where, ".bed")
@@ -128,12 +90,8 @@ class Fileset(GenotypeSource):
             for start, stop in runs_of(rows - np.arange(len(rows))):
                 self._read_into(descriptor, out[start:stop].data.cast("B"), int(offsets[start]))
             return
-        done = 0
-        while done < len(rows):
-            done += _read_pieces(descriptor, offsets[done:], out[done:])
-            if done < len(rows):  # repeat a failed or short read, with Python's error handling
-                self._read_into(descriptor, out[done].data, int(offsets[done]))
-                done += 1
+        for row, offset in zip(out, offsets.tolist(), strict=True):
+            self._read_into(descriptor, row.data, offset)
 
     def _read_into(self, descriptor: int, target: memoryview, offset: int) -> None:
         while target:
@@ -145,26 +103,6 @@ class Fileset(GenotypeSource):
                     remedy="Do not change input files during a run; start the run again",
                 )
             target, offset = target[count:], offset + count
-
-
-@emitted("int64")
-def _pread(builder: Builder, descriptor: Value, target: Value, size: Value, offset: Value) -> Value:
-    kinds = [I32, I8.as_pointer(), I64, I64]
-    arguments = [builder.trunc(descriptor, I32), pointer(builder, target, I8), size, offset]
-    return builder.call(function(builder, "pread", kinds, I64), arguments)
-
-
-@compiled
-def _read_pieces(descriptor: Any, offsets: Any, out: Any) -> Any:
-    """Fill the rows of `out` from the file up to the first failure, and return their number.
-
-    This calls ``pread`` of libc without the interpreter lock. With ``os.preadv``, threads that read
-    2 KiB at a time spend most of their time waiting for the lock.
-    """
-    for row in range(out.shape[0]):
-        if _pread(descriptor, out[row].ctypes.data, out.shape[1], offsets[row]) != out.shape[1]:
-            return row
-    return out.shape[0]
 
 
 def fileset_path(prefix: Path, extension: str) -> Path:
@@ -225,15 +163,9 @@ def refuse_file_of_fileset(prefix: Path, extensions: Collection[str]) -> None:
 _PRIVATE = 0o600
 
 
-class GenotypeSlab(NamedTuple):
-    """Packed genotypes of consecutive people, the first a multiple of 4, at consecutive variants.
-
-    `packed` has shape (variants, ceil(people / 4)), with padding bits zero.
-    """
-
-    first_variant: int
-    first_person: int
-    packed: PackedGenotypes
+GenotypeSlab = tuple[int, int, PackedGenotypes]
+"""First variant, first person, which is a multiple of 4, and their packed genotypes, with padding
+bits zero, shape (variants, ceil(people / 4))."""
 
 
 def write_bed(
@@ -255,11 +187,9 @@ def write_bed(
     )
     with file_published_at_end(path, mode=mode) as file:
         file.write(_HEADER)
-        for slab in slabs:
-            of_person = packed_width(slab.first_person)
-            start = len(_HEADER) + slab.first_variant * width + of_person
-            whole_rows = slab.packed.shape[1] == width
-            for number, part in enumerate([slab.packed] if whole_rows else slab.packed):
+        for first_variant, first_person, packed in slabs:
+            start = len(_HEADER) + first_variant * width + packed_width(first_person)
+            for number, part in enumerate([packed] if packed.shape[1] == width else packed):
                 file.seek(start + number * width)
                 file.write(part.data)
 

@@ -12,7 +12,6 @@ copy of a haploid person counts as two.
 
 from __future__ import annotations
 
-import math
 import os
 import struct
 import zlib
@@ -26,19 +25,10 @@ import numpy.typing as npt
 from numcodecs import Zstd
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES
 from primo_scale.genotypes.source import REF_FIRST, GenotypeSource, SourceFiles
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    open_lines,
-    people_with_ids,
-    read_people_table,
-    refuse_multiallelic,
-    string_column,
-)
 from primo_scale.kernels.compiling import compiled, inlined
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 from primo_scale.kernels.packed import pack_copies
@@ -57,14 +47,6 @@ _SAMPLE_NAMES = {"ID_1": "FID", "ID_2": "IID", "ID": "IID"}
 _MOST_BITS = 32  # of one probability
 
 
-class _Header(NamedTuple):
-    first_variant: int  # position in the file
-    n_variants: int
-    n_samples: int
-    compression: int  # key of `_DECOMPRESS`
-    samples: SampleTable | None
-
-
 @dataclass(frozen=True, eq=False)
 class BgenFile(GenotypeSource):
     """Hard calls or dosages of a BGEN file."""
@@ -79,7 +61,7 @@ class BgenFile(GenotypeSource):
         """Return the file and its .sample file."""
         return [self.where] if self.sample_table is None else [self.where, self.sample_table]
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Decode in slabs of at most `RAW_SLAB_BYTES`, with one byte for each genotype."""
         of_dosages = self.packing is DOSAGES
         rows = max(1, RAW_SLAB_BYTES // len(self.samples))
@@ -104,17 +86,6 @@ class BgenFile(GenotypeSource):
                     result[start : start + rows] = found
                 else:
                     pack_copies(found, result[start : start + rows])
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Decode genotypes with Python's integers."""
-        with self.where.open("rb", buffering=0) as file:
-            block = self._block(file.fileno(), variant)
-        copies = []
-        for sample in samples.tolist():
-            first = copies_of_first(block, sample)
-            called = first if self.packing is DOSAGES else hard_call(first)
-            copies.append(called if self.counts_first else 2 - called)
-        return copies
 
     def _block(self, descriptor: int, variant: int) -> Block:
         start, stop = int(self.starts[variant]), int(self.stops[variant])
@@ -149,31 +120,33 @@ def open_bgen(path: Path, files: SourceFiles) -> BgenFile:
     counts_first = files.allele_order != REF_FIRST
     with path.open("rb", buffering=0) as file:
         try:
-            header = _read_header(file.fileno(), path)
-            variants, starts, stops = _scan(file.fileno(), header, counts_first=counts_first)
+            sizes, compression, people = _read_header(file.fileno(), path)
+            variants, starts, stops = _scan(file.fileno(), *sizes, counts_first=counts_first)
         except (struct.error, ValueError) as error:
             raise InputError(f"is truncated or malformed: {error}", where=path) from error
-    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any), or leave them out")
-    people = header.samples if files.sample is None else read_sample(files.sample)
-    if people is None or len(people) != header.n_samples:
+    tables.refuse_multiallelic(
+        variants, path, "Split them (bcftools norm -m -any), or leave them out"
+    )
+    people = people if files.sample is None else read_sample(files.sample)
+    if people is None or len(people) != sizes[2]:
         raise InputError(
             "has no sample IDs" if people is None else "the .sample file has other people",
             where=path,
             value=None if people is None else f"{len(people)} people",
-            expected=None if people is None else header.n_samples,
+            expected=None if people is None else sizes[2],
             remedy="Give its .sample file with --sample",
         )
-    members = files.sample, starts, stops, header.compression, counts_first
+    members = files.sample, starts, stops, compression, counts_first
     return BgenFile(path, people, variants, *members, packing=files.packing)
 
 
-def read_sample(path: Path) -> SampleTable:
+def read_sample(path: Path) -> tables.SampleTable:
     """Read a .sample file of Oxford, where ID_1 is the FID and ID_2 the IID.
 
     The refusals are those of `primo_scale.genotypes.tables.read_fam`, and a header without ID_2 or
     ID.
     """
-    with open_lines(path) as lines:
+    with tables.open_lines(path) as lines:
         _, header = next(lines, (1, b""))
         columns = [_SAMPLE_NAMES.get(name, name) for name in header.decode("latin-1").split()]
         next(lines, None)  # types of the columns
@@ -184,11 +157,17 @@ def read_sample(path: Path) -> SampleTable:
                 value=" ".join(columns)[:80],
                 remedy="The first line is: ID_1 ID_2 missing ..., the second 0 0 0 ...",
             )
-        return read_people_table(lines, path, columns)
+        return tables.read_people_table(lines, path, columns)
 
 
-def _read_header(descriptor: int, path: Path) -> _Header:
-    """Read the header and the sample IDs, or refuse a file of another format or version."""
+def _read_header(
+    descriptor: int, path: Path
+) -> tuple[tuple[int, int, int], int, tables.SampleTable | None]:
+    """Read the header and the sample IDs, or refuse a file of another format or version.
+
+    The result has the position of the first variant and the numbers of variants and people, the
+    compression, and the people.
+    """
     start = os.pread(descriptor, 24, 0)
     if len(start) < 24 or start[16:20] not in _MAGICS:
         raise InputError("is not a BGEN file", where=path)
@@ -212,19 +191,19 @@ def _read_header(descriptor: int, path: Path) -> _Header:
         for _ in range(n_samples):
             name, place = _text(content, place, "<H")
             names.append(name)
-        samples = people_with_ids(string_column(names))
-    return _Header(4 + offset, n_variants, n_samples, compression, samples)
+        samples = tables.people_with_ids(tables.string_column(names))
+    return (4 + offset, n_variants, n_samples), compression, samples
 
 
 def _scan(
-    descriptor: int, header: _Header, *, counts_first: bool
-) -> tuple[VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    descriptor: int, place: int, n_variants: int, n_samples: int, *, counts_first: bool
+) -> tuple[tables.VariantTable, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Return the variants, and where the genotypes of each start and stop in the file."""
-    rows, place, size = [], header.first_variant, os.fstat(descriptor).st_size
-    if not header.n_samples or not 0 < header.n_variants < size:
-        raise ValueError(f"{header.n_variants} variants of {header.n_samples} people")
-    bounds = np.empty((header.n_variants, 2), dtype=np.int64)
-    for number in range(header.n_variants):
+    rows, size = [], os.fstat(descriptor).st_size
+    if not n_samples or not 0 < n_variants < size:
+        raise ValueError(f"{n_variants} variants of {n_samples} people")
+    bounds = np.empty((n_variants, 2), dtype=np.int64)
+    for number in range(n_variants):
         wanted = _SCANNED_BYTES
         while True:
             content = os.pread(descriptor, wanted, place)
@@ -243,7 +222,7 @@ def _scan(
     names, chromosomes, positions, alleles = zip(*rows, strict=True)
     ordered = [each if counts_first else each[::-1] for each in alleles]
     counted, others = [",".join(each[:-1]) for each in ordered], [each[-1] for each in ordered]
-    variants = VariantTable.of(chromosomes, names, positions, counted, others)
+    variants = tables.VariantTable.of(chromosomes, names, positions, counted, others)
     return variants, bounds[:, 0], bounds[:, 1]
 
 
@@ -284,25 +263,6 @@ class Block(NamedTuple):
     phased: bool
     bits: int  # of one probability
     probabilities: npt.NDArray[np.uint8]
-
-
-def copies_of_first(block: Block, sample: int) -> float:
-    """Return the copies of the first allele in whole units, or nan if they are missing, slowly."""
-    ploidy = int(block.ploidy[sample]) & 63
-    if block.ploidy[sample] >> 7 or not ploidy:
-        return math.nan
-    before = int((block.ploidy[:sample] & 63).sum()) * block.bits
-    first, last = before // 8, (before + ploidy * block.bits + 7) // 8
-    number = int.from_bytes(block.probabilities[first:last].tobytes(), "little") >> before % 8
-    most = (1 << block.bits) - 1
-    one, two = number & most, number >> block.bits & most
-    of_first = 2 * one if ploidy == 1 else one + two if block.phased else 2 * one + two
-    return (2 * of_first * UNITS + most) // (2 * most) / UNITS
-
-
-def hard_call(copies: float) -> float:
-    """Return the nearest whole number, or nan if it is not within 0.1."""
-    return next((call for call in (0.0, 1.0, 2.0) if abs(copies - call) <= 0.1), math.nan)
 
 
 @compiled

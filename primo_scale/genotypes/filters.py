@@ -17,44 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.genotypes.tables import (
-    Index,
-    SampleTable,
-    VariantTable,
-    canonical_chromosomes,
-    is_one_of,
-    left_out,
-    numbered_lines,
-    utf8_text,
-)
+from primo_scale.genotypes import tables
+from primo_scale.genotypes.coding import read_reference_frequencies
 
-
-@dataclass(frozen=True, eq=False)
-class Importance:
-    """Importance of variants, from public numbers."""
-
-    values: npt.NDArray[np.float64]  # 0 for a variant that is never chosen, shape (d,)
-    # Function that returns the share of what all variants explain, given the positions of some.
-    share_of: Callable[[Index], float]
-
-    def best(self, top: int) -> tuple[Index, float]:
-        """Return the increasing positions of the `top` largest values above 0, and their share.
-
-        Of equal values the first are chosen.
-        """
-        order = np.argsort(-self.values, kind="stable")[:top]
-        best = np.sort(order[self.values[order] > 0])
-        return best, self.share_of(best)
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Choice of the variants of largest importance."""
-
-    option: str  # that asks for it
-    top: int  # largest number of variants to choose
-    importance: Callable[[VariantTable], Importance]
+Importance = tuple[npt.NDArray[np.float64], Callable[[tables.Index], float]]
+"""Importance of d variants from public numbers, 0 for one that is never chosen, and a function that
+returns the share of what all variants explain, given the increasing positions of some."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +36,8 @@ class Selection:
     chromosomes: tuple[str, ...] | None = None  # canonical codes; None: `SCORED_CHROMOSOMES`
     ref_maf: float | None = None  # least frequency of the minor allele in the panel `ref_freq`
     ref_freq: Path | None = None  # public allele frequencies
-    ranking: Ranking | None = None  # only the most important variants, after all other filters
+    # Option, largest number and importance: the most important variants, after all other filters.
+    ranking: tuple[str, int, Callable[[tables.VariantTable], Importance]] | None = None
 
 
 NO_LISTS = Selection()
@@ -96,8 +65,8 @@ class FilterCount:
 
 
 def select_samples(
-    samples: SampleTable, selection: Selection
-) -> tuple[Index, tuple[FilterCount, ...]]:
+    samples: tables.SampleTable, selection: Selection
+) -> tuple[tables.Index, tuple[FilterCount, ...]]:
     """Apply ``--keep``, then ``--remove``, and return the rows left and the effect of each list.
 
     A list that cannot be read, an entry that matches several rows, and a selection of nobody are
@@ -118,8 +87,8 @@ def select_samples(
 
 
 def select_variants(
-    variants: VariantTable, selection: Selection
-) -> tuple[Index, tuple[FilterCount, ...]]:
+    variants: tables.VariantTable, selection: Selection
+) -> tuple[tables.Index, tuple[FilterCount, ...]]:
     """Apply ``--chr`` or its default, ``--extract``, ``--exclude`` and ``--ref-maf``.
 
     Variants of negative position are left out, as in PLINK 2. A list entry selects all variants
@@ -138,25 +107,25 @@ def select_variants(
     negative = variants.position < 0
     if negative.any():
         leave_out("variants of negative position", negative, "as in PLINK 2")
-    chromosome = canonical_chromosomes(variants)
+    chromosome = tables.canonical_chromosomes(variants)
     present = dict.fromkeys(chromosome.tolist())
     if selection.chromosomes is not None:
-        chosen &= is_one_of(chromosome, selection.chromosomes)
+        chosen &= tables.is_one_of(chromosome, selection.chromosomes)
         found = sum(name in present for name in selection.chromosomes)
         named = len(selection.chromosomes)
         counts.append(FilterCount("--chr", "variants", named, found, int(chosen.sum())))
     else:
         kinds: dict[tuple[str, str], list[str]] = {}
         for name in present:
-            if (words := left_out(name)) is not None:
+            if (words := tables.left_out(name)) is not None:
                 kinds.setdefault(words, []).append(name)
         for (kind, reason), names in kinds.items():
-            leave_out(kind, is_one_of(chromosome, names), reason)
+            leave_out(kind, tables.is_one_of(chromosome, names), reason)
     for option, path in (("--extract", selection.extract), ("--exclude", selection.exclude)):
         if path is None:
             continue
         identifiers = read_identifiers(path)
-        listed = is_one_of(variants.identifier, identifiers)
+        listed = tables.is_one_of(variants.identifier, identifiers)
         found = len(set(variants.identifier[listed]))
         chosen &= listed if option == "--extract" else ~listed
         counts.append(FilterCount(option, "variants", len(identifiers), found, int(chosen.sum())))
@@ -165,14 +134,16 @@ def select_variants(
         frequency = read_reference_frequencies(panel, variants).a1_frequency
         common = np.minimum(frequency, 1 - frequency) >= least  # False without a frequency
         leave_out("--ref-maf", ~common, f"rarer than {least:g} in {panel.name}, or not in it")
-    if (ranking := selection.ranking) is not None:
+    if selection.ranking is not None:
+        option, top, importance = selection.ranking
         rows, others = np.flatnonzero(chosen), np.ones_like(chosen)
-        importance = ranking.importance(variants.select(rows))
-        best, share = importance.best(ranking.top)
+        values, share_of = importance(variants.select(rows))
+        order = np.argsort(-values, kind="stable")[:top]  # of equal values the first are chosen
+        best = np.sort(order[values[order] > 0])
         others[rows[best]] = False
-        weighted = np.count_nonzero(importance.values)
-        reason = f"not among the {ranking.top} most important of {weighted} that have a weight"
-        leave_out(ranking.option, others, reason, share)
+        weighted = np.count_nonzero(values)
+        reason = f"not among the {top} most important of {weighted} that have a weight"
+        leave_out(option, others, reason, share_of(best))
     return _some_left(chosen, "no variant is left", counts), tuple(counts)
 
 
@@ -205,13 +176,13 @@ def read_identifiers(path: Path) -> frozenset[str]:
 
 
 def _read_lines(path: Path) -> Iterator[str]:
-    for line, content, _ in numbered_lines(path):
+    for line, content, _ in tables.numbered_lines(path):
         # Lines of older programs end in a carriage return alone.
-        yield from utf8_text(content, path, line).splitlines()
+        yield from tables.utf8_text(content, path, line).splitlines()
 
 
 def _find_people(
-    samples: SampleTable, named: frozenset[tuple[str | None, str]], path: Path
+    samples: tables.SampleTable, named: frozenset[tuple[str | None, str]], path: Path
 ) -> list[int]:
     """Return the rows of the named people; refuse an entry that matches several rows."""
     rows: list[int] = []
@@ -234,7 +205,9 @@ def _find_people(
     return rows
 
 
-def _some_left(chosen: npt.NDArray[np.bool_], complaint: str, counts: list[FilterCount]) -> Index:
+def _some_left(
+    chosen: npt.NDArray[np.bool_], complaint: str, counts: list[FilterCount]
+) -> tables.Index:
     index = np.flatnonzero(chosen)
     if not len(index):
         raise InputError(

@@ -6,10 +6,9 @@ is copied, in the same order and at the same pace, so that its bytes are still i
 Genotypes need at most `READ_BUDGET_BYTES` of memory for any number of people, in addition to the
 tables of people and variants.
 
-The store is written in ``<destination>.partial/`` and renamed when all partitions are complete and
-the self-test has passed. After an interruption the same call continues. A call with other inputs,
-lists or chunks is refused. A partition is complete when its record exists, which is committed after
-the chunks were flushed.
+The store is written in ``<destination>.partial/`` and renamed when all partitions are complete.
+After an interruption the same call continues. A call with other inputs, lists or chunks is refused.
+A partition is complete when its record exists, which is committed after the chunks were flushed.
 
 A finished store is copied to another location object by object, unchanged; its root metadata comes
 last, after every chunk was read back and had the CRC-32C that the ingest recorded for it.
@@ -21,12 +20,14 @@ import hashlib
 import io
 import itertools
 import json
+import math
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,55 +35,314 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale import interruption
-from primo_scale.errors import InputError
-from primo_scale.genotypes.filters import NO_LISTS, Selection
-from primo_scale.genotypes.ingest_plan import (
-    NOT_HASHED,
-    IngestPlan,
-    check_free_space,
-    check_same_request,
-    fingerprint,
-    plan_ingest,
-    recorded_request,
-)
-from primo_scale.genotypes.source import SourceFiles
-from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
+from primo_scale.errors import InputError, UsageError
+from primo_scale.genotypes import filters
+from primo_scale.genotypes.bed import RAW_SLAB_BYTES
+from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
+from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore, Packing, open_genotype_store
+from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.interruption import check, result_of
+from primo_scale.machine import refuse_full_disk
+from primo_scale.ranges import whole_multiple
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import (
-    chunk_name,
-    chunk_path,
-    crc32c_of_chunk,
-    open_chunk_appender,
-    read_block,
-    write_array,
-)
 from primo_scale.storage.files import (
     disk_errors_explained,
     exclusive_lock,
     make_private_directory,
+    of_other_request,
+    read_document,
+    sha256_of_file,
+    sha256_of_json,
     sync_directory,
     sync_tree,
     write_atomically,
 )
-from primo_scale.storage.groups import Array, array_of, is_complete, open_group
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import of_other_request
 from primo_scale.storage.stores import store_at
+
+READ_BUDGET_BYTES = 64 << 20
+"""Memory for genotypes in an ingest, in bytes, for any number of people.
+
+Only a large chunk of a sample-major file can need more; partitions are then written one at a time.
+"""
+
+NOT_HASHED = ""
+"""Placeholder for the SHA-256 of a file that is hashed while it is copied."""
+
+# Bytes of packed genotypes that are read, counted and written together, for any number of people.
+_SLAB_BYTES = 4 << 20
+# Whole rows of half a million people. Sequential reading is several times as fast, and 32 rows of a
+# chunk are long enough for one write.
+_SLAB_ROWS = 32
+_MOST_CHUNKS = 64  # limits the number of open files
+_SAMPLES_MULTIPLE = 4  # of a chunk, so that a chunk of any packing is read in whole bytes
+# A partition holds a slab as it is read, its selected people, a piece that is written, and parts
+# that are counted. Tests compare this with the measured memory.
+_COPIES_OF_A_SLAB = 4
+# Size of a variant in addition to its genotypes: counts in the record and the store, and table row.
+_BYTES_PER_VARIANT = 256
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """Content hash of a file, and its path and file-system attributes at that time."""
+
+    path: str
+    sha256: str
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path, sha256: str) -> SourceFile:
+        """Return the fingerprint of a file whose hash is known."""
+        found = path.stat()
+        times = found.st_mtime_ns, found.st_ctime_ns
+        return cls(str(path.resolve()), sha256, found.st_size, *times, found.st_ino)
+
+
+@dataclass(frozen=True)
+class IngestPlan:
+    """Plan of an ingest, with all parameters that determine the content of the store."""
+
+    source: GenotypeSource
+    packing: Packing
+    sources: tuple[SourceFile, ...]  # some may still be `NOT_HASHED`
+    destination: Path
+    sample_index: Index  # selected rows of the source's tables
+    variant_index: Index
+    filter_counts: tuple[filters.FilterCount, ...]
+    chunk_shape: tuple[int, int]  # variants and samples, at most those of the selection
+
+    @property
+    def partial(self) -> Path:
+        """Directory of the unfinished store and its records."""
+        return self.destination.with_name(self.destination.name + ".partial")
+
+    @property
+    def growing_store(self) -> Path:
+        """Path of the unfinished store."""
+        return self.partial / "store.zarr"
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of partitions, one for each row of chunks."""
+        return -(-len(self.variant_index) // self.chunk_shape[0])
+
+    @property
+    def slab_shape(self) -> tuple[int, int]:
+        """Numbers of variants and chunks that are copied together.
+
+        In a variant-major file, a slab consists of long pieces of a few rows, so that the file is
+        read sequentially, and genotypes are counted and written from the processor's cache. In a
+        sample-major file, a slab consists of whole columns of chunks, because each read passes over
+        all samples.
+        """
+        height, width = self.chunk_shape[0], self.packing.width(self.chunk_shape[1])
+        rows = min(_SLAB_ROWS, height) if self.source.variant_major else height
+        side_by_side = min(_MOST_CHUNKS, max(1, _SLAB_BYTES // (rows * width)))
+        if self.source.variant_major:
+            rows = max(1, min(rows, _SLAB_BYTES // (side_by_side * width)))
+        return rows, side_by_side
+
+    @property
+    def partitions_at_once(self) -> int:
+        """Number of concurrent partitions that fit `READ_BUDGET_BYTES`, at least one."""
+        slab = math.prod(self.slab_shape) * self.packing.width(self.chunk_shape[1])
+        held = 2 * RAW_SLAB_BYTES + _COPIES_OF_A_SLAB * max(_SLAB_BYTES, slab)
+        return max(1, READ_BUDGET_BYTES // held)
+
+    @cached_property
+    def samples(self) -> SampleTable:
+        """Selected people."""
+        return self.source.samples.select(self.sample_index)
+
+    @cached_property
+    def variants(self) -> VariantTable:
+        """Selected variants."""
+        return self.source.variants.select(self.variant_index)
+
+    @cached_property
+    def request(self) -> dict[str, Any]:
+        """Parameters that must be equal to continue or reuse a store.
+
+        A `NOT_HASHED` file equals one that was `NOT_HASHED` when it was recorded, because
+        `fingerprint` keeps this value only for files that are unchanged since.
+        """
+        return {
+            **({} if self.packing is HARD_CALLS else {"packing": self.packing.kind}),
+            "sources": [source.sha256 for source in self.sources],
+            "samples": _digest_of_index(self.sample_index),
+            "variants": _digest_of_index(self.variant_index),
+            "chunk_shape": list(self.chunk_shape),
+        }
+
+    @property
+    def request_path(self) -> Path:
+        """File with the request of the unfinished store."""
+        return self.partial / "request.json"
+
+    @property
+    def description(self) -> dict[str, Any]:
+        """Request and sources, as the unfinished and the finished store record them."""
+        return {"request": self.request, "sources": [asdict(source) for source in self.sources]}
+
+    @cached_property
+    def identity_digest(self) -> str:
+        """Identity digest of the store, see `GenotypeStore`."""
+        return sha256_of_json({**self.request, "chunk_shape": None})
+
+    @cached_property
+    def cohort_digest(self) -> str:
+        """SHA-256 digest of the sorted (FID, IID) pairs of all people, which is private.
+
+        It does not depend on the order, the format or the variants of the files, so that releases
+        of different chromosomes are charged to the same account.
+        """
+        table = self.source.samples
+        # Sorting comes before removing duplicates, because people are mostly sorted already.
+        people = sorted(zip(table.family.tolist(), table.individual.tolist(), strict=True))
+        rows = dict.fromkeys(f"{family}\t{individual}\n" for family, individual in people)
+        return hashlib.sha256("".join(rows).encode()).hexdigest()
+
+    def variants_of(self, number: int) -> slice:
+        """Return the rows of `variants` that partition `number` copies."""
+        return slice(number * self.chunk_shape[0], (number + 1) * self.chunk_shape[0])
+
+    def record_path(self, number: int) -> Path:
+        """Return the file that records partition `number` as written."""
+        return self.partial / "partitions" / f"{number:07d}.npz"
+
+
+def plan_ingest(
+    files: SourceFiles,
+    destination: Path,
+    *,
+    selection: filters.Selection = filters.NO_LISTS,
+    chunk_shape: tuple[int, int] | None = None,
+) -> IngestPlan:
+    """Read the tables, apply the filters, check the files and fingerprint the sources.
+
+    The refusals are those of `primo_scale.genotypes.ingest.ingest`.
+    """
+    plan = plan_of_source(
+        open_source(files), files.packing, destination, selection=selection, chunk_shape=chunk_shape
+    )
+    return replace(plan, sources=_fingerprint_before_copying(plan))
+
+
+def plan_of_source(
+    source: GenotypeSource,
+    packing: Packing,
+    destination: Path,
+    *,
+    selection: filters.Selection = filters.NO_LISTS,
+    chunk_shape: tuple[int, int] | None = None,
+) -> IngestPlan:
+    """Return the plan of an ingest of an open source, whose files are not read."""
+    height, width = packing.chunk_shape if chunk_shape is None else chunk_shape
+    if min(height, width) < 1 or width % _SAMPLES_MULTIPLE:
+        raise UsageError(
+            "a chunk needs at least one variant and a multiple of 4 samples", value=(height, width)
+        )
+    sample_index, sample_counts = filters.select_samples(source.samples, selection)
+    variant_index, variant_counts = filters.select_variants(source.variants, selection)
+    return IngestPlan(
+        source=source,
+        packing=packing,
+        sources=(),
+        destination=destination,
+        sample_index=sample_index,
+        variant_index=variant_index,
+        filter_counts=(*sample_counts, *variant_counts),
+        chunk_shape=(
+            min(height, len(variant_index)),
+            min(width, whole_multiple(len(sample_index), _SAMPLES_MULTIPLE)),
+        ),
+    )
+
+
+def store_bytes(plan: IngestPlan, partitions: int) -> int:
+    """Return the disk that partitions of a genotype store take; chunks at its ends are whole."""
+    chunk_bytes = plan.chunk_shape[0] * plan.packing.width(plan.chunk_shape[1])
+    columns = -(-len(plan.sample_index) // plan.chunk_shape[1])
+    return partitions * (columns * chunk_bytes + plan.chunk_shape[0] * _BYTES_PER_VARIANT)
+
+
+def check_free_space(plan: IngestPlan, partitions: int) -> None:
+    """Refuse an ingest if the disk has too little free space for the remaining partitions."""
+    refuse_full_disk(
+        plan.destination,
+        store_bytes(plan, partitions),
+        what="the genotype store",
+        remedy="Free space or choose a directory on a larger disk",
+    )
+
+
+def check_same_request(plan: IngestPlan, request: dict[str, Any], where: Path) -> None:
+    """Refuse to continue or reuse a store of another request, and name what differs."""
+    if request == plan.request:
+        return
+    names = ", ".join(n for n in request | plan.request if request.get(n) != plan.request.get(n))
+    remedy = "Remove it, or choose another --out, or repeat the earlier command unchanged"
+    raise of_other_request(where, value=f"other {names}".replace("_", " "), remedy=remedy)
+
+
+def recorded_request(plan: IngestPlan) -> tuple[dict[str, Any] | None, tuple[SourceFile, ...]]:
+    """Return the request and the sources of the finished or unfinished store, if there is one."""
+    if plan.destination.exists():
+        kind = plan.packing.kind
+        if groups.is_complete(plan.destination, kind):
+            return _request_from(groups.attributes_of(groups.open_group(plan.destination, kind)))
+    elif plan.request_path.is_file():
+        remedy = f"Remove {plan.partial} and start again"
+        return read_document(plan.request_path, _request_from, remedy=remedy)
+    return None, ()
+
+
+def _request_from(content: dict[str, Any]) -> tuple[dict[str, Any], tuple[SourceFile, ...]]:
+    return content["request"], tuple(SourceFile(**source) for source in content["sources"])
+
+
+def _fingerprint_before_copying(plan: IngestPlan) -> tuple[SourceFile, ...]:
+    """Fingerprint the sources; hash a file to copy only if there is a recorded hash to compare."""
+    request, recorded = recorded_request(plan)
+    known = {source.path: source for source in recorded}
+    if request is None:
+        unhashed = (SourceFile.of(path, NOT_HASHED) for path in plan.source.copied_files())
+        known = {source.path: source for source in unhashed}
+    return fingerprint(plan.source.files(), known)
+
+
+def fingerprint(paths: Iterable[Path], known: Mapping[str, SourceFile]) -> tuple[SourceFile, ...]:
+    """Hash files, except for those that are unchanged since an earlier fingerprint.
+
+    A file with equal times, size and inode is taken as unchanged, because programs cannot set back
+    the inode change time.
+    """
+    sources = []
+    for path in paths:
+        before = known.get(str(path.resolve()))
+        now = SourceFile.of(path, before.sha256 if before is not None else "")
+        sources.append(now if now == before else replace(now, sha256=sha256_of_file(path)))
+    return tuple(sources)
+
+
+def _digest_of_index(index: Index) -> str:
+    return hashlib.sha256(index.astype("<i8").tobytes()).hexdigest()
+
 
 _TABLE_CHUNK_ROWS = 65536
 
 _HASH_BLOCK_BYTES = 1 << 20
-_TESTED_VARIANTS = 16
-_NEAREST = 0.51  # of a step; dosages are first rounded to a 1/16384 of a copy
-_TESTED_SAMPLES = 64
 
 
 def ingest(
     files: SourceFiles,
     destination: Path,
     *,
-    selection: Selection = NO_LISTS,
+    selection: filters.Selection = filters.NO_LISTS,
     chunk_shape: tuple[int, int] | None = None,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> GenotypeStore:
@@ -122,9 +382,9 @@ def carry_out(plan: IngestPlan, on_progress: Callable[[int, int], None]) -> Geno
 
 def _initialise(plan: IngestPlan) -> None:
     """Create the empty store and record the request, or refuse the store of another request."""
-    request, sources = recorded_request(plan)
+    request, _ = recorded_request(plan)
     if request is not None:
-        check_same_request(plan, request, sources, plan.partial)
+        check_same_request(plan, request, plan.partial)
         return
     packing = plan.packing
     group = groups.create_group(plan.growing_store, packing.kind, {})
@@ -142,10 +402,12 @@ def _write_one(plan: IngestPlan, number: int) -> None:
     """Write partition `number` and commit its record."""
     array = _growing_array(plan)
     # Chunks without a record come from an interrupted run and may be incomplete.
-    shutil.rmtree(chunk_path(array, (number, 0)).parent, ignore_errors=True)
+    shutil.rmtree(groups.chunk_path(array, (number, 0)).parent, ignore_errors=True)
     with disk_errors_explained(plan.partial):
         record = write_partition(plan, array, number)
-    record.commit(plan.record_path(number))
+    buffer = io.BytesIO()
+    np.savez(buffer, **record)
+    write_atomically(plan.record_path(number), buffer.getvalue())
 
 
 def _growing_array(plan: IngestPlan) -> groups.Array:
@@ -206,14 +468,16 @@ def _missing_partitions(plan: IngestPlan) -> list[int]:
         number
         for number in range(plan.n_partitions)
         if not plan.record_path(number).is_file()
-        or not all(chunk_path(array, (number, column)).is_file() for column in range(columns))
+        or not all(
+            groups.chunk_path(array, (number, column)).is_file() for column in range(columns)
+        )
     ]
 
 
 def _finalise(plan: IngestPlan) -> GenotypeStore:
-    """Write tables, counts and digests, run the self-test and publish the store.
+    """Write tables, counts and digests, and publish the store.
 
-    A source that changed during the run and a failed self-test are refused.
+    A source that changed during the run is refused.
     """
     known = {source.path: source for source in plan.sources}
     if fingerprint(plan.source.files(), known) != plan.sources:
@@ -223,9 +487,7 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             remedy=f"Remove {plan.partial} and start again",
         )
     group = groups.open_group(plan.growing_store, plan.packing.kind, complete=False)
-    record = total_record([plan.record_path(number) for number in range(plan.n_partitions)])
-    _write_tables(plan, group, record)
-    orientation = _check_orientation(plan, groups.array_of(group, "genotypes"))
+    _write_tables(plan, group)
     sync_tree(plan.growing_store)
     groups.mark_complete(
         group,
@@ -237,7 +499,6 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
             "identity_digest": plan.identity_digest,
             "cohort_digest": plan.cohort_digest,
             "filter_counts": [asdict(count) for count in plan.filter_counts],
-            "orientation_self_test": orientation,
         },
     )
     with disk_errors_explained(plan.destination):
@@ -247,45 +508,13 @@ def _finalise(plan: IngestPlan) -> GenotypeStore:
     return open_genotype_store(plan.destination)
 
 
-def _check_orientation(plan: IngestPlan, array: groups.Array) -> dict[str, int]:
-    """Compare stored dosages with source genotypes, which are read as the format defines them.
-
-    A genotype that differs is refused. The result has the numbers of variants and of genotypes that
-    agreed.
-    """
-    variants, samples, packing = plan.variant_index, plan.sample_index, plan.packing
-    rows = np.unique(np.linspace(0, len(variants) - 1, _TESTED_VARIANTS).astype(np.intp))
-    half = _TESTED_SAMPLES // 2
-    blocks = [(0, min(half, len(samples)))]
-    if len(samples) > half:
-        blocks.append((max(half, (len(samples) - half) // 4 * 4), len(samples)))
-    genotypes = 0
-    for row in rows.tolist():
-        for start, stop in blocks:
-            columns = slice(packing.width(start), packing.width(stop))
-            packed = read_block(array, (slice(row, row + 1), columns))
-            stored = packing.steps_or_missing(packed, stop - start)[0]
-            copies = np.array(plan.source.copies_of_a1(int(variants[row]), samples[start:stop]))
-            if not agree(stored, copies, packing.steps):
-                raise InputError(
-                    f"the stored genotypes of variant {row + 1} differ from the source",
-                    where=plan.source.where,
-                    remedy="Remove the partial store and start again",
-                )
-            genotypes += len(copies)
-    return {"variants": len(rows), "genotypes": genotypes}
-
-
-def agree(stored: npt.NDArray[Any], copies: npt.NDArray[np.float64], steps: int) -> bool:
-    """Return whether stored steps, -1 where missing, are the nearest to copies of A1."""
-    missing = np.isnan(copies)
-    near = np.abs(stored - steps * np.where(missing, 0, copies)) < _NEAREST
-    return bool(np.where(missing, stored == -1, near & (stored >= 0)).all())
-
-
-def _write_tables(plan: IngestPlan, group: groups.Group, record: PartitionRecord) -> None:
+def _write_tables(plan: IngestPlan, group: groups.Group) -> None:
     columns: dict[str, npt.NDArray[Any]]
-    columns = {"genotype_counts": record.counts, "chunk_crc32c": record.crc32c}
+    records = [plan.record_path(number) for number in range(plan.n_partitions)]
+    columns = {
+        "genotype_counts": np.concatenate([np.load(record)["counts"] for record in records]),
+        "chunk_crc32c": np.stack([np.load(record)["crc32c"] for record in records]),
+    }
     for table, rows in (("variant", plan.variants), ("sample", plan.samples)):
         columns |= {f"{table}_{name}": values for name, values in vars(rows).items()}
     with disk_errors_explained(plan.partial):
@@ -294,7 +523,7 @@ def _write_tables(plan: IngestPlan, group: groups.Group, record: PartitionRecord
                 groups.write_strings(group, name, values.tolist())
                 continue
             chunks = min(len(values), _TABLE_CHUNK_ROWS), *values.shape[1:]
-            write_array(group, name, values, chunks)
+            groups.write_array(group, name, values, chunks)
 
 
 def _reuse(plan: IngestPlan) -> GenotypeStore:
@@ -305,36 +534,17 @@ def _reuse(plan: IngestPlan) -> GenotypeStore:
             where=plan.destination,
             remedy="Remove it or choose another --out",
         )
-    request, sources = recorded_request(plan)
-    check_same_request(plan, request or {}, sources, plan.destination)
+    request, _ = recorded_request(plan)
+    check_same_request(plan, request or {}, plan.destination)
     shutil.rmtree(plan.partial, ignore_errors=True)  # the ingest was killed before removing it
     return open_genotype_store(plan.destination)
 
 
-@dataclass(frozen=True)
-class PartitionRecord:
-    """Record of a written partition, or of all partitions, of v variants and n people."""
-
-    # Checksum of each chunk, including its padding, shape (chunks,); of all partitions, shape
-    # (partitions, chunks).
-    crc32c: npt.NDArray[np.uint32]
-    counts: npt.NDArray[np.int64]  # samples that `Packing.count` counts, shape (v, 4)
-
-    def commit(self, path: Path) -> None:
-        """Write the record atomically and durably."""
-        buffer = io.BytesIO()
-        np.savez(buffer, **vars(self))
-        write_atomically(path, buffer.getvalue())
-
-    @classmethod
-    def load(cls, path: Path) -> PartitionRecord:
-        """Read a committed record."""
-        with np.load(path, allow_pickle=False) as content:
-            return cls(content["crc32c"], content["counts"])
-
-
-def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRecord:
+def write_partition(plan: IngestPlan, array: groups.Array, number: int) -> dict[str, Any]:
     """Copy the genotypes of row `number` of the chunks of `array`, and flush them to the disk.
+
+    The result has ``crc32c``, the checksum of each chunk, including its padding, shape (chunks,),
+    and ``counts``, the samples that `Packing.count` counts, shape (v, 4).
 
     They are copied in slabs of `IngestPlan.slab_shape`, so that the memory does not depend on the
     number of people.
@@ -346,13 +556,12 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
     counts = np.zeros((len(index), 4), dtype=np.int64)
     buffer = np.empty(rows * min(width, chunks * chunk_bytes), dtype=np.uint8)
     checksums = []
-    source.read_ahead(index)
     for first in range(0, width, chunks * chunk_bytes):
         columns = slice(first, min(first + chunks * chunk_bytes, width))
         start, stop = (packing.samples_per_byte * edge for edge in (columns.start, columns.stop))
         samples = slice(start, min(stop, len(people)))
         grid = range(first // chunk_bytes, -(-columns.stop // chunk_bytes))
-        with open_chunk_appender(array, number, grid, most_rows=rows) as appender:
+        with groups.open_chunk_appender(array, number, grid, most_rows=rows) as appender:
             for top in range(0, len(index), rows):
                 variants = slice(top, min(top + rows, len(index)))
                 shape = (variants.stop - top, columns.stop - first)
@@ -361,19 +570,10 @@ def write_partition(plan: IngestPlan, array: Array, number: int) -> PartitionRec
                 counts[variants] += packing.count(packed, samples.stop - samples.start)
                 appender.append(packed)
             checksums.append(appender.finish())
-    directory = chunk_path(array, (number, 0)).parent
+    directory = groups.chunk_path(array, (number, 0)).parent
     sync_directory(directory)
     sync_directory(directory.parent)
-    return PartitionRecord(np.concatenate(checksums), counts)
-
-
-def total_record(paths: Sequence[Path]) -> PartitionRecord:
-    """Combine the records of all partitions, in order."""
-    records = [PartitionRecord.load(path) for path in paths]
-    return PartitionRecord(
-        np.stack([record.crc32c for record in records]),
-        np.concatenate([record.counts for record in records]),
-    )
+    return {"crc32c": np.concatenate(checksums), "counts": counts}
 
 
 _ROOT = "zarr.json"
@@ -394,12 +594,12 @@ def copy_genotypes(
     deleted and reported, so that the same call copies it again.
     """
     kind = source.packing.kind
-    if is_complete(destination, kind):
+    if groups.is_complete(destination, kind):
         return _if_same(open_genotype_store(destination), source)
     here, there = store_at(source.path), store_at(destination)
     keys = {key for key in here.all_keys() if key != _ROOT}
-    table = read_block(array_of(open_group(source.path, kind), "chunk_crc32c"))
-    recorded = {chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
+    table = groups.read_block(groups.array_of(groups.open_group(source.path, kind), "chunk_crc32c"))
+    recorded = {groups.chunk_name("genotypes", i): int(table[i]) for i in np.ndindex(table.shape)}
     missing = keys.difference(there.all_keys())
     every = sorted(keys.union(recorded))
     steps = itertools.count(1)
@@ -410,7 +610,7 @@ def copy_genotypes(
             there.put_if_absent(key, here.read(key))
         content = there.read(key) if key in keys else b""  # missing in a damaged source
         if key in recorded:
-            same = crc32c_of_chunk(content) == recorded[key]
+            same = groups.crc32c_of_chunk(content) == recorded[key]
         else:
             same = content == here.read(key)
         if not same:

@@ -25,8 +25,7 @@ import numpy.typing as npt
 from primo_scale.errors import InputError, errors_explained
 from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import Fileset, GenotypeSlab, write_bed, write_bim, write_fam
-from primo_scale.genotypes.ingest import ingest
-from primo_scale.genotypes.ingest_plan import IngestPlan, plan_of_source
+from primo_scale.genotypes.ingest import IngestPlan, ingest, plan_of_source
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
 from primo_scale.kernels import packed
@@ -139,7 +138,7 @@ class PlinkArray:
             people = [slice(s, min(s + _PEOPLE, n_people)) for s in range(0, n_people, _PEOPLE)]
         for rows, columns in product(people, variants):
             (values,) = dask.compute(self.array.data[rows, columns], scheduler="threads")
-            yield GenotypeSlab(columns.start, rows.start, _packed(values.T))
+            yield columns.start, rows.start, _packed(values.T)
 
     def _texts(self, *names: str) -> list[tables.StringColumn]:
         return [self.array[name].values.astype(str).astype(object) for name in names]

@@ -11,7 +11,6 @@ column of that name.
 
 from __future__ import annotations
 
-import math
 import queue
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,20 +22,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.bed import RAW_SLAB_BYTES, fileset_path, refuse_file_of_fileset
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.genotypes.tables import (
-    BIM_COLUMNS,
-    FAM_COLUMNS,
-    Index,
-    SampleTable,
-    VariantTable,
-    open_lines,
-    read_people_table,
-    read_variants,
-    refuse_multiallelic,
-)
 from primo_scale.kernels.dosage_bytes import bytes_of_copies
 from primo_scale.kernels.packed import pack_copies
 from primo_scale.storage.files import refuse_missing_file
@@ -69,7 +58,7 @@ class PgenFileset(GenotypeSource):
         indices = [index] if index.exists() else []
         return [self.where, *indices, self.variant_table, self.sample_table]
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Read in slabs of at most `RAW_SLAB_BYTES`, of one byte a call or four bytes a dosage."""
         of_dosages = self.packing is DOSAGES
         dtype = np.dtype(np.float32 if of_dosages else np.int8)
@@ -86,18 +75,8 @@ class PgenFileset(GenotypeSource):
                 elif not bytes_of_copies(found, target):
                     raise InputError("has a dosage that is not between 0 and 2", where=self.where)
 
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Read the dosages, or the two alleles of each genotype and count those that are ALT."""
-        alleles = np.empty(2 * len(samples), dtype=np.int32)
-        dosages = np.empty(len(samples), dtype=np.float32)
-        with self._reader(samples) as reader:
-            reader.read_alleles(variant, alleles)
-            reader.read_dosages(variant, dosages)
-        copies = dosages if self.packing is DOSAGES else alleles.reshape(-1, 2).sum(axis=1)
-        return [float(count) if count >= 0 else math.nan for count in copies]
-
     @contextmanager
-    def _reader(self, samples: Index) -> Iterator[PgenReader]:
+    def _reader(self, samples: tables.Index) -> Iterator[PgenReader]:
         """Lend a reader of these people to the calling thread."""
         everybody = len(samples) == len(self.samples)
         try:
@@ -131,7 +110,7 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
     for path in (pgen, pvar, psam):
         refuse_missing_file(path)
     variants, people = _read_pvar(pvar), _read_psam(psam)
-    refuse_multiallelic(
+    tables.refuse_multiallelic(
         variants,
         pvar,
         f"Keep the others with plink2 --pfile {prefix} --max-alleles 2 --make-pgen --out "
@@ -142,28 +121,28 @@ def open_pgen(prefix: Path, files: SourceFiles) -> PgenFileset:
         return fileset
 
 
-def _read_pvar(path: Path) -> VariantTable:
+def _read_pvar(path: Path) -> tables.VariantTable:
     """Read a .pvar file; A1 is ALT, with commas between several, and A2 is REF.
 
     The refusals are those of `primo_scale.genotypes.tables.read_bim`, and a header without one of
     the five required columns.
     """
-    with open_lines(path) as lines:
+    with tables.open_lines(path) as lines:
         header, rows = _after_header(lines, path, _PVAR_HEADERS)
-        columns = [_PVAR_NAMES.get(name, name) for name in header] or list(BIM_COLUMNS)
-        last = max(columns.index(name) for name in BIM_COLUMNS if name in columns)
-        return read_variants(rows, path, columns[: last + 1])
+        columns = [_PVAR_NAMES.get(name, name) for name in header] or list(tables.BIM_COLUMNS)
+        last = max(columns.index(name) for name in tables.BIM_COLUMNS if name in columns)
+        return tables.read_variants(rows, path, columns[: last + 1])
 
 
-def _read_psam(path: Path) -> SampleTable:
+def _read_psam(path: Path) -> tables.SampleTable:
     """Read a .psam file.
 
     The refusals are those of `primo_scale.genotypes.tables.read_fam`, and a header without IID.
     """
-    with open_lines(path) as lines:
+    with tables.open_lines(path) as lines:
         header, rows = _after_header(lines, path, _PSAM_HEADERS)
-        columns = [_PSAM_NAMES.get(name, name) for name in header] or list(FAM_COLUMNS)
-        return read_people_table(rows, path, columns)
+        columns = [_PSAM_NAMES.get(name, name) for name in header] or list(tables.FAM_COLUMNS)
+        return tables.read_people_table(rows, path, columns)
 
 
 def _after_header(

@@ -52,9 +52,6 @@ class GenotypeSource(ABC):
         """
         return [self.where] if self.where.is_file() else []
 
-    def read_ahead(self, variants: Index) -> None:  # noqa: B027
-        """Start to read these variants into the page cache, if that is faster."""
-
     @abstractmethod
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read genotypes of increasing positions into a C-contiguous array, variant-major.
@@ -62,14 +59,6 @@ class GenotypeSource(ABC):
         `result` has the shape (v, ceil(k / 4)), and its padding bits become 0; of dosages, (v, k).
         `variants` and `samples` are positions in the tables. A file that became shorter, or whose
         content is malformed, is refused.
-        """
-
-    @abstractmethod
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Read copies of A1 of some people at one variant, nan where missing, by the definition.
-
-        This is slow and independent of `read_into`. The self-test of the ingest compares it with
-        the finished store.
         """
 
 
@@ -89,12 +78,9 @@ SOURCES = {
     "pfile": "primo_scale.genotypes.pgen:open_pgen",
     "bgen": "primo_scale.genotypes.bgen:open_bgen",
     "vcf": "primo_scale.genotypes.vcf:open_vcf",
-    "vcz": "primo_scale.genotypes.vcz:open_vcz",
+    "vcz": "primo_scale.genotypes.vcf:open_vcz",
 }
 """Opener of one file, or of the fileset of one prefix, by the option that names the format."""
-
-DOSAGE_FORMATS = ("pfile", "bgen", "vcf", "vcz")
-"""Formats that have dosages."""
 
 
 def import_library(name: str, package: str, option: str, remedy: str) -> Any:
@@ -157,20 +143,10 @@ class _JoinedSources(GenotypeSource):
         """Return the large files of all parts, in order."""
         return [file for part in self.parts for file in part.copied_files()]
 
-    def read_ahead(self, variants: Index) -> None:
-        """Start to read the variants into the page cache."""
-        for part, _, within in self._split(variants):
-            part.read_ahead(within)
-
     def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
         """Read genotypes by positions in the joined tables."""
         for part, rows, within in self._split(variants):
             part.read_into(result[rows], within, samples)
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Read genotypes of a variant as its format defines them."""
-        which = int(np.searchsorted(self.starts, variant, side="right")) - 1
-        return self.parts[which].copies_of_a1(variant - int(self.starts[which]), samples)
 
     def _split(self, variants: Index) -> Iterator[tuple[GenotypeSource, slice, Index]]:
         """Yield (part, slice of `variants` in this part, positions in this part)."""

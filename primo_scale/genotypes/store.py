@@ -5,8 +5,8 @@ Layout (format 3 of hard calls, 1 of dosages): ``genotypes`` uint8 (variant, byt
 (variant, 4), the number of samples with each raw value, or those that `Packing.count` counts;
 ``chunk_crc32c`` uint32 (row of chunks, chunk), the checksum of each chunk of ``genotypes``, which
 detects exchanged chunks; and one array for each column of the variant and sample tables. The
-attributes hold digests, the effects of the filters, the orientation self-test and the checksums of
-all other chunks. All of it is private.
+attributes hold digests, the effects of the filters and the checksums of all other chunks. All of it
+is private.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import errors_explained
+from primo_scale.genotypes.coding import NO_IDENTIFIER
 from primo_scale.genotypes.filters import FilterCount
-from primo_scale.genotypes.frequencies import NO_IDENTIFIER
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.kernels import dosage_bytes, packed
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import read_block
+from primo_scale.storage.groups import read_block
 from primo_scale.storage.locations import Location, parse_location, usable_location
 
 if TYPE_CHECKING:

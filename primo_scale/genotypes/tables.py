@@ -1,4 +1,4 @@
-"""Tables of variants and people: their text, their chromosomes, and the genome build of positions.
+"""Tables of variants and people: their text, their chromosomes, and names of genome builds.
 
 Text tables are plain or gzipped, with cells separated by blanks, tabs or commas. A table is CSV if
 the first word of its first line, ``##`` comments aside, contains a comma. Blanks and double quotes
@@ -9,10 +9,6 @@ A genotype counts the copies of an allele as 0, 1 or 2. PLINK 2 counts autosomes
 pseudo-autosomal regions and, with its default ``--xchr-model 2``, X in the same way; men have 0 or
 2 copies on X. PLINK 2 counts one copy on Y and MT, so that weights for them would give other
 scores.
-
-`known_positions.tsv` holds the positions of 880 HapMap3 variants in GRCh37 and GRCh38. A cohort of
-one of these builds has many variants at that build's positions, and few by chance at those of the
-other. Only the public list of variants is read.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -437,78 +432,7 @@ _ALIASES = {
 }  # fmt: skip
 BUILD_NAMES = (GRCH37, GRCH38, NCBI36, NOT_REPORTED)
 
-_TABLE = Path(__file__).with_name("known_positions.tsv")
-# Smallest number of known variants at a build's positions; among millions of variants, a few are
-# there by chance.
-_FEWEST = 5
-# Smallest ratio of known variants at the positions of one build and of the other.
-_TIMES_MORE = 4
-
-
-@dataclass(frozen=True)
-class GenomeBuild:
-    """Genome build of a cohort, one of `BUILD_NAMES`, and the source of the name for the report."""
-
-    name: str
-    source: str
-
 
 def build_name(text: str) -> str | None:
     """Return the name of the build with the alias `text` (such as ``hg19``), or None."""
     return _ALIASES.get(text.lower())
-
-
-def find_known_variants(variants: VariantTable) -> dict[str, int]:
-    """Count, by build, the known variants whose position in it is that of one of `variants`."""
-    found = {GRCH37: 0, GRCH38: 0}
-    codes, names = factorize_chromosomes(variants)
-    for code, name in enumerate(names):
-        positions = variants.position[codes == code]
-        for build, known in _known_positions().get(name, {}).items():
-            found[build] += len(np.unique(positions[np.isin(positions, known)]))
-    return found
-
-
-def build_of(found: dict[str, int]) -> str | None:
-    """Return the build of the positions, or None if too few known variants match."""
-    for name, here in found.items():
-        there = sum(found.values()) - here
-        if here >= _FEWEST and here >= _TIMES_MORE * there:
-            return name
-    return None
-
-
-def settle_genome_build(given: str | None, variants: VariantTable) -> GenomeBuild:
-    """Return the given build, one of `BUILD_NAMES`, or the one inferred from known variants.
-
-    A given build is refused if known variants are at their positions of another one.
-    """
-    found = find_known_variants(variants)
-    inferred = build_of(found)
-    if given is None:
-        if inferred is None:
-            return GenomeBuild(NOT_REPORTED, "not given, and too few known variants to infer it")
-        return GenomeBuild(inferred, "positions of known variants")
-    if given != NOT_REPORTED and inferred not in (None, given):
-        raise InputError(
-            f"known variants are at their {inferred} positions ({found[GRCH37]} match GRCh37, "
-            f"{found[GRCH38]} match GRCh38)",
-            where="--genome-build",
-            value=given,
-            expected=inferred,
-            remedy=f"Give --genome-build {inferred}, or leave it out",
-        )
-    return GenomeBuild(given, "--genome-build")
-
-
-@cache
-def _known_positions() -> dict[str, dict[str, npt.NDArray[np.int64]]]:
-    """Return the positions of the known variants by chromosome and build."""
-    lines = _TABLE.read_text(encoding="utf-8").splitlines()
-    header, *known = (line.split("\t") for line in lines if not line.startswith("#"))
-    positions: dict[str, dict[str, list[int]]] = {}
-    for row in known:
-        for build in (GRCH37, GRCH38):
-            of_build = positions.setdefault(row[0], {}).setdefault(build, [])
-            of_build.append(int(row[header.index(build)]))
-    return {name: {b: np.array(p) for b, p in of.items()} for name, of in positions.items()}

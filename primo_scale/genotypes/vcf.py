@@ -1,22 +1,21 @@
-"""VCF and BCF files that are compressed by bgzip and indexed, read by cyvcf2.
+"""VCF and BCF files that are indexed, read by cyvcf2, and VCF-Zarr stores of bio2zarr.
 
-The ALT allele is counted. Phase is ignored, one copy of a haploid person counts as two, as plink2
-imports it, and a genotype with one missing allele is missing (``--vcf-half-call missing``). The
-dosage of a person is DS, or else the mean of GP, or else the called genotype. An interrupted file
-or one that its index does not describe is found by the number of records that the index states.
+Files are compressed by bgzip. A VCF-Zarr store (https://github.com/sgkit-dev/vcf-zarr-spec) has the
+same rules. The ALT allele is counted. Phase is ignored, one copy of a haploid person counts as two,
+as plink2 imports it, and a genotype with one missing allele is missing (``--vcf-half-call
+missing``). The dosage of a person is DS, or else the mean of GP, or else the called genotype. An
+interrupted file or one that its index does not describe is found by the number of records that the
+index states.
 """
 
 from __future__ import annotations
 
-import gzip
-import math
 import queue
 import warnings
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,30 +23,23 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
+from primo_scale.genotypes import tables
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, import_library
 from primo_scale.genotypes.store import DOSAGES, PackedBytes
-from primo_scale.genotypes.tables import (
-    Index,
-    VariantTable,
-    people_with_ids,
-    refuse_multiallelic,
-    string_column,
-)
 from primo_scale.kernels.compiling import compiled
 from primo_scale.kernels.dosage_bytes import UNITS, byte_of_units
 from primo_scale.kernels.packed import pack_copies
+from primo_scale.ranges import runs_of
 from primo_scale.storage.files import refuse_missing_file
+from primo_scale.storage.groups import Array, foreign_errors_explained, open_foreign_arrays
 
 if TYPE_CHECKING:
     from cyvcf2 import VCF, Variant
 
 _INDICES = (".csi", ".tbi")
 _DOSAGE_FIELDS = ("DS", "GP")
-_BCF = b"BCF\x02\x02"
-_FIXED_COLUMNS = 9  # before the people
 # The fixed bytes of a block, and the header of the empty one.
 _BGZF, _BGZF_FIELD, _BLOCK_HEADER = b"\x1f\x8b\x08\x04", b"\x06\0BC\x02\0", 18
-_LARGEST_BLOCK = 1 << 16
 _LAST_BLOCK = _BGZF + bytes(5) + b"\xff" + _BGZF_FIELD + b"\x1b\0"
 _MOST_SKIPPED = 2_000  # records, before the index is used
 _FIRST = np.zeros(1, dtype=np.intp)
@@ -56,7 +48,7 @@ _FIRST = np.zeros(1, dtype=np.intp)
 class _Cursor:
     """Reader of a file that remembers its position, and uses the index only to move far or back."""
 
-    def __init__(self, path: Path, variants: VariantTable) -> None:
+    def __init__(self, path: Path, variants: tables.VariantTable) -> None:
         self._path, self._variants, self._reader = path, variants, _open_reader(path)
         self._records: Iterator[Variant] = iter(())
         # Row of the next record of the table, and the row after the last record of its chromosome.
@@ -70,7 +62,7 @@ class _Cursor:
         position = self._variants.position[row]
         if record is None or position != record.POS:
             where = f"{self._variants.chromosome[row]}:{position}"
-            raise _damaged(self._path, f"no record of variant {row + 1} at {where}")
+            raise ValueError(f"no record of variant {row + 1} at {where}")
         self._next = row + 1
         return record
 
@@ -98,35 +90,24 @@ class VcfFile(GenotypeSource):
         """Return the file and its index."""
         return [self.where, self.index]
 
-    def read_into(self, result: PackedBytes, variants: Index, samples: Index) -> None:
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
         """Read one record after the other."""
         copies = np.empty((1, len(samples)), dtype=np.int8)
-        for row, record in self._records(variants):
-            alleles, target = self._alleles(record), result[row : row + 1]
-            if not count_copies(alleles, _FIRST, samples, copies):
-                where = self.where
-                raise InputError("a genotype has an allele that its variant lacks", where=where)
-            if self.packing is not DOSAGES:
-                pack_copies(copies, target)
-            elif not read_dosages(
-                self._fields(record)[None], alleles, _FIRST, samples, copies, target
-            ):
-                raise InputError("a dosage is not between 0 and 2", where=self.where)
-
-    def copies_of_a1(self, variant: int, samples: Index) -> list[float]:
-        """Take the dosages, or count the alleles of each genotype that are ALT."""
-        ((_, record),) = self._records(np.array([variant]))
-        genotypes, numbers = record.genotypes, [[math.nan]] * len(samples)
-        if self.packing is DOSAGES:
-            numbers = self._fields(record)[samples].tolist()
-        called = (genotypes[person][:-1] for person in samples.tolist())
-        return list(map(copies_of_fields, called, numbers))
-
-    def _records(self, variants: Index) -> Iterator[tuple[int, Variant]]:
-        """Yield the place in `variants` and the record of each."""
         with self._cursor() as cursor:
             for place, row in enumerate(variants.tolist()):
-                yield place, cursor.record(row)
+                with _damage_explained(self.where):
+                    record = cursor.record(row)
+                target = result[place : place + 1]
+                alleles = self._alleles(record)
+                if not count_copies(alleles, _FIRST, samples, copies):
+                    where = self.where
+                    raise InputError("a genotype has an allele that its variant lacks", where=where)
+                if self.packing is not DOSAGES:
+                    pack_copies(copies, target)
+                elif not read_dosages(
+                    self._fields(record)[None], alleles, _FIRST, samples, copies, target
+                ):
+                    raise InputError("a dosage is not between 0 and 2", where=self.where)
 
     def _alleles(self, record: Variant) -> npt.NDArray[np.int16]:
         """Return the alleles of everybody, shape (1, n, ploidy)."""
@@ -164,8 +145,11 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
     file without dosages that are to be read, are refused.
     """
     index = _index_of(path)
-    header = _header(path)
-    people = people_with_ids(string_column(header[-1].split("\t")[_FIXED_COLUMNS:]))
+    _check_blocks(path)
+    reader, rows = _open_reader(path), list[tuple[Any, ...]]()
+    people, header = reader.samples, reader.raw_header.splitlines()
+    if not people:
+        raise InputError("has no people", where=path)
     described = [line for line in header if line.startswith("##FORMAT")]
     dosages = next((n for n in _DOSAGE_FIELDS if any(f"ID={n}," in d for d in described)), None)
     if dosages is None and files.packing is DOSAGES:
@@ -174,31 +158,21 @@ def open_vcf(path: Path, files: SourceFiles) -> VcfFile:
             where=path,
             remedy="Leave --dosages out",
         )
-    variants = _variants(_open_reader(path), path)
-    refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
-    return VcfFile(path, people, variants, index, dosages, packing=files.packing)
-
-
-def _variants(reader: VCF, path: Path) -> VariantTable:
-    """Read the table of variants, for which htslib parses the genotypes of one person alone."""
-    reader.set_samples(reader.samples[:1])
-    rows: list[tuple[Any, ...]] = []
-    try:
-        with warnings.catch_warnings():
-            # The header may describe chromosomes that have no records.
-            warnings.filterwarnings("ignore", "no intervals found", UserWarning)
-            for name in reader.seqnames:
-                rows += (
-                    (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
-                    for each in reader(name)
-                )
-    except AssertionError as error:  # of cyvcf2, about an index that it cannot load
-        raise _damaged(path, str(error)) from error
-    if len(rows) != reader.num_records:
-        raise _damaged(path, f"{len(rows)} of {reader.num_records} records can be read")
-    if not rows:
-        raise InputError("has no variants", where=path)
-    return VariantTable.of(*zip(*rows, strict=True))
+    with _damage_explained(path), warnings.catch_warnings():
+        # The header may describe chromosomes that have no records.
+        warnings.filterwarnings("ignore", "no intervals found", UserWarning)
+        reader.set_samples(people[:1])  # so that htslib parses the genotypes of one person alone
+        for name in reader.seqnames:
+            rows += (
+                (name, each.ID or ".", each.POS, ",".join(each.ALT) or ".", each.REF)
+                for each in reader(name)
+            )
+        if not rows or len(rows) != reader.num_records:
+            raise ValueError(f"{len(rows)} of {reader.num_records} records can be read")
+    variants = tables.VariantTable.of(*zip(*rows, strict=True))
+    tables.refuse_multiallelic(variants, path, "Split them (bcftools norm -m -any)")
+    samples = tables.people_with_ids(tables.string_column(people))
+    return VcfFile(path, samples, variants, index, dosages, packing=files.packing)
 
 
 def _index_of(path: Path) -> Path:
@@ -218,7 +192,7 @@ def _index_of(path: Path) -> Path:
 def _check_blocks(path: Path) -> None:
     """Refuse a file that is not a sequence of whole bgzip blocks with the empty one at its end.
 
-    Source: the SAM specification, section 4.1. cyvcf2 raises a bare Exception for such files.
+    Source: the SAM specification, section 4.1. cyvcf2 crashes for some of such files.
     """
     with path.open("rb") as file:
         size, start, block = path.stat().st_size, 0, b""
@@ -238,60 +212,27 @@ def _check_blocks(path: Path) -> None:
             )
 
 
-def _header(path: Path) -> list[str]:
-    """Return the lines of the header, whose last one names the people."""
-    _check_blocks(path)
-    try:
-        with gzip.open(path, "rb") as file:
-            magic = file.read(len(_BCF) + 4)
-            if magic.startswith(_BCF):
-                text = file.read(int.from_bytes(magic[-4:], "little")).rstrip(b"\0").splitlines()
-            else:
-                file.seek(0)
-                text = list(takewhile(lambda line: line.startswith(b"#"), file))
-            file.read(_LARGEST_BLOCK)  # to the checksum of the last block of the header
-        lines = [line.decode().rstrip("\r\n") for line in text]
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=path) from error
-    names = lines[-1].split("\t") if lines else []
-    if len(names) <= _FIXED_COLUMNS or names[0] != "#CHROM" or len(set(names)) < len(names):
-        raise InputError(
-            "has no header of a VCF with the names of people, each once",
-            where=path,
-            remedy="Check the file with bcftools view --header-only",
-        )
-    return lines
-
-
 def _open_reader(path: Path) -> VCF:
-    return import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen").VCF(str(path))
+    library = import_library("cyvcf2", "cyvcf2", "--vcf", "plink2 --make-pgen")
+    with _damage_explained(path):
+        return library.VCF(str(path))
 
 
-def _damaged(path: Path, what: str) -> InputError:
-    return InputError(
-        f"is damaged, or its index is that of another file: {what}",
-        where=path,
-        remedy="Index it again (bcftools index -f), or make it anew",
-    )
+@contextmanager
+def _damage_explained(path: Path) -> Iterator[None]:
+    """Turn the errors of cyvcf2, which are of any type, into one that names the file."""
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            "is damaged, or its index is that of another file: " + " ".join(str(error).split()),
+            where=path,
+            remedy="Index it again (bcftools index -f), or make it anew",
+        ) from error
 
 
 MOST_PLOIDY = 2
-_MISSING, _NO_ALLELE = -1, -2  # the second fills up a haploid genotype
-
-
-def copies_of_fields(called: list[int], numbers: list[float]) -> float:
-    """Return the copies of ALT of a genotype by the definition, slowly; nan if it is missing.
-
-    `numbers` are DS or GP, or nan for those of a hard call.
-    """
-    alleles = [allele for allele in called if allele != _NO_ALLELE]
-    if len(numbers) > 1:
-        numbers = numbers[: len(alleles) + 1]
-        numbers = [sum(i * p for i, p in enumerate(numbers)) / (sum(numbers) or math.nan)]
-    copies = numbers[0]
-    if math.isnan(copies):
-        copies = math.nan if _MISSING in alleles else sum(alleles)
-    return copies * MOST_PLOIDY / len(alleles) if alleles else math.nan
+_NO_ALLELE = -2  # fills up a haploid genotype
 
 
 @compiled
@@ -335,3 +276,146 @@ def count_copies(alleles: Any, rows: Any, columns: Any, copies: Any) -> Any:
                 last = first
             copies[i, j] = first + last if first >= 0 and last >= 0 else -1
     return True
+
+
+_GENOTYPES = "call_genotype"
+_REQUIRED = (
+    _GENOTYPES, "contig_id", "sample_id", "variant_allele", "variant_contig", "variant_position",
+)  # fmt: skip
+_USED = (*_REQUIRED, "variant_id")
+_DOSAGE_ARRAY, _PROBABILITIES = "call_DS", "call_GP"
+
+
+@dataclass(frozen=True, eq=False)
+class VcfZarr(GenotypeSource):
+    """Hard calls or dosages of a VCF-Zarr store, whose chunks are all hashed before the copy.
+
+    They are not in the order of the variants.
+    """
+
+    genotypes: Array  # shape (v, n, ploidy)
+    dosages: Array | None  # DS, shape (v, n) or (v, n, 1), or GP, shape (v, n, ploidy + 1)
+    # The chunks of bio2zarr have 1,000 variants of 10,000 people.
+    variant_major: bool = field(default=False, kw_only=True)
+
+    def files(self) -> list[Path]:
+        """Return the metadata and all chunks of the arrays that are read."""
+        top = [path for path in self.where.iterdir() if path.is_file()]
+        used = _USED if self.dosages is None else (*_USED, self.dosages.basename)
+        chunks = (path for name in used for path in (self.where / name).rglob("*"))
+        return sorted([*top, *(path for path in chunks if path.is_file())])
+
+    def read_into(self, result: PackedBytes, variants: tables.Index, samples: tables.Index) -> None:
+        """Read one chunk of the store after the other."""
+        height, width, _ = self.genotypes.chunks
+        copies = np.empty((len(variants), len(samples)), dtype=np.int8)
+        for rows in starmap(slice, runs_of(variants // height)):
+            for columns in starmap(slice, runs_of(samples // width)):
+                v, s, called = variants[rows], samples[columns], copies[rows, columns]
+                box = slice(v[0], v[-1] + 1), slice(s[0], s[-1] + 1)
+                alleles = _values(self.genotypes, self.where, box)
+                v, s = v - v[0], s - s[0]
+                if not count_copies(alleles, v, s, called):
+                    raise InputError(
+                        "a genotype has an allele that its variant lacks", where=self.where
+                    )
+                if self.dosages is None:
+                    continue
+                fields = _fields(self.dosages, self.where, box)
+                if not read_dosages(fields, alleles, v, s, called, result[rows, columns]):
+                    raise InputError("a dosage is not between 0 and 2", where=self.where)
+        if self.dosages is None:
+            pack_copies(copies, result)
+
+
+def open_vcz(path: Path, files: SourceFiles) -> VcfZarr:
+    """Read the tables of a VCF-Zarr store.
+
+    A store that is missing or lacks an array, arrays whose shapes disagree, variants with more than
+    two alleles, people of higher ploidy, and a store without dosages that are to be read, are
+    refused.
+    """
+    arrays = open_foreign_arrays(path)
+    absent = [name for name in _REQUIRED if name not in arrays]
+    if absent:
+        raise InputError(
+            f"is no VCF-Zarr store: it lacks {', '.join(absent)}",
+            where=path,
+            remedy="Write it with bio2zarr (vcf2zarr convert)",
+        )
+    genotypes = arrays[_GENOTYPES]
+    if genotypes.ndim != 3 or genotypes.shape[2] > MOST_PLOIDY:
+        raise InputError(
+            "call_genotype has a wrong shape",
+            where=path,
+            value=genotypes.shape,
+            expected="(variants, people, ploidy 1 or 2)",
+        )
+    _check_shapes(arrays, path)
+    variants = _table_of(arrays, path)
+    tables.refuse_multiallelic(variants, path, "Split them in the VCF (bcftools norm -m -any)")
+    people = tables.people_with_ids(_texts(arrays["sample_id"], path))
+    dosages = _dosages(arrays, path) if files.packing is DOSAGES else None
+    return VcfZarr(path, people, variants, genotypes, dosages, packing=files.packing)
+
+
+def _check_shapes(arrays: Mapping[str, Array], path: Path) -> None:
+    """Refuse tables of another number of variants or people than the genotypes."""
+    n_variants, n_people, _ = arrays[_GENOTYPES].shape
+    shapes = {
+        "contig_id": arrays["contig_id"].shape[:1],
+        "sample_id": (n_people,),
+        "variant_allele": (n_variants, *arrays["variant_allele"].shape[-1:]),
+        **dict.fromkeys(("variant_contig", "variant_id", "variant_position"), (n_variants,)),
+    }
+    for name, shape in shapes.items():
+        if name in arrays and arrays[name].shape != shape:
+            raise InputError(
+                f"{name} has a wrong shape", where=path, value=arrays[name].shape, expected=shape
+            )
+
+
+def _dosages(arrays: Mapping[str, Array], path: Path) -> Array:
+    """Return the array of the dosages or, without one, that of the probabilities."""
+    name = _DOSAGE_ARRAY if _DOSAGE_ARRAY in arrays else _PROBABILITIES
+    if name not in arrays:
+        raise InputError(
+            f"has no dosages: it lacks {_DOSAGE_ARRAY} and {_PROBABILITIES}",
+            where=path,
+            remedy="Leave --dosages out",
+        )
+    n_variants, n_people, ploidy = arrays[_GENOTYPES].shape
+    allowed = ((), (1,)) if name == _DOSAGE_ARRAY else ((ploidy + 1,),)
+    if arrays[name].shape not in [(n_variants, n_people, *last) for last in allowed]:
+        raise InputError(f"{name} has a wrong shape", where=path, value=arrays[name].shape)
+    return arrays[name]
+
+
+def _table_of(arrays: Mapping[str, Array], path: Path) -> tables.VariantTable:
+    position = _values(arrays["variant_position"], path)
+    alleles = _values(arrays["variant_allele"], path).astype(object)
+    alternates = [",".join(filter(None, row)) or "." for row in alleles[:, 1:].tolist()]
+    contigs = _texts(arrays["contig_id"], path)
+    contig = _values(arrays["variant_contig"], path).astype(np.intp)
+    if (contig < 0).any() or (contig >= len(contigs)).any():
+        raise InputError("variant_contig has an index without a contig_id", where=path)
+    chromosomes = contigs[contig]
+    names = ["."] * len(position)
+    if "variant_id" in arrays:
+        names = _texts(arrays["variant_id"], path).tolist()
+    return tables.VariantTable.of(chromosomes.tolist(), names, position, alternates, alleles[:, 0])
+
+
+def _values(array: Array, path: Path, box: Any = ...) -> npt.NDArray[Any]:
+    with foreign_errors_explained(path):
+        return np.asarray(array[box])
+
+
+def _fields(dosages: Array, path: Path, box: tuple[slice, slice]) -> npt.NDArray[np.floating]:
+    """Return DS or GP of a box of genotypes, shape (v, n, numbers of a genotype)."""
+    found = _values(dosages, path, box)
+    return found.reshape(*found.shape[:2], -1)
+
+
+def _texts(array: Array, path: Path) -> tables.StringColumn:
+    return _values(array, path).astype(object)

@@ -28,14 +28,6 @@ class EffectMaps(NamedTuple):
     coordinates: Int64  # boundaries of the blocks among the coordinates, shape (blocks + 1,)
 
 
-class Chain(NamedTuple):
-    """State of a sampler, which `sweep` changes."""
-
-    residual: Float64  # precisions times ``h - M beta``, shape (coordinates,)
-    effects: Float64  # effects beta, shape (variants,)
-    means: Float64  # sum of the conditional means of the effects over sweeps, shape (variants,)
-
-
 def information(maps: EffectMaps, precisions: Float64) -> Float64:
     """Return the diagonal of ``M' diag(p) M`` of all blocks, shape (variants,)."""
     squares = np.empty(maps.variants[-1])
@@ -65,27 +57,29 @@ def sweep(
     maps: EffectMaps,
     precisions: Float64,
     informations: Float64,
-    chain: Chain,
+    chain: tuple[Float64, Float64, Float64],
     draws: Float64,
     prior: tuple[float, float],
 ) -> None:
     """Draw every effect once, and change the state of the chain.
 
-    `informations` is the result of `information`, and `prior` has the probability pi and the
-    variance t of an effect. `draws` has uniform numbers in the first row, and standard normal ones
-    in the second.
+    `chain` has the precisions times ``h - M beta``, shape (coordinates,), the effects beta, shape
+    (variants,), and the sum of their conditional means over sweeps. `informations` is the result of
+    `information`, and `prior` has the probability pi and the variance t of an effect. `draws` has
+    uniform numbers in the first row, and standard normal ones in the second.
     """
     probability, variance = prior
+    residuals, effects, means = chain
     odds_before = (1 - probability) / probability  # of an effect of zero
     for block in range(len(maps.starts)):
         first, last = maps.coordinates[block], maps.coordinates[block + 1]
         # Loops over slices become vector instructions, and those with offsets do not.
-        residual, noise = chain.residual[first:last], precisions[first:last]
+        residual, noise = residuals[first:last], precisions[first:last]
         row = maps.starts[block]
         for variant in range(maps.variants[block], maps.variants[block + 1]):
             entries = maps.entries[row : row + len(residual)]
             row += len(residual)
-            before, known = chain.effects[variant], informations[variant]
+            before, known = effects[variant], informations[variant]
             product = known * before
             for j in range(len(residual)):
                 product += entries[j] * residual[j]
@@ -93,12 +87,12 @@ def sweep(
             mean = product / precision
             odds = odds_before * np.sqrt(variance * precision) * np.exp(-0.5 * product * mean)
             share = 1 / (1 + odds)
-            chain.means[variant] += share * mean
+            means[variant] += share * mean
             after = 0.0
             if draws[0, variant] < share:
                 after = mean + draws[1, variant] / np.sqrt(precision)
             change = before - after
             if change != 0:
-                chain.effects[variant] = after
+                effects[variant] = after
                 for j in range(len(residual)):
                     residual[j] += change * entries[j] * noise[j]

@@ -35,18 +35,18 @@ from primo_scale.kernels.compiling import (
 )
 from primo_scale.kernels.packed import add_squared_norms, decode
 from primo_scale.kernels.products import (
-    ArraySums,
+    UNCLIPPED,
     Int8,
     Int32,
     ProductKernel,
     ProductSum,
     copied_bytes,
     row_stride,
+    scale_columns,
     spread_rows,
     whole_rows,
     whole_vectors,
 )
-from primo_scale.kernels.rows import UNCLIPPED, scale_columns
 from primo_scale.ranges import whole_multiple
 
 LANES = 16
@@ -217,14 +217,11 @@ def _whole_tiles() -> np.ndarray[Any, np.dtype[np.uint8]]:
 _WHOLE_TILES = _whole_tiles()
 
 
-class Amx:
+class Amx(ProductKernel):
     """Kernel for any int8 codes, with 16,384 products per instruction."""
 
     name = "amx"
     needs = "a processor with AMX, and an operating system that permits it"
-
-    def __init__(self, largest_code: int) -> None:
-        pass  # any int8 code will do
 
     def is_available(self) -> bool:
         """Return whether this process may use the instructions."""
@@ -461,7 +458,7 @@ _ROUNDS = [
 ]
 
 
-class Vnni(ArraySums):
+class Vnni(ProductKernel):
     """Kernel for any int8 codes, with 64 products per instruction."""
 
     name = "vnni"
@@ -637,7 +634,7 @@ _HALF_BITS, _LARGEST_HALF = 4, 15
 _BASE, _AVX2_SUM, _LARGEST = range(3)  # rows of a table of an operand's rows
 
 
-class Avx2(ArraySums):
+class Avx2(ProductKernel):
     """Kernel for any int8 codes, with 32 products per instruction."""
 
     name = "avx2"

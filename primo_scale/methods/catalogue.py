@@ -65,7 +65,7 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def _of_papers(name: str, description: str, solver: str, *, every: bool = False) -> Estimator:
-    solver = f"primo_scale.papers.{solver}"
+    solver = f"primo_scale.papers.estimators:{solver}"
     return Estimator(name, description, solver, _ZERO, is_choice=False, needs_every_spectrum=every)
 
 
@@ -90,21 +90,19 @@ _ESTIMATORS = (
         fits_factors=True,
         samples_effects=True,
     ),
-    _of_papers("ridge", "ridge", "ridge:ridge"),
+    _of_papers("ridge", "ridge", "ridge"),
     _of_papers(
         "projection",
         "ridge at the multiplier of the projection, at least at the norm of the noise in X'X",
-        "primo:project_genotypes",
+        "project_genotypes",
         every=True,
     ),
-    _of_papers(
-        "unit-ridge", "ridge at one squared unit of the genotype coding", "ridge:unit_ridge"
-    ),
+    _of_papers("unit-ridge", "ridge at one squared unit of the genotype coding", "unit_ridge"),
     _of_papers(
         "ridge-beyond-smallest-eigenvalue",
         "ridge at what noise may take from the smallest eigenvalue of X'X and one squared unit of "
         "the genotype coding",
-        "ridge:eigenvalue_ridge",
+        "eigenvalue_ridge",
     ),
 )
 ESTIMATORS: Mapping[str, Estimator] = MappingProxyType({each.name: each for each in _ESTIMATORS})
@@ -179,7 +177,7 @@ _METHODS = (
         "effect-variances",
         "X'Y projected onto what bounded genotype rows and Y'Y allow",
         projects_phenotypes=True,
-        solver="primo_scale.papers.primo:project_phenotypes",
+        solver="primo_scale.papers.estimators:project_phenotypes",
     ),
     Method(
         "reuse-cov-proj",
@@ -221,7 +219,7 @@ _METHODS = (
         "effect-variances",
         "a baseline: a separate noisy X'X for every phenotype",
         gram_per_phenotype=True,
-        solver="primo_scale.papers.primo:solve_separately",
+        solver="primo_scale.papers.estimators:solve_separately",
     ),
 )
 METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _METHODS})
@@ -237,11 +235,6 @@ _CROSSOVER = (
     "reaches"
 )
 _FEWER, _NOT_FEWER = "fewer", "not fewer"
-REASONS = (
-    *(AS_GIVEN, BY_SUBSAMPLE, BY_COMPONENTS, _LABELS, _ROWS),
-    *(_CROSSOVER.format(0, verdict, 0) for verdict in (_FEWER, _NOT_FEWER)),
-)
-"""Reasons of a private release for its method, with 0 in place of the numbers of a cohort."""
 
 
 def method_named(name: str, privacy: PrivacyUnit) -> Method:

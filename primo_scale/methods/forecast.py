@@ -38,6 +38,8 @@ _FLOAT64 = 8
 # Number of matrices of (variants of a block, phenotypes) in memory: while a block is solved, and of
 # the phenotype before, if each has a decomposition of its own.
 _COLUMNS_SOLVING, _COLUMNS_BEFORE = 13, 6
+# Matrices of (variants of a block, variants of a block) while LAPACK's ``dsyevd`` decomposes one.
+_MATRICES_DECOMPOSING = 5
 # Matrices of (variants of a block, phenotypes) for the prior mean of public scores.
 _COLUMNS_OF_MEAN = 3
 # Numbers for each coordinate of LD components and phenotype, while genetic factors are estimated.
@@ -87,13 +89,12 @@ def solve_bytes(
 
     def spectrum(size: int) -> int:
         """Return the entries of a block's decomposition."""
-        return size * (size * (2 if 2 * columns < size else 1) + columns)
+        return size * (size + columns)
 
     def entries(size: int) -> int:
         """Return the most entries at a time while a block is solved."""
         solving = spectrum(size) + _COLUMNS_SOLVING * size * columns
-        matrices = 3 if size <= LARGEST_SIDE_BY_SIDE else 2
-        decomposing = size * (matrices * size + 2 * layout.n_outcomes)
+        decomposing = size * (_MATRICES_DECOMPOSING * size + 2 * layout.n_outcomes)
         if method.gram_per_phenotype:
             decomposing += spectrum(size) + _COLUMNS_BEFORE * size * columns
         if n_scores:

@@ -1,18 +1,19 @@
-"""Eigenvectors of symmetric matrices and what noise does to them, for many LD blocks at a time.
+"""Adjustment of X'X and X'Y for the fixed columns, LD blocks side by side, and what noise does.
 
-LAPACK reduces a matrix to a tridiagonal one, whose eigenvectors Z take little time; those of the
-matrix are V = Q Z, with a product Q of reflections. Only products of V with a few columns are
-needed, and to reflect these takes far less time than to reflect all of Z, which is a third of a
-whole decomposition.
+The fixed columns C are the constant and the covariates. By the Frisch-Waugh-Lovell theorem, the
+weights of X in a regression on X and C, where C is not shrunk, equal the weights of a regression on
+the residuals after C::
 
-SciPy holds the interpreter lock while LAPACK runs, minutes for an LD block of 20,000 variants, so
-that the process cannot handle signals. ctypes releases the lock. LAPACK is the library that SciPy
-installs and exports to Cython.
+    S = X'X - X'C (C'C)^-1 C'X
+    G = X'Y - X'C (C'C)^-1 C'Y
+
+C is in exact sums alone: of a release stamped NOT PRIVATE, and of public covariates. The phenotypes
+of private statistics were adjusted before, and their C'Y is 0; without C in the sums, G is X'Y, and
+what principal components explain is subtracted (docs/maths/adjustment.md, "Ancestry").
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -22,8 +23,9 @@ import numpy.typing as npt
 import scipy
 from threadpoolctl import threadpool_limits
 
-from primo_scale.machine import usable_cpus
-from primo_scale.storage.tiles import in_threads
+from primo_scale.machine import in_threads, usable_cpus
+from primo_scale.privacy.mechanism import NoiseScales
+from primo_scale.storage.block_matrices import BlockMatrices
 
 Float64 = npt.NDArray[np.float64]
 
@@ -33,128 +35,7 @@ FLOOR_SHARE = 0.3
 """Eigenvalues of a noisy Gram matrix below this share of the noise norm carry no information
 (docs/maths/estimation.md, Theorem 4)."""
 
-# LAPACK's ``dormqr`` keeps the factors of a block of reflections in so many numbers. The length of
-# work that ``dormtr`` asks for leaves them out, and with a few columns every reflection is then
-# applied alone, which takes several times as long.
-_BLOCK_FACTORS = 65 * 64
 _Result = TypeVar("_Result")
-_Argument = bytes | int | float | Float64 | npt.NDArray[np.intc]
-
-
-@dataclass(frozen=True, eq=False)
-class Eigenvectors:
-    """Eigenvectors in columns: V = Q Z, in ascending order of their eigenvalues."""
-
-    tridiagonal: Float64  # Z, shape (d, d)
-    # Vectors and factors of the reflections, shapes (d, d) and (d,); None stands for Q = I.
-    reflections: tuple[Float64, Float64] | None
-
-    def coordinates(self, columns: Float64) -> Float64:
-        """Return V' times `columns`, shape (d, l)."""
-        if self.reflections is not None:
-            columns = _reflected(self.reflections, b"T", columns.copy(order="F"))
-        return np.asarray(self.tridiagonal.T @ columns)
-
-    def combinations(self, coefficients: Float64) -> Float64:
-        """Return V times `coefficients`, shape (d, l)."""
-        found = self.tridiagonal @ coefficients
-        return found if self.reflections is None else _reflected(self.reflections, b"N", found)
-
-
-def eigenvectors(symmetric: Float64, n_columns: int) -> tuple[Float64, Eigenvectors]:
-    """Return the ascending eigenvalues and the eigenvectors, for products with `n_columns` columns.
-
-    The matrix is overwritten if it is C-contiguous. LAPACK reads a matrix in C order as its
-    transpose, which is the same matrix. Two matrices of its size are in memory; for a block of up
-    to `LARGEST_SIDE_BY_SIDE` variants three.
-    """
-    matrix = np.ascontiguousarray(symmetric, dtype=np.float64)
-    size = len(matrix)
-    diagonal, beside, factors = np.empty(size), np.empty(size), np.empty(size)
-    _call_with_work("dsytrd", b"L", size, matrix, size, diagonal, beside, factors)
-    values, vectors = _eigenvectors_of_tridiagonal(diagonal, beside)
-    reflections = matrix, factors
-    if 2 * n_columns < size:
-        return values, Eigenvectors(vectors, reflections)
-    return values, Eigenvectors(_reflected(reflections, b"N", vectors), None)
-
-
-def _eigenvectors_of_tridiagonal(diagonal: Float64, beside: Float64) -> tuple[Float64, Float64]:
-    """Return the eigenvalues and eigenvectors of a tridiagonal matrix, which is kept.
-
-    Divide and conquer (``dstedc``) takes half to nine tenths of the time of ``dstemr``, and a third
-    matrix in memory, which large blocks do without. ``dstemr`` can fail, although no such matrix is
-    known from practice.
-    """
-    size = len(diagonal)
-    values, vectors = diagonal.copy(), np.empty((size, size), order="F")
-    if size > LARGEST_SIDE_BY_SIDE:
-        integers = [np.empty(length, dtype=np.intc) for length in (1, 2 * size, 1, 10 * size)]
-        integers[2][0] = 1
-        failure = _call(
-            "dstemr", b"V", b"A", size, diagonal.copy(), beside.copy(), 0.0, 0.0, 0, 0, integers[0],
-            values, vectors, size, size, integers[1], integers[2],
-            np.empty(18 * size), 18 * size, integers[3], 10 * size,
-        )  # fmt: skip
-        if not failure:
-            return values, vectors
-        values = diagonal.copy()
-    work, places = np.empty(1 + 4 * size + size**2), np.empty(3 + 5 * size, dtype=np.intc)
-    matrices = values, beside.copy(), vectors, size
-    if failure := _call("dstedc", b"I", size, *matrices, work, len(work), places, len(places)):
-        raise np.linalg.LinAlgError(f"dstedc failed with {failure}")
-    return values, vectors
-
-
-def _reflected(
-    reflections: tuple[Float64, Float64], transposed: bytes, columns: Float64
-) -> Float64:
-    """Return Q, or its transpose, times `columns`; a matrix in Fortran order is overwritten."""
-    vectors, factors = reflections
-    found = np.asfortranarray(columns)
-    size, width = found.shape
-    _call_with_work(
-        "dormtr", b"L", b"L", transposed, size, width, vectors, size, factors, found, size
-    )
-    return found
-
-
-def _call_with_work(name: str, *arguments: _Argument) -> None:
-    """Call a routine of LAPACK whose last arguments are a work array, its length and the failure.
-
-    Raises a LinAlgError if LAPACK fails.
-    """
-    work = np.empty(1)
-    failure = _call(name, *arguments, work, -1)
-    work = np.empty(int(work[0]) + _BLOCK_FACTORS)
-    failure = failure or _call(name, *arguments, work, len(work))
-    if failure:
-        raise np.linalg.LinAlgError(f"{name} failed with {failure}")
-
-
-def _call(name: str, *arguments: _Argument) -> int:
-    """Call a routine of SciPy's LAPACK by pointers, and return its last argument, the failure."""
-    failure = ctypes.c_int()
-    python = ctypes.pythonapi
-    python.PyCapsule_GetName.restype = ctypes.c_char_p
-    python.PyCapsule_GetName.argtypes = [ctypes.py_object]
-    python.PyCapsule_GetPointer.restype = ctypes.c_void_p
-    python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-    capsule = scipy.linalg.cython_lapack.__pyx_capi__[name]
-    address = python.PyCapsule_GetPointer(capsule, python.PyCapsule_GetName(capsule))
-    pointers = [*map(_pointer, arguments), ctypes.byref(failure)]
-    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers))(address)(*pointers)
-    return failure.value
-
-
-def _pointer(argument: _Argument) -> object:
-    if isinstance(argument, bytes):
-        return argument
-    if isinstance(argument, int):
-        return ctypes.byref(ctypes.c_int(argument))
-    if isinstance(argument, float):
-        return ctypes.byref(ctypes.c_double(argument))
-    return argument.ctypes
 
 
 def map_blocks(function: Callable[[int], _Result], sizes: Sequence[int]) -> list[_Result]:
@@ -200,3 +81,184 @@ def quotient(numerator: Float64, denominator: Float64) -> Float64:
     """Return ``numerator / denominator``, or 0 where the denominator is 0."""
     shape = np.broadcast_shapes(numerator.shape, denominator.shape)
     return np.divide(numerator, denominator, out=np.zeros(shape), where=denominator != 0)
+
+
+# Rows of a Gram matrix adjusted at a time, so that no second matrix of its size is needed.
+_ROWS = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class TargetNoise:
+    """Covariance ``diag(own) + shared' shared`` of the noise in a row of X'Y, shape (l, l).
+
+    The noise that a release adds to X'Y is independent between phenotypes. Public scores also
+    subtract noisy predictions from X'Y: an error in X'X moves all phenotypes that have the same
+    score. An estimator that neglects the covariance of these errors takes them for effects that
+    the phenotypes share (docs/maths/genetic-factors.md).
+    """
+
+    own: Float64  # variance of the noise that each phenotype has alone, shape (l,)
+    shared: Float64  # effects of independent errors on every phenotype, shape (errors, l)
+
+    @classmethod
+    def of(cls, own: Float64) -> TargetNoise:
+        """Return independent noise."""
+        return cls(own, np.zeros((0, len(own))))
+
+    @property
+    def variances(self) -> Float64:
+        """Variance of the noise of each phenotype, shape (l,)."""
+        return np.asarray(self.own + (self.shared**2).sum(axis=0))
+
+    def along(self, basis: Float64) -> Float64:
+        """Return the variance of each combination of phenotypes, in the columns of `basis`."""
+        return np.asarray(self.own @ basis**2 + ((self.shared @ basis) ** 2).sum(axis=0))
+
+    def matrix(self) -> Float64:
+        """Return the covariance, shape (l, l)."""
+        return np.asarray(np.diag(self.own) + self.shared.T @ self.shared)
+
+    def with_errors(self, covariance: Float64, effects: Float64) -> TargetNoise:
+        """Return the noise with further errors.
+
+        They have the given covariance, shape (e, e), and the given effects on phenotypes, shape
+        (e, l).
+        """
+        values, vectors = np.linalg.eigh(covariance)
+        roots = np.sqrt(np.maximum(values, 0))[:, None] * vectors.T
+        return TargetNoise(self.own, np.vstack([self.shared, roots @ effects]))
+
+    def relative_to(self, variance: float) -> TargetNoise:
+        """Return the covariance divided by a variance."""
+        return TargetNoise(self.own / variance, self.shared / np.sqrt(variance))
+
+
+@dataclass(frozen=True)
+class AdjustedBlock:
+    """Statistics of one LD block, adjusted for the fixed columns."""
+
+    fixed_cross: Float64  # X_b'C, shape (d_b, f)
+    projection: Float64  # product of X_b'C and the inverse of C'C, shape (d_b, f)
+    target: Float64  # adjusted X_b'Y, called G above, shape (d_b, l)
+    noise: TargetNoise  # in a row of G
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """Statistics and the quantities that adjust them for C."""
+
+    # X'X by blocks, X'Z and Z'Z; private, or exact for a release stamped NOT PRIVATE.
+    statistics: BlockMatrices
+    scales: NoiseScales  # standard deviations of the noise in the statistics
+    # Factor on each phenotype's column that corrects for missing values, shape (l,).
+    rescale: Float64
+    # Factor on X'X that corrects for its subsample: n/s, or 1 without a subsample.
+    gram_factor: float
+    fixed_inverse: Float64  # inverse of C'C, shape (f, f)
+    fixed_phenotypes: Float64  # rescaled C'Y, shape (f, l)
+    # What ancestry explains of X'Y beside the covariates, shape (d, l), and the root of what it
+    # explains of X'X, shape (d, k); None if it is not known.
+    ancestry: tuple[Float64, Float64] | None = None
+    # Projection of rescaled phenotypes, by which X'Y is multiplied from the right, or None.
+    across: Float64 | None = None
+
+    @property
+    def fixed_coefficients(self) -> Float64:
+        """Coefficients of the rescaled phenotypes in a regression on C alone, shape (f, l)."""
+        return self.fixed_inverse @ self.fixed_phenotypes
+
+    def residual_squares(self) -> Float64:
+        """Return the sum of squared residuals of each rescaled phenotype after C, shape (l,)."""
+        phenotypes = slice(self.statistics.layout.n_fixed, None)
+        squares = self.statistics.outcome_gram().diagonal()[phenotypes] * self.rescale**2
+        explained = (self.fixed_coefficients * self.fixed_phenotypes).sum(axis=0)
+        return np.asarray(np.maximum(squares - explained, 0.0))
+
+    def block(self, block: int) -> AdjustedBlock:
+        """Return the adjusted X'Y of one block."""
+        n_fixed = self.statistics.layout.n_fixed
+        cross = self.statistics.cross(block).astype(np.float64)
+        fixed_cross = cross[:, :n_fixed]
+        projection = fixed_cross @ self.fixed_inverse
+        target = cross[:, n_fixed:] * self.rescale - projection @ self.fixed_phenotypes
+        if self.ancestry is not None:
+            target -= self.ancestry[0][self.statistics.layout.variants(block)]
+        noise = TargetNoise.of((self.scales.phenotype_cross * self.rescale) ** 2)
+        if self.across is not None:
+            target, noise = target @ self.across, TargetNoise.of(noise.along(self.across))
+        return AdjustedBlock(fixed_cross, projection, target, noise)
+
+    def gram(self, adjusted: AdjustedBlock, block: int) -> tuple[Float64, float]:
+        """Return S of one block, shape (d_b, d_b), and the rounding error of its eigenvalues."""
+        gram = self.statistics.gram(block).astype(np.float64)
+        gram *= self.gram_factor
+        if self.ancestry is not None:
+            root = self.ancestry[1][self.statistics.layout.variants(block)]
+            gram -= root @ root.T
+        rounding = 16 * adjusted.projection.shape[1] * np.finfo(np.float64).eps
+        rounding *= float(np.linalg.norm(gram))
+        for start in range(0, len(gram), _ROWS):
+            rows = slice(start, start + _ROWS)
+            gram[rows] -= adjusted.projection[rows] @ adjusted.fixed_cross.T
+        return gram, rounding
+
+    def gram_sigma(self, block: int) -> float:
+        """Return the standard deviation of the noise on the diagonal of S of one block."""
+        return self.gram_factor * self.scales.gram[block]
+
+
+def adjust(
+    statistics: BlockMatrices,
+    scales: NoiseScales,
+    rescale: Float64,
+    *,
+    gram_factor: float,
+    ancestry: Float64 | None = None,
+) -> Adjustment:
+    """Prepare the adjustment of every block; parameters as in `Adjustment`.
+
+    `ancestry`, shape (d, k), is a root of what principal components explain of X'X. X'Y is made
+    orthogonal to it, so that no ancestry is left that components with errors did not account for.
+    """
+    f = statistics.layout.n_fixed
+    outcome_gram = statistics.outcome_gram()[:f].astype(np.float64)
+    return Adjustment(
+        statistics=statistics,
+        scales=scales,
+        rescale=rescale,
+        gram_factor=gram_factor,
+        fixed_inverse=_inverse(outcome_gram[:, :f]),
+        fixed_phenotypes=outcome_gram[:, f:] * rescale,
+        ancestry=None if ancestry is None else (_along(ancestry, statistics, rescale), ancestry),
+    )
+
+
+def _along(directions: Float64, statistics: BlockMatrices, rescale: Float64) -> Float64:
+    """Return the projection of X'Y on directions, shape (d, k), for all columns together."""
+    layout = statistics.layout
+    sums = np.zeros((directions.shape[1], layout.n_phenotypes))
+    for block in range(layout.n_blocks):
+        cross = statistics.cross(block)[:, layout.n_fixed :] * rescale
+        sums += directions[layout.variants(block)].T @ cross
+    return np.asarray(directions @ np.linalg.lstsq(directions.T @ directions, sums)[0])
+
+
+def missing_rescale(observed: Float64, n_samples: float, *, least: float = 0.1) -> Float64:
+    """Return the factor n / n_j, at most 1 / `least`, for zero-filled missing phenotypes.
+
+    The factor is valid if values are missing completely at random
+    (docs/maths/counts-and-moments.md). `observed` is the number of people n_j with each phenotype,
+    shape (l,): noisy, or exact for a release stamped NOT PRIVATE. `n_samples` is n, noisy where it
+    is private. A larger factor would give weights mostly noise.
+    """
+    return n_samples / np.clip(observed, least * n_samples, n_samples)
+
+
+def _inverse(matrix: Float64) -> Float64:
+    """Return the inverse; a null direction stays null."""
+    if not len(matrix):
+        return matrix
+    values, vectors = scipy.linalg.eigh(matrix, check_finite=False)
+    negligible = len(values) * np.finfo(np.float64).eps * np.abs(values).max(initial=0.0)
+    factors = np.divide(1.0, values, out=np.zeros_like(values), where=values > negligible)
+    return np.asarray((vectors * factors) @ vectors.T)

@@ -22,20 +22,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from primo_scale.kernels.gibbs_sweep import EffectMaps
-from primo_scale.kernels.rows import LinearMap
-from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import Adjustment, TargetNoise
+from primo_scale.kernels.products import LinearMap
+from primo_scale.machine import in_threads, usable_cpus
 from primo_scale.methods.effects import (
     Column,
     EffectPrior,
+    FittedScores,
     columns_of,
     effect_maps,
     own_effects,
     sample,
     sweeps_kept,
 )
-from primo_scale.methods.linear_algebra import Float64, map_blocks
-from primo_scale.methods.priors import FittedScores
+from primo_scale.methods.linear_algebra import Adjustment, Float64, TargetNoise, map_blocks
 from primo_scale.methods.solve import (
     Basis,
     Block,
@@ -48,14 +47,8 @@ from primo_scale.methods.solve import (
     phenotype_covariance,
     whitened,
 )
-from primo_scale.panel.components import (
-    LARGEST_STANDARD_DEVIATION,
-    OwnDirections,
-    OwnWindow,
-    component_map,
-)
+from primo_scale.panel import components
 from primo_scale.privacy.planning import fill
-from primo_scale.storage.tiles import in_threads
 
 LARGEST_WINDOW = 100
 """Variants of a window, at most: a direction costs as many multiplications for every person."""
@@ -149,7 +142,7 @@ def posterior_of(
 class SecondStatistics:
     """Noisy sums of the second round, and how they compare with those of the first."""
 
-    directions: OwnDirections
+    directions: components.OwnDirections
     values: Float64  # noisy sums of all directions, shape (m,)
     sigma: float  # standard deviation of their noise
     # Factor from the second round's sums to the scale of the first round's X'Y, for the different
@@ -177,7 +170,7 @@ def choose_directions(
     *,
     unit: float,
     noise: float,
-) -> tuple[list[OwnWindow], int, Float64, float]:
+) -> tuple[list[components.OwnWindow], int, Float64, float]:
     """Choose the directions of the second round.
 
     Parameters
@@ -210,7 +203,7 @@ def choose_directions(
     with threadpool_limits(1, user_api="blas"):
         found = in_threads(posterior, phenotypes, usable_cpus())
     divided = [np.concatenate(each.energies) for each in found]
-    norm = LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
+    norm = components.LARGEST_STANDARD_DEVIATION**2 / max(float(each.max()) for each in divided)
     chosen = [
         _own_window(number, each, found, slopes, slice(*cuts[number : number + 2]), norm)
         for number, each in enumerate(windows)
@@ -226,7 +219,7 @@ def _own_window(
     slopes: Float64,
     variants: slice,
     norm: float,
-) -> OwnWindow:
+) -> components.OwnWindow:
     """Return the scaled directions of all phenotypes in one window; there is at least one."""
     vectors = [each.vectors[number] for each in found]
     scales = [np.sqrt(norm * each.energies[number]) for each in found]
@@ -234,10 +227,10 @@ def _own_window(
         vectors[0], scales[0] = np.eye(len(covariance), 1), np.array([_LEAST_SCALE])
     weights = np.stack([each.means[variants] for each in found]) / slopes[:, None]
     weights[~weights.any(axis=1)] = _NO_SCORE
-    return OwnWindow(
-        component_map(np.hstack(vectors).T, np.concatenate(scales)),
+    return components.OwnWindow(
+        components.component_map(np.hstack(vectors).T, np.concatenate(scales)),
         np.repeat(np.arange(len(found)), list(map(len, scales))),
-        component_map(weights, np.ones(len(weights))),
+        components.component_map(weights, np.ones(len(weights))),
         covariance.astype(np.float32),
     )
 
@@ -384,7 +377,7 @@ def _column(
     covariance, prior = np.array([[phenotype.variance]]), np.ones(1)
     effects = own_effects(coordinates, covariance, prior)
     (column,) = columns_of(coordinates, covariance, effects)
-    maps = effect_maps([each.matrix() for each in bases])
+    maps = effect_maps([each.matrix.astype(np.float32) for each in bases])
     return maps, replace(column, number=phenotype.number), phenotype.effect * column.scale
 
 

@@ -8,12 +8,12 @@ is ::
 
     W = L S (S L S + Delta + v S + s^2 I)^-1 G,    weights of the codes T'W
 
-S and G are adjusted for the fixed columns C (`primo_scale.methods.adjustment`), and S is blended
-with what is expected of it, by their precisions: LD components are uncorrelated in the panel's
-population, with known variances, and variants have correlations whose mean square is that of the
-noisy S without its noise. The diagonal matrix Delta has the variances that errors of S add to G.
-The eigenvalues of S are then raised to a share of the noise norm, but not for what public scores
-predict (`primo_scale.methods.priors`).
+S and G are adjusted for the fixed columns C (`methods.linear_algebra`), and S is blended with what
+is expected of it, by their precisions: LD components are uncorrelated in the panel's population,
+with known variances, and variants have correlations whose mean square is that of the noisy S
+without its noise. The diagonal matrix Delta has the variances that errors of S add to G. The
+eigenvalues of S are then raised to a share of the noise norm, but not for what public scores
+predict (`primo_scale.methods.effects`).
 
 In coordinates ``h = Q'G`` signal and noise are uncorrelated, for variants exactly and for
 components with an average phenotype's variances, so that each coordinate is shrunk by itself. There
@@ -36,26 +36,34 @@ import numpy as np
 import numpy.typing as npt
 import scipy
 
-from primo_scale.methods.adjustment import Adjustment, TargetNoise, adjust
+from primo_scale.genotypes.coding import GenotypeCoding
 from primo_scale.methods.catalogue import Estimator, Method, load
 from primo_scale.methods.effects import (
     Coordinates,
     EffectCovariance,
     EffectPrior,
+    FittedScores,
+    PublicScores,
+    ScoreSums,
     fit_effects,
+    fit_scores,
+    kept_share,
     noise_of,
     own_effects,
     sample_effects,
 )
 from primo_scale.methods.linear_algebra import (
     FLOOR_SHARE,
+    Adjustment,
     Float64,
-    eigenvectors,
+    TargetNoise,
+    adjust,
     map_blocks,
     noise_norm,
 )
-from primo_scale.methods.priors import FittedScores, PublicScores, ScoreSums, fit_scores, kept_share
+from primo_scale.outcomes.coding import OutcomeCoding
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
+from primo_scale.privacy.planning import ClipResponse
 from primo_scale.storage.block_matrices import BlockMatrices
 
 # Smallest eigenvalue relative to the largest, so that X'X without noise can be inverted.
@@ -170,7 +178,7 @@ def solve(adjustment: Adjustment, inputs: SolveInputs, estimator: Estimator) -> 
         def seen(number: int) -> tuple[Coordinates, Coordinates, Float32]:
             """Return the coordinates of a block, for the fit and the sampler, and the matrix M'."""
             basis = decomposed(number)[1]
-            matrix = basis.matrix() if sampling else np.empty((0, 0), np.float32)
+            matrix = basis.matrix.astype(np.float32) if sampling else np.empty((0, 0), np.float32)
             return basis.shown, basis.coordinates, matrix
 
         shown, coordinates, maps = zip(*map_blocks(seen, layout.sizes), strict=True)
@@ -353,17 +361,7 @@ class Basis:
 
     coordinates: Coordinates
     shown: Coordinates  # the same, with the exposures that fits of the effects expect
-    # Function from columns of coordinates c, shape (m, k), to ``M'c``, shape (d_b, k), where M are
-    # the coordinates by effects of codes.
-    combined: Callable[[Float64], Float64]
-    dense: Float64 | None = None  # M', shape (d_b, m), if it is in memory
-
-    def matrix(self) -> Float32:
-        """Return M' of shape (d_b, m)."""
-        dense = self.dense
-        if dense is None:
-            dense = self.combined(np.eye(len(self.coordinates.exposures)))
-        return dense.astype(np.float32)
+    matrix: Float64  # M', where M are the coordinates by effects of codes, shape (d_b, m)
 
     def weights(self, effects: EffectCovariance, phenotype_covariance: Float64) -> Float64:
         """Return the posterior means of the codes' effects on every factor, shape (d_b, l).
@@ -373,7 +371,7 @@ class Basis:
         seen = self.coordinates
         variances = noise_of(seen, phenotype_covariance, effects)
         variances += (seen.exposures + seen.errors)[:, None] * effects.scales
-        return self.combined(effects.scales * effects.rotated(seen.values) / variances)
+        return self.matrix @ (effects.scales * effects.rotated(seen.values) / variances)
 
 
 def basis_of(block: Block, effect: float, residual: float) -> Basis:
@@ -390,11 +388,11 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
         sums = block.gram, block.back @ block.gram, block.target, noise, block.gram_errors
         return whitened(*sums, effect, residual, relative)
     size, sigma = len(block.cross), block.blend.sigma
-    noisy, vectors = eigenvectors(block.blend.gram, block.cross.shape[1])
+    noisy, vectors = np.linalg.eigh(block.blend.gram)
     expected = expected_eigenvalues(noisy, sigma)
-    target = vectors.coordinates(block.cross)
+    target = vectors.T @ block.cross
     if block.outside.any():
-        target -= expected[:, None] * vectors.coordinates(block.outside)
+        target -= expected[:, None] * (vectors.T @ block.outside)
     values = block.blend.raised(noisy)
     variances = residual * values + release
     roots = np.sqrt(variances)[:, None]
@@ -409,8 +407,8 @@ def basis_of(block: Block, effect: float, residual: float) -> Basis:
         release_noise=relative,
     )
     exposures = np.maximum(effect * factor * expected**2 / variances, _TINY)
-    shown, seen = replace(coordinates, exposures=exposures), values[:, None] / roots
-    return Basis(coordinates, shown, lambda columns: vectors.combinations(seen * columns))
+    vectors *= values / roots[:, 0]
+    return Basis(coordinates, replace(coordinates, exposures=exposures), vectors)
 
 
 def expected_eigenvalues(noisy: Float64, sigma: float) -> Float64:
@@ -466,7 +464,7 @@ def whitened(
         values=basis.T @ target,
         release_noise=release_noise,
     )
-    return Basis(coordinates, coordinates, matrix.__matmul__, matrix)
+    return Basis(coordinates, coordinates, matrix)
 
 
 # ---- Variances and scores ------------------------------------------------------------------------
@@ -528,3 +526,104 @@ def fitted_scores(
 
     scores = fit_scores(map_blocks(sums, layout.sizes), public, prior, layout.n_variants)
     return scores, replace(prior, effect_variance=prior.effect_variance * scores.left)
+
+
+PRIVATE_DIGITS = 3
+"""Significant digits of the weights of a private release (docs/report.md, "Digits of weights").
+
+From a person's score of few variants by weights of more digits, genotypes can be computed."""
+_ROWS = 1024  # rounded at a time
+
+
+@dataclass(frozen=True)
+class DosageWeights:
+    """Weights in the units of the input files."""
+
+    per_allele: Float64  # change of each phenotype per additional copy of allele 1, shape (d, l)
+    intercept: Float64  # predicted phenotype at zero dosages and zero covariates, shape (l,)
+    covariates: Float64  # change of each phenotype per unit of each covariate, shape (c, l)
+
+
+def to_dosage_scale(
+    weights: LatticeWeights,
+    genotypes: GenotypeCoding,
+    outcomes: OutcomeCoding,
+    response: ClipResponse,
+    *,
+    digits: int | None = None,
+) -> DosageWeights:
+    """Undo the public coding (docs/maths/clipping-and-integers.md, "Mixed scales").
+
+    The weights of alleles get `digits` significant digits, or all, and the intercept follows from
+    these weights.
+
+    With ``y = mean + (sd/s_y) [kappa B_0 + sum_c B_c s_c (x_c - centre_c) +
+    sum_j W_j (k_j g_j - m_j)]``, each weight is a public multiple of a lattice weight. The known
+    slope and offset that row clipping gives each phenotype are inverted, and the effects by which
+    phenotypes were adjusted are added.
+    """
+    unit = phenotype_unit(outcomes, response)
+    scale = np.array([c.scale for c in outcomes.covariates], dtype=np.float64)
+    centre = np.array([c.centre for c in outcomes.covariates], dtype=np.float64)
+    covariates = weights.fixed[1:] * scale[:, None]
+    per_allele = genotypes.multiplier.astype(np.float64)[:, None] * weights.genotypes * unit
+    if digits is not None:
+        round_in_place(per_allele, digits)
+    at_centre = (
+        outcomes.constant * weights.fixed[0] - centre @ covariates - outcomes.unit * response.offset
+    )
+    return DosageWeights(
+        per_allele=per_allele,
+        intercept=outcomes.means
+        - centre @ outcomes.covariate_weights
+        + at_centre * unit
+        - genotypes.centre_dosage @ per_allele,
+        covariates=outcomes.covariate_weights + covariates * unit,
+    )
+
+
+def round_in_place(values: Float64, digits: int) -> None:
+    """Round finite values, shape (d, l), to significant decimal digits; below 1e-300, to 0."""
+    for start in range(0, len(values), _ROWS):
+        rows = values[start : start + _ROWS]
+        with np.errstate(divide="ignore"):  # of 0
+            exponent = np.maximum(np.floor(np.log10(np.abs(rows))), -300.0)
+        power = 10.0 ** (digits - 1 - exponent)
+        rows[:] = np.round(rows * power) / power
+
+
+def marginal_effects(
+    statistics: BlockMatrices, inputs: SolveInputs, variances: Float64
+) -> tuple[Float64, Float64]:
+    """Return the effect of every variant on every phenotype in lattice units, and its error.
+
+    The score of a variant is the adjusted X'Y, divided by n times the public variance of the coded
+    variant in `variances`, shape (d,). Effects are attenuated by clipping. The standard error
+    counts the sampling of the clipped, zero-filled phenotype and the noise of the release: on
+    private statistics all of this is post-processing (docs/maths/summary-statistics.md).
+    """
+    adjustment = adjust(statistics, inputs.scales, inputs.rescale, gram_factor=1.0)
+    blocks = map(adjustment.block, range(statistics.layout.n_blocks))
+    scores = np.concatenate([block.target for block in blocks])
+    sampling = np.outer(variances, adjustment.residual_squares())
+    errors = np.sqrt(sampling + (inputs.scales.phenotype_cross * inputs.rescale) ** 2)
+    people = (inputs.n_samples * variances)[:, None]
+    return scores / people, errors / people
+
+
+def effects_per_allele(
+    effects: tuple[Float64, Float64],
+    genotypes: GenotypeCoding,
+    outcomes: OutcomeCoding,
+    response: ClipResponse,
+) -> tuple[Float64, Float64]:
+    """Return marginal effects per copy of allele 1 in phenotype units; overwrites `effects`."""
+    for values in effects:
+        values *= genotypes.multiplier.astype(np.float64)[:, None]
+        values *= phenotype_unit(outcomes, response)
+    return effects
+
+
+def phenotype_unit(outcomes: OutcomeCoding, response: ClipResponse) -> Float64:
+    """Return the phenotype units of one lattice step before clipping, shape (l,)."""
+    return np.array([p.sd for p in outcomes.phenotypes]) / (outcomes.unit * response.slope)

@@ -32,12 +32,11 @@ from threadpoolctl import threadpool_limits
 from primo_scale.genotypes.coding import LARGEST_CODE, GenotypeCoding
 from primo_scale.genotypes.tables import Index
 from primo_scale.interruption import check
-from primo_scale.kernels.products import Float64, Int64
-from primo_scale.kernels.rows import FRACTION_BITS, LinearMap
+from primo_scale.kernels.products import FRACTION_BITS, Float64, Int64, LinearMap
 from primo_scale.machine import usable_cpus
 from primo_scale.panel.ld import LdPanel
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import read_block, write_array
+from primo_scale.storage.groups import read_block, write_array
 from primo_scale.storage.locations import Location
 
 KIND = "ld components"

@@ -15,15 +15,15 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.frequencies import LEAST_MATCHED, compare_alleles
+from primo_scale.errors import InputError
+from primo_scale.genotypes.coding import LEAST_MATCHED, compare_alleles
 from primo_scale.genotypes.source import GenotypeSource, SourceFiles, open_source
 from primo_scale.genotypes.store import MISSING_DOSAGE, copies_of_hard_calls
-from primo_scale.genotypes.tables import Index, StringColumn, VariantTable, canonical_chromosomes
+from primo_scale.genotypes.tables import Index, StringColumn, VariantTable
 from primo_scale.kernels.packed import packed_width
 from primo_scale.kernels.products import Float64
 from primo_scale.ranges import runs_of
-from primo_scale.storage.files import sha256_of_file, sha256_of_json, text_published_at_end
+from primo_scale.storage.files import sha256_of_file, sha256_of_json
 from primo_scale.verify.chromosomes import positioned_chromosome
 
 FEWEST_PEOPLE = 50
@@ -197,78 +197,16 @@ def _match(panel: VariantTable, variants: VariantTable) -> tuple[Index, npt.NDAr
 
 
 _VARIANTS_PER_PASS = 1024
-_PUBLIC_MODE = 0o644
-
-
-@dataclass(frozen=True)
-class BlockSizes:
-    """Smallest and largest number of variants of a block.
-
-    `most` is at least ``2 least - 1``: a chromosome that is too long for one block is then long
-    enough for two. A chromosome with fewer than `least` variants is one block.
-    """
-
-    least: int = 300
-    most: int = 700
-
-    def __post_init__(self) -> None:
-        if self.least < 1 or self.most < 2 * self.least - 1:
-            raise UsageError(
-                "the largest LD block must have nearly twice as many variants as the smallest",
-                where="--most",
-                value=self.most,
-                limit=f"at least {max(2 * self.least - 1, 1)}",
-            )
-
-
-def write_ld_blocks(panel: Path, out: Path, sizes: BlockSizes) -> int:
-    """Write a table of ``chr start stop`` with the LD blocks of a public panel.
-
-    The number of blocks is returned. `panel` is the prefix of a PLINK 1 fileset, such as a
-    population of the 1000 Genomes Project. It must not contain people of the cohort. The table has
-    base pairs, of which ``stop`` is not part of the block, as in LDetect. A malformed fileset is
-    refused, and so are variants that are not sorted by position, or of which too many have the same
-    position.
-    """
-    source = open_source(SourceFiles((panel,)))
-    variants, n_blocks = source.variants, 0
-
-    def standardised(part: slice) -> Float32:
-        return standardise(centred(read_dosages(source, np.arange(part.start, part.stop))))
-
-    with text_published_at_end(out, mode=_PUBLIC_MODE) as table:
-        table.write("chr\tstart\tstop\n")
-        for first, last in runs_of(canonical_chromosomes(variants)):
-            name = variants.chromosome[first]
-            position = variants.position[first:last]
-            if (np.diff(position) < 0).any():
-                raise InputError(
-                    f"the variants of chromosome {name} are not sorted by position",
-                    where=panel,
-                    remedy="Sort them (plink2 --make-pgen --sort-vars, then --make-bed)",
-                )
-            cost = crossing_ld(standardised, range(first, last), sizes.most)
-            cost[1:-1][np.diff(position) == 0] = math.inf
-            cuts = least_cuts(cost, sizes)
-            if cuts is None:
-                raise InputError(
-                    f"too many variants of chromosome {name} share a position to divide it",
-                    where=panel,
-                    limit=f"blocks of {sizes.least} to {sizes.most} variants",
-                )
-            ends = [*position[cuts[1:-1]], position[-1] + 1]
-            for start, stop in zip(position[cuts[:-1]], ends, strict=True):
-                table.write(f"{name}\t{start}\t{stop}\n")
-            n_blocks += len(ends)
-    return n_blocks
+BLOCK_SIZES = 300, 700
+"""Smallest and largest number of variants of an LD block."""
 
 
 @lru_cache(maxsize=1)
-def panel_boundaries(panel: LdPanel, sizes: BlockSizes) -> tuple[int, ...]:
+def panel_boundaries(panel: LdPanel, sizes: tuple[int, int] = BLOCK_SIZES) -> tuple[int, ...]:
     """Return the boundaries of the LD blocks of a panel's cohort: 0, ..., d.
 
-    Variants that are not in the panel count as independent. `sizes` are the permitted numbers of
-    variants in a block.
+    Variants that are not in the panel count as independent. `sizes` are the smallest and the
+    largest number of variants in a block.
     """
     boundaries = [0]
 
@@ -279,9 +217,7 @@ def panel_boundaries(panel: LdPanel, sizes: BlockSizes) -> tuple[int, ...]:
         return rows
 
     for start, stop in runs_of(panel.chromosome):
-        cuts = least_cuts(crossing_ld(standardised, range(start, stop), sizes.most), sizes)
-        if cuts is None:
-            raise ValueError("no cut has an infinite cost")
+        cuts = least_cuts(crossing_ld(standardised, range(start, stop), sizes[1]), *sizes)
         boundaries.extend(start + cut for cut in cuts[1:])
     return tuple(boundaries)
 
@@ -319,26 +255,24 @@ def crossing_ld(standardised: Callable[[slice], Float32], variants: range, reach
     return np.cumsum(change)
 
 
-def least_cuts(cost: Float64, sizes: BlockSizes) -> list[int] | None:
-    """Return the boundaries of least total cost, by dynamic programming.
+def least_cuts(cost: Float64, least: int, most: int) -> list[int]:
+    """Return the boundaries of blocks of least total cost, by dynamic programming.
 
     `cost` has the cost of a cut before each variant, and at the end, shape (variants + 1,). The
-    first and the last are free. A cut of infinite cost is not made. The result has the index of the
-    first variant of each block, then the number of variants; it is None if every division into
-    blocks of permitted sizes has an infinite cost.
+    first and the last are free. The result has the index of the first variant of each block, then
+    the number of variants. A block has `least` to `most` variants, which is at least ``2 least -
+    1``: what is too long for one block is then long enough for two. Fewer variants are one block.
     """
     n_variants = len(cost) - 1
-    if n_variants < sizes.least:
+    if n_variants < least:
         return [0, n_variants]
     total = np.full(n_variants + 1, math.inf)
     total[0] = 0.0
     before = np.zeros(n_variants + 1, dtype=np.intp)
-    for stop in range(sizes.least, n_variants + 1):
-        first = max(stop - sizes.most, 0)
-        before[stop] = first + np.argmin(total[first : stop - sizes.least + 1])
+    for stop in range(least, n_variants + 1):
+        first = max(stop - most, 0)
+        before[stop] = first + np.argmin(total[first : stop - least + 1])
         total[stop] = total[before[stop]] + (cost[stop] if stop < n_variants else 0.0)
-    if math.isinf(total[n_variants]):
-        return None
     cuts = [n_variants]
     while cuts[-1] > 0:
         cuts.append(int(before[cuts[-1]]))

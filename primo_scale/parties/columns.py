@@ -37,8 +37,8 @@ from primo_scale.kernels.products import Int64
 from primo_scale.machine import usable_cpus
 from primo_scale.outcomes.coding import BOUNDED_UNIT, PhenotypeBounds, code_within_bounds
 from primo_scale.outcomes.tables import OutcomeTable, RowGroup
-from primo_scale.storage.encryption import read_key_file
 from primo_scale.storage.files import write_atomically
+from primo_scale.storage.stores import read_key_file
 from primo_scale.verify.document import PartyColumn
 
 Hashes = npt.NDArray[np.bytes_]
@@ -103,7 +103,7 @@ def make_roster(individuals: Sequence[str], key_file: Path, others: Sequence[Pat
 
     `key_file` holds the key that the parties share. A roster of another key has nobody in common.
     """
-    key = read_key_file(key_file).secret
+    key = read_key_file(key_file)
     hashes = hash_people(individuals, key)
     people = np.unique(hashes)
     if len(people) < len(hashes):
@@ -131,7 +131,7 @@ def write_roster(roster: Roster, path: Path) -> None:
 
 def read_roster(path: Path, key_file: Path) -> Roster:
     """Read the roster that the parties agreed on."""
-    return Roster(_read_people(path), read_key_file(key_file).secret)
+    return Roster(_read_people(path), read_key_file(key_file))
 
 
 def _read_people(path: Path) -> Hashes:

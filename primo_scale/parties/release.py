@@ -18,8 +18,7 @@ from attrs import frozen
 
 from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.calibration import NO_COST, Cost, check_draws, release_mu
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import check_sigma, fine_bits, lattice_noise
+from primo_scale.gaussian.noise import KeystreamNoise, check_sigma, fine_bits, lattice_noise
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.kernels.products import Int64
@@ -43,8 +42,8 @@ from primo_scale.run.request import FILES, PRIVACY, RELEASE, OutcomeTables, Paym
 from primo_scale.run.run_log import LOGGER, run_logged
 from primo_scale.run.work_directory import NOISE, locked
 from primo_scale.storage import files
+from primo_scale.storage.files import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.storage.locations import Location
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
 from primo_scale.verify import document
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
-from primo_scale.kernels.decimal_text import decimal_rows
 from primo_scale.verify import files, formats
 from primo_scale.verify.chromosomes import CHROMOSOME_X
 from primo_scale.verify.document import Document
@@ -87,15 +86,15 @@ def write_files(directory: Path, weights: ScoringWeights, document: Document) ->
 
 
 def _text_rows(beginnings: Iterable[str], weights: Floats) -> Iterator[bytes]:
-    """Yield rows of a beginning and finite weights, shape (rows, columns), in parts."""
-    encoded = [beginning.encode() for beginning in beginnings]
-    text = np.frombuffer(b"".join(encoded), np.uint8)
-    ends = np.cumsum([len(each) for each in encoded], dtype=np.int64)
-    height = max(1, _CELLS_AT_ONCE // weights.shape[1])
+    """Yield rows of a beginning and finite weights, shape (rows, columns), in parts.
+
+    Weights have nine significant digits, and a zero has no sign.
+    """
+    numbers = "\t".join(["%.9g"] * weights.shape[1]) + "\n"
+    height, beginning = max(1, _CELLS_AT_ONCE // weights.shape[1]), iter(beginnings)
     for start in range(0, len(weights), height):
-        rows = slice(start, start + height)
-        first = ends[start - 1] if start else 0
-        yield decimal_rows(text[first : ends[rows][-1]], ends[rows] - first, weights[rows])
+        part = (weights[start : start + height] + 0.0).tolist()
+        yield "".join([next(beginning) + numbers % tuple(row) for row in part]).encode()
 
 
 def _write_weights(directory: Path, weights: ScoringWeights, document: Document) -> None:

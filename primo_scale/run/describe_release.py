@@ -18,21 +18,14 @@ from msgspec import structs
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
-from primo_scale.genotypes.tables import GenomeBuild
+from primo_scale.genotypes.tables import NOT_REPORTED
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
-from primo_scale.methods.scale import PRIVATE_DIGITS, phenotype_unit, round_in_place
+from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_sums import (
-    UNIT,
-    NoisyHoldOut,
-    code_of_people,
-    residual_bounds,
-    row_norm,
-)
 from primo_scale.privacy.mechanism import (
     HoldOut,
     Mechanism,
@@ -43,6 +36,13 @@ from primo_scale.privacy.mechanism import (
     eigenvalue_sensitivity,
 )
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
+from primo_scale.privacy.private_statistics import (
+    UNIT,
+    NoisyHoldOut,
+    code_of_people,
+    residual_bounds,
+    row_norm,
+)
 from primo_scale.publication.texts import (
     CHOICE_BY_SCORE,
     ONE_BLOCK,
@@ -57,12 +57,7 @@ from primo_scale.verify import document as stated
 from primo_scale.verify.document import HeldOut, HeldOutGroup, HeldOutPhenotype, Source, StatedQuery
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
-from primo_scale.verify.words import (
-    SAMPLER,
-    UNNAMED,
-    public_by_assumption,
-    unit_in_words,
-)
+from primo_scale.verify.words import SAMPLER, UNNAMED, public_by_assumption, unit_in_words
 from primo_scale.version import __version__
 
 _LIBRARIES = ("scipy", "cryptography")
@@ -93,7 +88,7 @@ class Payment:
 
 
 def make_statement(
-    design: Design, solved: Solved, payment: Payment | None, genome_build: GenomeBuild
+    design: Design, solved: Solved, payment: Payment | None, genome_build: str
 ) -> stated.Statement:
     """Return the statement of a release, which is NOT PRIVATE without a payment."""
     inputs = _public_inputs(design, genome_build)
@@ -138,7 +133,7 @@ def make_statement(
     )
 
 
-def states_inputs(document: Mapping[str, Any], design: Design, genome_build: GenomeBuild) -> bool:
+def states_inputs(document: Mapping[str, Any], design: Design, genome_build: str) -> bool:
     """Return whether a release.json states the public inputs of a design."""
     inputs = stated.statement_members(_public_inputs(design, genome_build))
     return bool(document.get("public_inputs") == inputs)
@@ -299,7 +294,7 @@ def _cohort(design: Design, payment: Payment | None) -> stated.Cohort:
     )
 
 
-def _public_inputs(design: Design, genome_build: GenomeBuild) -> stated.PublicInputs:
+def _public_inputs(design: Design, genome_build: str) -> stated.PublicInputs:
     outcomes, panel = design.outcomes, design.panel
     return stated.PublicInputs(
         reference_frequencies=design.reference or "uninformative",
@@ -309,7 +304,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> stated.PublicIn
         phenotypes=tuple(stated.StatedPhenotype(**asdict(p)) for p in outcomes.phenotypes),
         covariates=tuple(stated.StatedCovariate(**asdict(c)) for c in outcomes.covariates),
         ld_blocks=design.ld_blocks,
-        genome_build=genome_build.name,
+        genome_build=genome_build,
         sources=tuple(_sources(design, genome_build)),
         ld_panel=(
             None
@@ -321,7 +316,7 @@ def _public_inputs(design: Design, genome_build: GenomeBuild) -> stated.PublicIn
     )
 
 
-def _sources(design: Design, build: GenomeBuild) -> Iterator[Source]:
+def _sources(design: Design, build: str) -> Iterator[Source]:
     """Yield the origin of each public input, and of each bound that the noise rests on."""
     panel, loadings, reference = design.panel, design.loadings, design.reference
     frequencies, listed = "Reference allele frequencies", "listed in full"
@@ -341,7 +336,8 @@ def _sources(design: Design, build: GenomeBuild) -> Iterator[Source]:
     if design.genetic_factors is not None:
         value = str(design.genetic_factors)
         yield Source("Genetic factors of the phenotypes", value, "--genetic-factors")
-    yield Source("Genome build", build.name, build.source)
+    given = "not given" if build == NOT_REPORTED else "--genome-build"
+    yield Source("Genome build", build, given)
     if design.nominal_n is not None:
         yield Source("Number of people planned for", str(design.nominal_n), "--nominal-n")
     if design.subsample is not None:

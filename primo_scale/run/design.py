@@ -23,15 +23,15 @@ from primo_scale.errors import InputError, UsageError
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import (
     GenotypeCoding,
+    MatchedFrequencies,
     block_row_norms,
     default_row_norm,
     reference_coding,
     uninformative_coding,
 )
-from primo_scale.genotypes.frequencies import MatchedFrequencies
 from primo_scale.genotypes.store import DOSAGES, HARD_CALLS, GenotypeStore, Packing
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.kernels.rows import LARGEST_OUTPUT
+from primo_scale.kernels.products import LARGEST_OUTPUT
 from primo_scale.methods.catalogue import ESTIMATORS, MOST_SAMPLED_EFFECTS
 from primo_scale.methods.solve import blended
 from primo_scale.outcomes.coding import OutcomeCoding, PhenotypeBounds
@@ -44,7 +44,7 @@ from primo_scale.panel.components import (
     variances_outside,
     write_components,
 )
-from primo_scale.panel.ld import BlockSizes, LdPanel, panel_boundaries
+from primo_scale.panel.ld import LdPanel, panel_boundaries
 from primo_scale.privacy.mechanism import (
     SHARES,
     Guarantee,
@@ -498,7 +498,7 @@ def make_design(
         boundaries=(
             block_boundaries(model.ld_blocks, variants)
             if model.ld_blocks is not None or panels.ld is None
-            else panel_boundaries(panels.ld, BlockSizes())
+            else panel_boundaries(panels.ld)
         ),
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,

@@ -12,24 +12,20 @@ from threadpoolctl import threadpool_limits
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.machine import usable_cpus
-from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.linear_algebra import Float64
-from primo_scale.methods.scale import (
-    PRIVATE_DIGITS,
-    MarginalEffects,
-    effects_per_allele,
-    marginal_effects,
-    to_dosage_scale,
-)
+from primo_scale.methods.linear_algebra import Float64, missing_rescale
 from primo_scale.methods.second_round import SecondStatistics, solve_two_rounds
 from primo_scale.methods.solve import (
+    PRIVATE_DIGITS,
     LatticeWeights,
     PanelComponents,
     Solution,
     SolveInputs,
     adjusted,
+    effects_per_allele,
+    marginal_effects,
     solve_statistics,
+    to_dosage_scale,
 )
 from primo_scale.outcomes.coding import has_components
 from primo_scale.panel.components import OwnDirections, open_components
@@ -263,7 +259,10 @@ def effect_prior(design: Design, rescale: Float64, response: ClipResponse) -> Ef
 
 
 def _summary(
-    design: Design, marginal: MarginalEffects, response: ClipResponse, variants: VariantTable
+    design: Design,
+    marginal: tuple[Float64, Float64],
+    response: ClipResponse,
+    variants: VariantTable,
 ) -> SummaryStatistics:
     """Return the effects of single variants, after warnings of what has none."""
     from primo_scale.publication.weights import count_left_out  # loads SciPy
@@ -274,11 +273,11 @@ def _summary(
             "--sumstats: %d of %d variants are left out, because they have no position on an "
             "autosome or alleles other than A, C, G and T", left_out, len(variants),
         )  # fmt: skip
-    found = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
-    columns = zip(design.outcomes.phenotypes, found.standard_error.T, strict=True)
+    effect, error = effects_per_allele(marginal, design.genotypes, design.outcomes, response)
+    columns = zip(design.outcomes.phenotypes, error.T, strict=True)
     names = [phenotype.name for phenotype, errors in columns if not errors.any()]
     if names:  # only without noise
         LOGGER.warning(
             "--sumstats: no file of %s: nobody has a value, or all have the same", examples(names)
         )
-    return SummaryStatistics(found.effect, found.standard_error, design.genotypes.frequency)
+    return SummaryStatistics(effect, error, design.genotypes.frequency)

@@ -21,7 +21,7 @@ from primo_scale.evaluation.scores import (
     read_scoring_file,
     score_people,
 )
-from primo_scale.genotypes.frequencies import MatchCounts
+from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
@@ -272,8 +272,8 @@ def _read_columns(
     table = open_outcome_table(path)
     names = table.matching(wanted)
     values = np.full((len(samples), len(names)), np.nan)
-    for rows in match_people(table, names, samples):
-        values[rows.samples] = rows.values
+    for people, matched in match_people(table, names, samples):
+        values[people] = matched
     values[values == MISSING_NUMBER] = np.nan
     return dict(zip(names, values.T, strict=True))
 

@@ -13,11 +13,11 @@ from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import UsageError
 from primo_scale.gaussian.calibration import check_draws
+from primo_scale.genotypes.coding import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.filters import Selection, select_variants
-from primo_scale.genotypes.frequencies import read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.source import SourceFiles, open_source
 from primo_scale.genotypes.store import GenotypeStore
-from primo_scale.genotypes.tables import GenomeBuild, VariantTable
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.interruption import check
 from primo_scale.methods.catalogue import (
     AS_GIVEN,
@@ -56,9 +56,9 @@ from primo_scale.run.design import (
     make_design,
 )
 from primo_scale.run.fields import takes
-from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import PriorScores, warn_of_other_population
 from primo_scale.run.request import FinalizeRequest, Fit, ForecastRequest, Model, Privacy
+from primo_scale.run.run_log import progress_bar
 
 _COMPONENTS_METHOD = "reuse-cov-gauss"
 _COMPONENTS_ESTIMATOR = "point-normal"
@@ -86,7 +86,7 @@ class PlannedRelease:
     request: FinalizeRequest
     store: GenotypeStore  # of the people in the statistics
     chosen: ChosenMethod
-    build: GenomeBuild  # that the release states
+    build: str  # genome build that the release states
     private: bool  # whether it has noise
     panel: LdPanel | None = None  # where its people have populations
 

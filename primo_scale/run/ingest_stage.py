@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.genotypes.filters import FilterCount, Importance, Ranking, Selection
-from primo_scale.genotypes.frequencies import read_reference_frequencies
-from primo_scale.genotypes.ingest import carry_out, copy_genotypes, ingest
-from primo_scale.genotypes.ingest_plan import (
+from primo_scale.genotypes.coding import read_reference_frequencies
+from primo_scale.genotypes.filters import FilterCount, Importance, Selection
+from primo_scale.genotypes.ingest import (
     IngestPlan,
+    carry_out,
     check_same_request,
+    copy_genotypes,
+    ingest,
     plan_ingest,
     recorded_request,
 )
@@ -32,13 +34,11 @@ from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
 from primo_scale.publication.texts import CHOICE_BY_SCORE
-from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import read_public
 from primo_scale.run.request import GenotypeFiles
-from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.run.run_log import LOGGER, about, progress_bar, stage
 from primo_scale.storage.locations import Location
 
-_VARIANTS_AT_A_TIME = 4096
 _DIGITS = 9  # of a share, so that the share of all variants is 1
 
 
@@ -74,7 +74,7 @@ def _selection_of(files: GenotypeFiles, ld_panel: tuple[Path, ...] | None) -> Se
     ranking = None
     if files.extract_by_prior and files.ref_freq and files.top:
         importance = importance_by(files.extract_by_prior, files.ref_freq, ld_panel)
-        ranking = Ranking(CHOICE_BY_SCORE, files.top, importance)
+        ranking = CHOICE_BY_SCORE, files.top, importance
     return Selection(
         files.keep, files.remove, files.extract, files.exclude, files.chromosomes,
         files.ref_maf, files.ref_freq, ranking,
@@ -96,10 +96,10 @@ def planned_genotypes(
     else:
         plan = plan_ingest(files.sources, destination, selection=_selection_of(files, ld_panel))
     finished = open_genotype_store(destination) if destination.exists() else None
-    request, sources = recorded_request(plan)
+    request, _ = recorded_request(plan)
     if request is not None and not isinstance(files, PlinkArray):
         where = plan.partial if finished is None else destination
-        check_same_request(plan, request, sources, where)
+        check_same_request(plan, request, where)
     if finished is not None:
         return finished
     return PlannedGenotypes(
@@ -188,7 +188,9 @@ class _Scores:
         products = np.zeros((3, self.weights.shape[1]))  # of the part, of both, of the whole
         if self.panel is not None:
             independent = self.panel.rows < 0
-            in_part, whole = np.hsplit(self._of_people(self.panel, part), 2)
+            in_part, whole = np.hsplit(
+                self.panel.scores(np.hstack([self.weights * part[:, None], self.weights])), 2
+            )
             pairs = (in_part**2, in_part * whole, whole**2)
             products += [pair.mean(axis=0) for pair in pairs]
         shared = self.variance[independent & part].sum(axis=0)
@@ -196,15 +198,6 @@ class _Scores:
         of_part, of_both, of_whole = products[:, products[2] > 0]
         squared = np.divide(of_both**2, of_part * of_whole, out=of_both * 0, where=of_part > 0)
         return round(float(squared.mean()), _DIGITS) if len(squared) else 0.0
-
-    def _of_people(self, panel: LdPanel, part: np.ndarray) -> Float64:
-        """Return the parts and the whole of all scores of the panel's people, (people, 2 l)."""
-        weights = np.hstack([self.weights * part[:, None], self.weights])
-        scores = np.zeros((panel.n_people, weights.shape[1]))
-        for start in range(0, len(weights), _VARIANTS_AT_A_TIME):
-            here, dosages = panel.centred_dosages(slice(start, start + _VARIANTS_AT_A_TIME))
-            scores += dosages.T @ weights[start + here]
-        return scores
 
 
 def importance_by(
@@ -233,6 +226,6 @@ def importance_by(
         values[matched.variants] = share.max(axis=1)
         panel = None if ld_panel is None else open_ld_panel(ld_panel, its)
         scores = _Scores(matched.variants, matched.per_allele1, variance, panel)
-        return Importance(values, scores.share_of)
+        return values, scores.share_of
 
     return importance

@@ -33,9 +33,9 @@ from primo_scale.run.request import (
 )
 from primo_scale.run.run_log import run_logged, warnings_collected
 from primo_scale.run.work_directory import GENOTYPES, claim, locked
-from primo_scale.storage.encryption import encrypted_with
 from primo_scale.storage.files import files_private, make_private_directory, refuse_dangling_link
 from primo_scale.storage.locations import Location
+from primo_scale.storage.stores import encrypted_with
 
 if TYPE_CHECKING:
     from primo_scale.publication.open_release import Release

@@ -22,14 +22,14 @@ from primo_scale.accumulation.plan import default_plan
 from primo_scale.accumulation.statistics import finished_plan_digest
 from primo_scale.errors import InputError, ResourceError, UsageError
 from primo_scale.genotypes.coding import LARGEST_CODE
-from primo_scale.genotypes.ingest_plan import store_bytes
+from primo_scale.genotypes.ingest import store_bytes
 from primo_scale.genotypes.store import GenotypeStore, open_genotype_store
-from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable, settle_genome_build
+from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
 from primo_scale.humanize import bytes_in_words
 from primo_scale.kernels.product_kernels import warmed_up
 from primo_scale.ledger.event_log import JOURNAL_NAME_BYTES, NEW_LOG_NAME_BYTES
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.machine import available_memory, resident_memory, usable_cpus
+from primo_scale.machine import available_memory, n_threads, resident_memory, usable_cpus
 from primo_scale.methods.forecast import effects_bytes, solve_bytes
 from primo_scale.outcomes.coding import (
     COMPONENTS_REMEDY,
@@ -67,11 +67,10 @@ from primo_scale.run.request import (
     ReleaseRequest,
 )
 from primo_scale.run.run_log import LOGGER
-from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
+from primo_scale.storage.block_matrices import TILE, BlockLayout, stored_bytes
+from primo_scale.storage.files import is_of_this_request
 from primo_scale.storage.groups import is_complete
 from primo_scale.storage.locations import Location, ObjectUrl, parse_location
-from primo_scale.storage.resume import is_of_this_request
-from primo_scale.storage.tiles import TILE, n_threads
 from primo_scale.verify.formats import pgs_file_stems
 
 _LARGEST_EPSILON = 10.0  # that is not warned of
@@ -266,9 +265,8 @@ def _planned_release(
             where="--calibrate",
             remedy="Give --hold-out where the statistics are made, or leave --calibrate out",
         )
-    build = settle_genome_build(request.genome_build, variants)
-    LOGGER.info("genome build: %s (%s)", build.name, build.source)
-    if request.genome_build is None and build.name == NOT_REPORTED:
+    build = request.genome_build or NOT_REPORTED
+    if request.genome_build is None:
         LOGGER.warning(
             "tools of the PGS Catalog refuse scoring files without a genome build: give "
             "--genome-build with the build that the positions are in"

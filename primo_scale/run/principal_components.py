@@ -20,11 +20,11 @@ import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.coding import GenotypeCoding, read_reference_frequencies
 from primo_scale.genotypes.store import GenotypeStore
 from primo_scale.genotypes.tables import SampleTable, VariantTable
 from primo_scale.interruption import check
+from primo_scale.machine import n_threads
 from primo_scale.outcomes.coding import (
     CovariateBounds,
     OutcomeCoding,
@@ -32,17 +32,15 @@ from primo_scale.outcomes.coding import (
     read_covariate_bounds,
 )
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.run.progress import progress_bar
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import write_array
 from primo_scale.storage.files import (
     refuse_missing_file,
     sha256_of_file,
     sha256_of_json,
     write_atomically,
 )
-from primo_scale.storage.tiles import n_threads
+from primo_scale.storage.groups import write_array
 from primo_scale.verify.document import StatedLoadings
 
 if TYPE_CHECKING:

@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.frequencies import (
+from primo_scale.genotypes.coding import (
     MOST_MATCHED,
     MatchedFrequencies,
     read_reference_frequencies,
     refuse_few_matches,
 )
 from primo_scale.genotypes.store import HARD_CALLS, GenotypeStore
-from primo_scale.genotypes.tables import NOT_REPORTED, GenomeBuild, VariantTable
+from primo_scale.genotypes.tables import NOT_REPORTED, VariantTable
+from primo_scale.methods.effects import PublicScores
 from primo_scale.methods.linear_algebra import Float64
-from primo_scale.methods.priors import PublicScores
 from primo_scale.outcomes.coding import (
     ADJUSTED_UNIT,
     LARGEST_UNIT,
@@ -314,7 +314,7 @@ class PriorScores:
 
 
 def read_prior_scores(
-    files: Iterable[PriorFile], variants: VariantTable, design: Design, build: GenomeBuild
+    files: Iterable[PriorFile], variants: VariantTable, design: Design, build: str
 ) -> PriorScores | None:
     """Read the public scores of a release and log how they match, or return None without files."""
     phenotypes = [p.name for p in design.outcomes.phenotypes]
@@ -331,7 +331,7 @@ def read_prior_scores(
 
 
 def _read_columns(
-    file: PriorFile, variants: VariantTable, phenotypes: list[str], build: GenomeBuild
+    file: PriorFile, variants: VariantTable, phenotypes: list[str], build: str
 ) -> Iterator[tuple[Float64, str | None, StatedScore]]:
     """Yield effects per copy, the phenotype (None for every one) and the source of each score."""
     from primo_scale.evaluation.scores import match_weights
@@ -371,19 +371,19 @@ def read_public(path: Path, wanted: Collection[str] | None) -> ScoringFile:
     return file
 
 
-def _check_build(file: ScoringFile, build: GenomeBuild) -> None:
+def _check_build(file: ScoringFile, build: str) -> None:
     """Refuse a score whose positions are of another genome build, if it is matched by position."""
     if not file.by_position:
         return
-    if file.build in (None, NOT_REPORTED) or build.name == NOT_REPORTED:
+    if file.build in (None, NOT_REPORTED) or build == NOT_REPORTED:
         LOGGER.warning(
             "%s %s is matched by position, and the genome build of the file or of the genotypes "
             "is not known: give --genome-build, and check that they are the same",
             _PRIOR, file.path,
         )  # fmt: skip
-    elif file.build != build.name:
+    elif file.build != build:
         raise InputError(
-            f"positions are in {file.build}, those of the genotypes in {build.name}",
+            f"positions are in {file.build}, those of the genotypes in {build}",
             where=file.path,
             remedy="Give a file with rsID, or one lifted to the genotypes' genome build",
         )

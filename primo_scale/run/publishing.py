@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
-from primo_scale.genotypes.tables import GenomeBuild
 from primo_scale.humanize import examples
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.publication.texts import accuracies_in_words, ancestry_notes, held_out_cautions
@@ -21,8 +20,12 @@ from primo_scale.run.forecast import PlannedRelease
 from primo_scale.run.request import FinalizeRequest
 from primo_scale.run.run_log import LOGGER, about
 from primo_scale.run.work_directory import NOISE
-from primo_scale.storage.files import STAGING_NAME_BYTES, sha256_of_file
-from primo_scale.storage.resume import NEVER_OVERWRITTEN, of_other_request
+from primo_scale.storage.files import (
+    NEVER_OVERWRITTEN,
+    STAGING_NAME_BYTES,
+    of_other_request,
+    sha256_of_file,
+)
 from primo_scale.verify.document import RELEASE, Document, DocumentKind, read_document
 from primo_scale.verify.files import Signer
 from primo_scale.verify.finding import refuse_problems
@@ -81,7 +84,7 @@ def _refuse_long_name(path: Path, appended: int) -> None:
 
 
 def refuse_other_release(
-    request: FinalizeRequest, design: Design, build: GenomeBuild, *, private: bool
+    request: FinalizeRequest, design: Design, build: str, *, private: bool
 ) -> None:
     """Refuse a directory that holds another release than the requested one, as far as it shows."""
     document = _read_release(request.out)

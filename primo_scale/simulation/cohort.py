@@ -490,7 +490,7 @@ def _slabs_of_stripe(mosaic: Mosaic, people: range) -> Iterator[GenotypeSlab]:
             packed = buffer[: len(starts)]
             parts = [packed[:, start : start + step] for start in range(0, width, step)]
             list(threads.map(partial(_fill, mosaic.codes, slab, scales), runs, parts))
-            yield GenotypeSlab(first, people.start, packed)
+            yield first, people.start, packed
 
 
 def _log_scale(chance: float) -> float:

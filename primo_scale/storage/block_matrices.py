@@ -12,8 +12,7 @@ the constant, the covariates, the phenotypes)::
 All arrays are int64, except that X'X is int32 where that holds the largest possible entry. X'X is
 stored as the tiles of its upper triangle, one tile per chunk and tiles on the diagonal complete.
 **Nothing is stored below the diagonal tiles**: Zarr alone would read zeros there. X_b'Z is stored
-in panels. Reading and writing need the memory of a few pieces for any d
-(`primo_scale.storage.tiles`).
+in panels. Reading and writing need the memory of a few pieces, tiles and panels, for any d.
 
 The digest of a store is the SHA-256 of its shape (int64: number of constant and covariates, of
 phenotypes, of copies, then the boundaries) and of the SHA-256 of every piece in the order above,
@@ -31,18 +30,100 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from primo_scale.machine import in_threads
+from primo_scale.ranges import whole_multiple
 from primo_scale.storage import groups
-from primo_scale.storage.chunks import array_bytes, read_block, write_block
+from primo_scale.storage.groups import array_bytes, read_block, write_block
 from primo_scale.storage.locations import Location
-from primo_scale.storage.tiles import (
-    Panel,
-    Tile,
-    in_threads,
-    panel_height,
-    panels,
-    tile_side,
-    upper_tiles,
-)
+
+# Both are part of the store format, of its digest and of the labels of noise, and do not depend on
+# the plan of an accumulation. A piece of int64 has 8 MiB: large enough for sequential disk access,
+# small beside everything else in memory, and 210 files for a matrix of 20,000 rows.
+TILE = 1024
+PANEL_ENTRIES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Rectangle in the upper triangle of a symmetric matrix, cut by a square grid."""
+
+    row: int  # position of its square in the grid
+    column: int  # at least `row`
+    rows: slice  # rows of the matrix that it covers
+    columns: slice
+
+    @property
+    def on_diagonal(self) -> bool:
+        """Whether the tile lies on the diagonal of the matrix."""
+        return self.row == self.column
+
+    @property
+    def selection(self) -> tuple[slice, slice]:
+        """Index of the tile in the matrix."""
+        return self.rows, self.columns
+
+    @property
+    def mirrored(self) -> tuple[slice, slice]:
+        """Index of the tile's transpose in the matrix."""
+        return self.columns, self.rows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and number of columns."""
+        return self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
+
+    def inside(self, other: Tile) -> tuple[slice, slice]:
+        """Return the index of the tile in the values of `other`, which contains it."""
+        row, column = other.rows.start, other.columns.start
+        return (
+            slice(self.rows.start - row, self.rows.stop - row),
+            slice(self.columns.start - column, self.columns.stop - column),
+        )
+
+    def cut(self, side: int | None = None) -> Iterator[Tile]:
+        """Cut the tile by another grid, and yield the parts in its upper triangle row by row.
+
+        The squares of the grid have the given side, by default that of stored tiles.
+        """
+        side = TILE if side is None else side
+        last_column = (self.columns.stop - 1) // side
+        for row in range(self.rows.start // side, (self.rows.stop - 1) // side + 1):
+            rows = _common(row * side, side, self.rows)
+            for column in range(max(row, self.columns.start // side), last_column + 1):
+                yield Tile(row, column, rows, _common(column * side, side, self.columns))
+
+
+def upper_tiles(size: int, side: int | None = None) -> Iterator[Tile]:
+    """Return the tiles of a symmetric matrix with `size` rows, cut as by `Tile.cut`."""
+    whole = slice(0, size)
+    return Tile(0, 0, whole, whole).cut(side)
+
+
+def tile_side(size: int) -> int:
+    """Return the side of the stored tiles of a matrix with `size` rows that are not at its edge."""
+    return min(TILE, size)
+
+
+def whole_tiles(side: int) -> int:
+    """Return the smallest multiple of the tile side that is at least `side`."""
+    return whole_multiple(side, TILE)
+
+
+def panel_height(width: int) -> int:
+    """Return the number of rows of a full panel of a matrix with `width` columns."""
+    return max(1, PANEL_ENTRIES // max(1, width))
+
+
+def panels(height: int, width: int) -> Iterator[slice]:
+    """Yield the panels, consecutive rows, of a matrix of shape (height, width)."""
+    step = panel_height(width)
+    for start in range(0, height, step):
+        yield slice(start, min(start + step, height))
+
+
+def _common(start: int, length: int, part: slice) -> slice:
+    return slice(max(start, part.start), min(start + length, part.stop))
+
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -93,7 +174,7 @@ class BlockLayout:
         """Yield the stored tiles of X_b'X_b."""
         return upper_tiles(self.size(block))
 
-    def panels(self, block: int) -> Iterator[Panel]:
+    def panels(self, block: int) -> Iterator[slice]:
         """Yield the stored panels of X_b'Z."""
         return panels(self.size(block), self.n_outcomes)
 
@@ -149,11 +230,11 @@ class BlockMatrices:
         """Return X_b' Z, shape (d_b, q)."""
         return read_block(self._array(f"cross/{block}"))
 
-    def cross_panels(self, block: int) -> Iterator[tuple[Panel, Int64]]:
+    def cross_panels(self, block: int) -> Iterator[tuple[slice, Int64]]:
         """Yield the panels of X_b' Z, one in memory at a time."""
         array = self._array(f"cross/{block}")
         for panel in self.layout.panels(block):
-            yield panel, read_block(array, (panel.rows, slice(None)))
+            yield panel, read_block(array, (panel, slice(None)))
 
     def outcome_gram(self) -> Int64:
         """Return Z' Z, shape (q, q)."""
@@ -223,9 +304,10 @@ class BlockMatricesWriter:
         """Write one of the layout's tiles of X_b' X_b."""
         self._write(_gram_name(block, copy), (tile.row, tile.column), values)
 
-    def write_cross_panel(self, block: int, panel: Panel, values: Int64) -> None:
+    def write_cross_panel(self, block: int, panel: slice, values: Int64) -> None:
         """Write one of the layout's panels of X_b' Z."""
-        self._write(f"cross/{block}", (panel.number, 0), values)
+        number = panel.start // panel_height(self._layout.n_outcomes)
+        self._write(f"cross/{block}", (number, 0), values)
 
     def write_outcome_gram(self, values: Int64) -> None:
         """Write Z' Z."""
@@ -293,7 +375,9 @@ def _pieces(layout: BlockLayout, gram_copies: int, *, measured: bool) -> Iterato
         for copy in range(gram_copies):
             name = _gram_name(block, copy)
             yield from ((name, (tile.row, tile.column)) for tile in layout.tiles(block))
-        yield from ((f"cross/{block}", (panel.number, 0)) for panel in layout.panels(block))
+        yield from (
+            (f"cross/{block}", (number, 0)) for number, _ in enumerate(layout.panels(block))
+        )
     yield "outcome_gram", (0, 0)
     yield "observed", (0,)
     if measured:

@@ -15,7 +15,6 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NoReturn, TypeVar
 
@@ -35,22 +34,11 @@ _WORTH_ANOTHER_ATTEMPT = (None, "408", "409", "425", "429")
 _ENVIRONMENT = "the environment (docs/object_storage.md)"
 
 
-@dataclass(frozen=True)
-class Patience:
-    """Limits on attempts, pauses and waiting times of requests; times are in seconds.
-
-    Pauses double; each is shortened at random by up to a half, so that many workers do not try
-    again at the same time. They take 28 to 55 s in all.
-    """
-
-    attempts: int = 10
-    first_pause_s: float = 0.2
-    longest_pause_s: float = 15.0
-    connect_s: float = 10.0
-    answer_s: float = 120.0  # of one attempt, connecting included
-
-
-PATIENCE = Patience()
+ATTEMPTS = 10
+# Pauses double; each is shortened at random by up to a half, so that many workers do not try again
+# at the same time. They take 28 to 55 s in all.
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 15.0
+CONNECT_S, ANSWER_S = 10.0, 120.0  # of one attempt; the second includes connecting
 
 
 class BucketStore(BaseStore):
@@ -141,21 +129,21 @@ class BucketStore(BaseStore):
         Raises an InputError if the service refuses the request, and an InterruptedRun if no attempt
         got a usable answer.
         """
-        for tried in range(1, PATIENCE.attempts + 1):
+        for tried in range(1, ATTEMPTS + 1):
             try:
                 return attempt()
             except (exceptions.BaseError, FileNotFoundError) as error:
                 refusal = _refusal(error, self.location)
             if refusal is not None:
                 raise refusal
-            if tried < PATIENCE.attempts:
-                longest = min(PATIENCE.longest_pause_s, PATIENCE.first_pause_s * 2 ** (tried - 1))
+            if tried < ATTEMPTS:
+                longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** (tried - 1))
                 LOGGER.debug("%s: no usable answer to attempt %d", self.location, tried)
                 time.sleep(longest * random.uniform(0.5, 1.0))
         raise InterruptedRun(
             "the object store gave no usable answer",
             where=str(self.location),
-            value=f"{PATIENCE.attempts} attempts",
+            value=f"{ATTEMPTS} attempts",
             remedy="Check the endpoint and the network. The same command continues the run",
         )
 
@@ -204,8 +192,8 @@ def open_bucket(location: ObjectUrl) -> Any:
             str(location),
             client_options={
                 "allow_http": allow_http,  # takes precedence over the environment
-                "connect_timeout": f"{PATIENCE.connect_s:g}s",
-                "timeout": f"{PATIENCE.answer_s:g}s",
+                "connect_timeout": f"{CONNECT_S:g}s",
+                "timeout": f"{ANSWER_S:g}s",
             },
             retry_config={"max_retries": 0},  # `BucketStore` alone repeats requests
         )

@@ -1,20 +1,28 @@
-"""Zarr format 3 groups with a kind, a format version and checksummed chunks.
+"""Zarr format 3 groups with a kind, a format version and checksummed chunks, and their values.
 
 Every group states its kind (``primo_scale_kind``) and the version of its layout, and readers refuse
-unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`encoding_stores`), so
+unknown ones. Every chunk has a CRC-32C that is bound to the chunk's key (`stores.Guard`), so
 that reading an incomplete, changed or exchanged chunk is an error. With a key of the user, kinds
-that hold data about people are encrypted instead, except for the group's metadata (`encryption`).
+that hold data about people are encrypted instead, except for the group's metadata (`stores`).
+
+A stored chunk consists of its little-endian values, padded beyond the array's edge, and their
+CRC-32C. A store that encrypts chunks or adds checksums itself gets the values alone. Values of a
+single chunk pass directly between memory and the store. Zarr would copy them twice and schedule
+several steps in its event loop, which wait while all cores compute.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import zarr
@@ -23,25 +31,10 @@ from zarr.core.array_spec import ArrayConfigParams
 from zarr.storage import StorePath
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.storage.encryption import (
-    StoreEncryption,
-    check_key,
-    new_store_encryption,
-    opened,
-    sealed,
-)
-from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained
+from primo_scale.machine import in_threads
+from primo_scale.storage import stores
+from primo_scale.storage.files import PRIVATE_DIRECTORY_MODE, disk_errors_explained, write_all
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import (
-    HEADER,
-    BaseStore,
-    Encryption,
-    KeyedChecksums,
-    RecordedChecksums,
-    damaged,
-    store_at,
-)
-from primo_scale.storage.tiles import in_threads
 
 if not __debug__:  # Zarr reads metadata in an assert statement
     raise UsageError(
@@ -94,7 +87,7 @@ Array = zarr.Array[Any]
 class Group:
     """Open group: its store, and the attributes in its metadata document."""
 
-    store: BaseStore
+    store: stores.BaseStore
     stored: dict[str, Any]
 
     @property
@@ -111,7 +104,7 @@ class Group:
 
 def create_group(location: Location, kind: str, attributes: Mapping[str, Any]) -> Group:
     """Create an empty group of `kind` at `location`; a group that exists there is replaced."""
-    encryption = new_store_encryption() if kind in _ENCRYPTED_KINDS else None
+    encryption = stores.new_store_encryption() if kind in _ENCRYPTED_KINDS else None
     group = Group(_view(location, kind, encryption, {}), {})
     with disk_errors_explained(location):
         group.store.remove_below("")
@@ -131,7 +124,9 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
     """
     with _damage_explained(location):
         try:
-            stored = json.loads(bytes(store_at(location).read(HEADER))).get("attributes", {})
+            stored = json.loads(bytes(stores.store_at(location).read(stores.HEADER))).get(
+                "attributes", {}
+            )
         except FileNotFoundError:
             raise InputError(
                 f"holds no {kind} store", where=str(location), remedy="Check the path"
@@ -152,11 +147,13 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
         )
     with _damage_explained(location):
         key = stored.get(_ENCRYPTION_ATTRIBUTE)
-        encryption = None if key is None else StoreEncryption(str(key["key"]), str(key["store"]))
+        encryption = (
+            None if key is None else stores.StoreEncryption(str(key["key"]), str(key["store"]))
+        )
         checksums = stored.get(_CHECKSUMS_ATTRIBUTE) or {}
         recorded = {str(name): int(checksum) for name, checksum in checksums.items()}
     if kind in _ENCRYPTED_KINDS:
-        check_key(encryption, str(location))
+        stores.check_key(encryption, str(location))
     if complete and not stored.get(COMPLETE_ATTRIBUTE):
         raise InputError(
             f"the {kind} store is unfinished",
@@ -168,7 +165,7 @@ def open_group(location: Location, kind: str, *others: str, complete: bool = Tru
 
 def is_complete(location: Location, kind: str) -> bool:
     """Return whether `location` holds a finished group of `kind`."""
-    if not store_at(location).holds(HEADER):
+    if not stores.store_at(location).holds(stores.HEADER):
         return False
     return bool(open_group(location, kind, complete=False).stored.get(COMPLETE_ATTRIBUTE))
 
@@ -191,12 +188,12 @@ class Attributes(dict[str, Any]):
 
 def attributes_of(group: Group) -> Attributes:
     """Return the attributes that `create_group` and `mark_complete` were given."""
-    encryption, stored = _encryption_of(group), dict(group.stored)
+    encryption, stored = group.store.guard.encryption, dict(group.stored)
     if encryption is not None:
         # Attributes hold digests of private integers, with which guesses of them can be confirmed.
         about = _about(group.kind, complete=bool(stored[COMPLETE_ATTRIBUTE]))
         with _damage_explained(group.location):
-            text = opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
+            text = stores.opened(encryption, str(stored.get(_ENCRYPTED_ATTRIBUTE)), about)
         return Attributes(json.loads(text), group.location)
     for name in (KIND_ATTRIBUTE, VERSION_ATTRIBUTE, COMPLETE_ATTRIBUTE, _CHECKSUMS_ATTRIBUTE):
         stored.pop(name, None)
@@ -213,11 +210,11 @@ def mark_complete(group: Group, attributes: Mapping[str, Any]) -> None:
     """Add attributes to a group and mark it as finished, in one atomic write."""
     with disk_errors_explained(group.location):
         every = {**attributes_of(group), **attributes}
-        stored = _stored_attributes(_encryption_of(group), group.kind, every, complete=True)
-        if isinstance(group.store.guard, RecordedChecksums):
+        stored = _stored_attributes(group.store.guard.encryption, group.kind, every, complete=True)
+        if group.store.guard.recorded is not None:
             stored[_CHECKSUMS_ATTRIBUTE] = dict(sorted(group.store.guard.recorded.items()))
         _write_header(group, stored)
-        group.store.flush(HEADER)
+        group.store.flush(stores.HEADER)
 
 
 @dataclass(frozen=True)
@@ -243,7 +240,7 @@ def create_arrays(
     Through Zarr, the arrays of a thousand LD blocks take seconds on a disk and minutes in a bucket.
     """
     codecs: list[dict[str, Any]] = [{"name": "bytes", "configuration": {"endian": "little"}}]
-    if isinstance(group.store.guard, RecordedChecksums):
+    if group.store.guard.recorded is not None:
         codecs.append({"name": "crc32c"})  # the other guards add their own checksums or tags
 
     def create(item: tuple[str, ArrayLayout]) -> Array:
@@ -289,7 +286,7 @@ def array_of(group: Group, name: str) -> Array:
     """
     with _damage_explained(group.location / name):
         try:
-            metadata = json.loads(bytes(group.store.read(f"{name}/{HEADER}")))
+            metadata = json.loads(bytes(group.store.read(f"{name}/{stores.HEADER}")))
         except FileNotFoundError as error:
             raise KeyError(name) from error
         return _array(group, name, metadata)
@@ -302,7 +299,7 @@ def _array(group: Group, name: str, metadata: Any) -> Array:
 
 def has_array(group: Group, name: str) -> bool:
     """Return whether a group has an array `name`, complete or not."""
-    return group.store.holds(f"{name}/{HEADER}")
+    return group.store.holds(f"{name}/{stores.HEADER}")
 
 
 @contextmanager
@@ -311,7 +308,7 @@ def _damage_explained(where: Location) -> Iterator[None]:
     try:
         yield
     except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise damaged(where, "") from error
+        raise stores.damaged(where, "") from error
 
 
 def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> None:
@@ -319,26 +316,19 @@ def expect_checksums(group: Group, name: str, table: npt.NDArray[np.uint32]) -> 
 
     This is for arrays whose chunks are not written through the store, which does not record them.
     """
-    if isinstance(group.store.guard, RecordedChecksums):
-        group.store.guard.tables[name] = table
+    group.store.guard.tables[name] = table
 
 
 def _view(
     location: Location,
     kind: str,
-    encryption: StoreEncryption | None,
+    encryption: stores.StoreEncryption | None,
     recorded: Mapping[str, int],
-) -> BaseStore:
+) -> stores.BaseStore:
     """Return the store at a location with the guard of a kind of group."""
-    if encryption is not None:
-        return store_at(location).guarded(Encryption(encryption))
-    bound = kind in _BOUND_KINDS
-    return store_at(location).guarded(KeyedChecksums() if bound else RecordedChecksums(recorded))
-
-
-def _encryption_of(group: Group) -> StoreEncryption | None:
-    guard = group.store.guard
-    return guard.encryption if isinstance(guard, Encryption) else None
+    keyed = kind in _BOUND_KINDS
+    kept = None if keyed or encryption is not None else recorded
+    return stores.store_at(location).guarded(stores.Guard(encryption, keyed=keyed, recorded=kept))
 
 
 def _write_header(group: Group, attributes: dict[str, Any]) -> None:
@@ -349,7 +339,7 @@ def _write_header(group: Group, attributes: dict[str, Any]) -> None:
 def _write_node(group: Group, name: str, metadata: dict[str, Any]) -> dict[str, Any]:
     """Write a metadata document, and return it."""
     document = {"zarr_format": 3, "attributes": {}, **metadata}
-    key = f"{name}/{HEADER}" if name else HEADER
+    key = f"{name}/{stores.HEADER}" if name else stores.HEADER
     group.store.write(key, [memoryview(json.dumps(document).encode())])
     return document
 
@@ -359,7 +349,11 @@ def _named(name: str, **configuration: Any) -> dict[str, Any]:
 
 
 def _stored_attributes(
-    encryption: StoreEncryption | None, kind: str, attributes: Mapping[str, Any], *, complete: bool
+    encryption: stores.StoreEncryption | None,
+    kind: str,
+    attributes: Mapping[str, Any],
+    *,
+    complete: bool,
 ) -> dict[str, Any]:
     header = {
         KIND_ATTRIBUTE: kind,
@@ -371,7 +365,7 @@ def _stored_attributes(
     return {
         **header,
         _ENCRYPTION_ATTRIBUTE: asdict(encryption),
-        _ENCRYPTED_ATTRIBUTE: sealed(
+        _ENCRYPTED_ATTRIBUTE: stores.sealed(
             encryption, json.dumps(attributes).encode(), _about(kind, complete=complete)
         ),
     }
@@ -379,7 +373,7 @@ def _stored_attributes(
 
 def _about(kind: str, *, complete: bool) -> str:
     """Return what encrypted attributes authenticate, so that nobody can mark a store complete."""
-    return f"{HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
+    return f"{stores.HEADER} of {kind}, {'complete' if complete else 'unfinished'}"
 
 
 def open_foreign_arrays(path: Path) -> Mapping[str, Array]:
@@ -399,3 +393,229 @@ def foreign_errors_explained(path: Path) -> Iterator[Any]:
         raise InputError(
             f"cannot be read as a Zarr group: {' '.join(str(error).split())}", where=path
         ) from error
+
+
+# Largest size of an array's metadata document (measured: 0.6 KB).
+_HEADER_BYTES = 1 << 10
+
+
+def write_block(array: Array, selection: tuple[slice, ...], values: npt.NDArray[Any]) -> None:
+    """Write `values` at `selection`, which covers whole chunks."""
+    found = _in_one_chunk(array, selection)
+    with disk_errors_explained(_store_of(array).location):
+        if found is not None and found[1] == _inside(array, found[0]):
+            _store_of(array).write(_chunk_key(array, found[0]), _encoded(array, found[0], values))
+        else:
+            array[selection] = values
+
+
+def write_array(
+    group: Group, name: str, values: npt.NDArray[Any], chunks: tuple[int, ...]
+) -> Array:
+    """Create an array of a group with these values, in chunks of a shape, and return it."""
+    array = create_array(group, name, ArrayLayout(values.shape, chunks, values.dtype))
+    write_block(array, (slice(None),) * values.ndim, values)
+    return array
+
+
+def read_block(array: Array, selection: tuple[slice, ...] = ()) -> npt.NDArray[Any]:
+    """Read the values at `selection`, by default all.
+
+    The result may be read-only, and a part of one chunk keeps the whole chunk in memory. A chunk
+    that is missing or fails its checksum raises `DamagedChunk`.
+    """
+    selection = selection or (slice(None),) * array.ndim
+    found = _in_one_chunk(array, selection)
+    if found is not None:
+        index, part = found
+        return read_chunk(array, index)[part]
+    try:
+        return np.asarray(array[selection])
+    except ValueError as error:  # Zarr found a wrong checksum
+        raise stores.damaged(_store_of(array).location, f"{array.path}/c/") from error
+
+
+def read_chunk(array: Array, index: tuple[int, ...]) -> npt.NDArray[Any]:
+    """Read the chunk at grid position `index`; errors are those of `read_block`."""
+    store, key = _store_of(array), _chunk_key(array, index)
+    content, dtype = store.read(key), array.dtype.newbyteorder("<")
+    stored, is_intact = np.frombuffer(content, np.uint8), True
+    if array.compressors:  # else the store has checked the chunk
+        stored, is_intact = stored[: -stores.CHECKSUM_BYTES], crc32c_of_chunk(content) is not None
+    if not is_intact or stored.size != dtype.itemsize * math.prod(array.chunks):
+        raise stores.damaged(store.location, key)
+    return stored.view(dtype).reshape(array.chunks)[_inside(array, index)]
+
+
+def commit_chunk(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> None:
+    """Write one whole chunk atomically.
+
+    A disk store renames a file. An object store uses a conditional put: the first of several
+    workers that write the same chunk wins, and the others find it committed.
+    """
+    with disk_errors_explained(_store_of(array).location):
+        _store_of(array).commit(_chunk_key(array, index), _encoded(array, index, values))
+
+
+def chunk_name(array: str, index: tuple[int, ...]) -> str:
+    """Return the name of a chunk in its group, such as ``gram/0/c/1/0/2``."""
+    return "/".join((array, "c", *(str(i) for i in index)))
+
+
+def stored_chunks(location: Location) -> set[str]:
+    """Return the names, as of `chunk_name`, of all chunks below a location.
+
+    The chunks are listed and not read, so that some may be damaged.
+    """
+    return {key for key in stores.store_at(location).all_keys() if stores.is_chunk(key)}
+
+
+def drop_chunk(array: Array, index: tuple[int, ...]) -> None:
+    """Delete the chunk at grid position `index`, if it exists."""
+    _store_of(array).remove(_chunk_key(array, index))
+
+
+def chunk_path(array: Array, index: tuple[int, ...]) -> Path:
+    """Return the file of the chunk at grid position `index` of a store in a directory."""
+    return Path(_store_of(array).location, _chunk_key(array, index))
+
+
+def chunk_bytes(layout: ArrayLayout) -> int:
+    """Return the largest size of a stored chunk in bytes; chunks at the edge are padded."""
+    entries = math.prod(max(1, size) for size in layout.chunks)
+    # An encrypted chunk has a nonce and a tag instead of a checksum.
+    overhead = max(stores.CHECKSUM_BYTES, stores.NONCE_BYTES + stores.TAG_BYTES)
+    return entries * np.dtype(layout.dtype).itemsize + overhead
+
+
+def array_bytes(layout: ArrayLayout, *, chunks: int | None = None) -> int:
+    """Return the largest size in bytes of a stored array, or of one with so many chunks."""
+    if chunks is None:
+        sides = zip(layout.shape, layout.chunks, strict=True)
+        chunks = math.prod(-(-extent // max(1, size)) for extent, size in sides)
+    return _HEADER_BYTES + chunks * chunk_bytes(layout)
+
+
+def crc32c_of_chunk(content: bytes | memoryview) -> int | None:
+    """Return the CRC-32C of a stored chunk's values, or None if the chunk ends with another."""
+    computed = stores.crc32c_bytes(memoryview(content)[: -stores.CHECKSUM_BYTES])
+    return (
+        int.from_bytes(computed, "little")
+        if content[-stores.CHECKSUM_BYTES :] == computed
+        else None
+    )
+
+
+def _in_one_chunk(
+    array: Array, selection: tuple[slice, ...]
+) -> tuple[tuple[int, ...], tuple[slice, ...]] | None:
+    """Return the grid position of the chunk that contains a selection and the part, or None."""
+    index, inside = [], []
+    for part, extent, size in zip(selection, array.shape, array.chunks, strict=True):
+        start, stop, step = part.indices(extent)
+        if step != 1 or start >= stop:
+            return None
+        before = start - start % size
+        if stop > before + size:
+            return None
+        index.append(before // size)
+        inside.append(slice(start - before, stop - before))
+    return tuple(index), tuple(inside)
+
+
+def _encoded(array: Array, index: tuple[int, ...], values: npt.NDArray[Any]) -> list[memoryview]:
+    """Return the content of a chunk, padded and with its checksum unless the store adds one."""
+    content = np.ascontiguousarray(values, dtype=array.dtype.newbyteorder("<"))
+    if content.shape != array.chunks:
+        whole = np.full(array.chunks, array.fill_value, dtype=content.dtype)
+        whole[_inside(array, index)] = content
+        content = whole
+    stored = content.reshape(-1).view(np.uint8)
+    if not array.compressors:
+        return [stored.data]
+    return [stored.data, memoryview(stores.crc32c_bytes(stored))]
+
+
+def _inside(array: Array, index: tuple[int, ...]) -> tuple[slice, ...]:
+    """Return the part of a chunk that lies inside the array."""
+    return tuple(
+        slice(0, min(size, extent - i * size))
+        for i, size, extent in zip(index, array.chunks, array.shape, strict=True)
+    )
+
+
+def _chunk_key(array: Array, index: tuple[int, ...]) -> str:
+    return chunk_name(array.path, index)
+
+
+def _store_of(array: Array) -> stores.BaseStore:
+    store: Any = array.store_path.store
+    # An array that was opened with Zarr's own functions is on a disk.
+    return store if isinstance(store, stores.BaseStore) else stores.DiskStore(store.root)
+
+
+# Zarr writes a chunk only when it has all its rows. Each row of a .bed file holds a small part of
+# many chunks. Appending rows to the chunk files lets every byte be read, examined and written while
+# it is in the processor's cache. The finished files are identical to those that Zarr writes.
+
+
+class ChunkAppender:
+    """Writer of neighbouring chunks in one row of the chunk grid, see `open_chunk_appender`.
+
+    Until `finish` returns, incomplete files exist under the final names, so that the caller needs
+    another record of which chunks are complete.
+    """
+
+    def __init__(self, array: Array, descriptors: Sequence[int], most_rows: int) -> None:
+        self._height, self._width = array.chunks
+        self._fill = np.uint8(array.fill_value)
+        self._descriptors = descriptors
+        self._checksums = [0] * len(descriptors)
+        self._rows = 0
+        self._piece = np.empty((min(most_rows, self._height), self._width), dtype=np.uint8)
+
+    def append(self, values: npt.NDArray[np.uint8]) -> None:
+        """Write the next rows of all chunks: uint8, shape (at most `most_rows`, bytes).
+
+        The rows of all chunks lie side by side. The array's edge may make the last chunk narrower.
+        """
+        piece = self._piece[: len(values)]
+        for column in range(len(self._descriptors)):
+            part = values[:, column * self._width : (column + 1) * self._width]
+            piece[:, : part.shape[1]] = part
+            piece[:, part.shape[1] :] = self._fill
+            self._write(column, piece)
+        self._rows += len(values)
+
+    def finish(self) -> npt.NDArray[np.uint32]:
+        """Pad the chunks, append their CRC-32C, flush the files, and return the checksums."""
+        for column, descriptor in enumerate(self._descriptors):
+            missing = self._height - self._rows
+            if missing:
+                self._write(column, np.full((missing, self._width), self._fill))
+            write_all(descriptor, self._checksums[column].to_bytes(stores.CHECKSUM_BYTES, "little"))
+        for descriptor in self._descriptors:
+            os.fsync(descriptor)
+        return np.array(self._checksums, dtype=np.uint32)
+
+    def _write(self, column: int, rows: npt.NDArray[np.uint8]) -> None:
+        content = rows.reshape(-1)
+        self._checksums[column] = google_crc32c.extend(self._checksums[column], content)
+        write_all(self._descriptors[column], content.data)
+
+
+@contextmanager
+def open_chunk_appender(
+    array: Array, row: int, columns: range, *, most_rows: int
+) -> Iterator[ChunkAppender]:
+    """Open empty files for the chunks at `row` and `columns` of the chunk grid.
+
+    The array holds uint8 in two dimensions, neither compressed nor encrypted, in a directory. The
+    memory is that of `most_rows` rows of one chunk, the largest number for one `append`.
+    """
+    paths = [chunk_path(array, (row, column)) for column in columns]
+    with ExitStack() as stack:
+        for path in paths:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        files = [stack.enter_context(path.open("wb", buffering=0)) for path in paths]
+        yield ChunkAppender(array, [file.fileno() for file in files], most_rows)

@@ -19,7 +19,7 @@ from primo_scale.accumulation.tasks import run_task
 from primo_scale.cli.commands import accumulate, finalize, release, verify
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
-from primo_scale.kernels.rows import LinearMap
+from primo_scale.kernels.products import LinearMap
 from primo_scale.outcomes.store import open_outcome_store
 from primo_scale.panel.components import open_components, write_components
 from primo_scale.run.design import load_design

@@ -13,7 +13,7 @@ from support.command_io import PANEL, table_options
 from support.processes import ROOT, command_of
 from support.small_cohort import BUDGET, outcomes, write_cohort
 
-from primo_scale.genotypes.ingest_plan import READ_BUDGET_BYTES
+from primo_scale.genotypes.ingest import READ_BUDGET_BYTES
 
 pytestmark = pytest.mark.slow
 

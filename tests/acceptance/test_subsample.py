@@ -15,8 +15,7 @@ from primo_scale.accumulation.tasks import run_task
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.kernels.packed import decode
 from primo_scale.run.design import load_design
-from primo_scale.storage.chunks import read_block
-from primo_scale.storage.groups import array_of, create_group
+from primo_scale.storage.groups import array_of, create_group, read_block
 
 SIZE = 120
 

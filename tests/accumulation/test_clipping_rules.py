@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.kernels.rows import UNCLIPPED, scale_entries
+from primo_scale.kernels.products import UNCLIPPED, scale_entries
 
 N_FIXED, N_PHENOTYPES, SIZES = 2, 3, (2, 3, 1)
 

@@ -16,8 +16,7 @@ from primo_scale.errors import ResourceError
 from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.outcomes.store import rows_layout
 from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
-from primo_scale.storage.chunks import array_bytes, write_block
-from primo_scale.storage.groups import create_array, create_group
+from primo_scale.storage.groups import array_bytes, create_array, create_group, write_block
 
 ELSEWHERE = SchedulerProfile("tls://a:1")
 

@@ -16,8 +16,7 @@ from primo_scale.accumulation.statistics import Reduction, accumulate, remove_pa
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import groups
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.chunks import chunk_path
-from primo_scale.storage.groups import is_complete
+from primo_scale.storage.groups import chunk_path, is_complete
 from primo_scale.storage.stores import DiskStore
 
 LAYOUT = BlockLayout((0, 5, 8), 1, 1)

@@ -11,18 +11,19 @@ from support.traced_memory import least_peak
 from primo_scale.accumulation.plan import Plan
 from primo_scale.accumulation.statistics import Reduction, open_raw_statistics
 from primo_scale.errors import InputError, ResourceError
+from primo_scale.machine import n_threads
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
-from primo_scale.storage.chunks import chunk_path, write_array
 from primo_scale.storage.groups import (
     ArrayLayout,
     array_of,
+    chunk_path,
     create_array,
     create_group,
     is_complete,
     mark_complete,
     open_group,
+    write_array,
 )
-from primo_scale.storage.tiles import n_threads
 
 MAX_CODE = 3
 

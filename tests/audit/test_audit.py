@@ -32,8 +32,7 @@ from primo_scale.audit.mechanism_audit import (
     worst_pairs,
 )
 from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
+from primo_scale.gaussian.noise import KeystreamNoise, add_lattice_noise, off_diagonal_sigma
 from primo_scale.privacy.mechanism import Promise, Recipe, calibrate
 from primo_scale.privacy.private_statistics import KIND, Draw, NoisyMatrices, privatise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices

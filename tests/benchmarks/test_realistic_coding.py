@@ -10,7 +10,7 @@ from benchmarks.cohorts import part_of, simulated
 from benchmarks.measurement import PeakMemory
 from benchmarks.programs import Bench
 from benchmarks.tables import TABLES
-from primo_scale.genotypes.frequencies import read_reference_frequencies
+from primo_scale.genotypes.coding import read_reference_frequencies
 from primo_scale.genotypes.store import open_genotype_store
 
 PEAK = PeakMemory(total=2**30, main=2**29, child=2**28)

@@ -13,7 +13,7 @@ from experiments.primo_cohorts import draw_cohort, genotypes, perceptron
 from experiments.primo_figures import run_accuracy
 from experiments.releases import demo_panel
 from experiments.reproduction import Task
-from primo_scale.papers.primo import phenotype_projection
+from primo_scale.papers.estimators import phenotype_projection
 
 SETTING = {"features": "gaussian", "outcomes": "linear", "n": 2000, "l": 101}
 FULL = "product: full privacy"

@@ -12,16 +12,14 @@ from hypothesis import strategies as st
 from primo_scale.genotypes.coding import (
     SMALLEST_FREQUENCY,
     GenotypeCoding,
+    MatchCounts,
+    MatchedFrequencies,
     default_row_norm,
     largest_block_norms,
     largest_code,
+    read_reference_frequencies,
     reference_coding,
     uninformative_coding,
-)
-from primo_scale.genotypes.frequencies import (
-    MatchCounts,
-    MatchedFrequencies,
-    read_reference_frequencies,
 )
 from primo_scale.genotypes.tables import read_bim
 

@@ -10,14 +10,7 @@ import pytest
 from support.filesets import sample_table, variants_with, written
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.filters import (
-    Importance,
-    Ranking,
-    Selection,
-    read_people,
-    select_samples,
-    select_variants,
-)
+from primo_scale.genotypes.filters import Selection, read_people, select_samples, select_variants
 from primo_scale.genotypes.tables import VariantTable, parse_chromosomes, read_bim, read_fam
 
 
@@ -187,11 +180,11 @@ def test_the_most_important_variants_are_chosen_after_the_other_filters(top, exp
     def of_variants(variants):
         assert len(variants) == 5  # without the one on Y
         values = np.array([importance[int(p)] for p in variants.position])
-        return Importance(values, lambda chosen: values[chosen].sum() / values.sum())
+        return values, lambda chosen: values[chosen].sum() / values.sum()
 
     variants = variants_on("Y", *("1",) * 5)
     variants = replace(variants, position=np.arange(6))
-    ranking = Ranking("--extract-by-prior", top, of_variants)
+    ranking = "--extract-by-prior", top, of_variants
     rows, counts = select_variants(variants, Selection(ranking=ranking))
     assert rows.tolist() == expected
     assert str(counts[-1]) == (

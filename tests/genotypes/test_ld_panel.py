@@ -15,7 +15,7 @@ from primo_scale.panel.components import (
     variances_outside,
     write_components,
 )
-from primo_scale.panel.ld import BlockSizes, fixation_index, open_ld_panel, panel_boundaries
+from primo_scale.panel.ld import fixation_index, open_ld_panel, panel_boundaries
 
 
 def write_panel(prefix, dosages):
@@ -158,7 +158,7 @@ def test_blocks_are_cut_where_the_panel_has_no_ld(tmp_path):
     blocks = [correlated(200, size, rng, factors=1)[0] for size in (12, 17, 11)]
     variants = table([("A", "G")] * 40, range(1, 41))
     panel = opened_panel(tmp_path, np.vstack(blocks), variants)
-    assert panel_boundaries(panel, BlockSizes(8, 20)) == (0, 12, 29, 40)
+    assert panel_boundaries(panel, (8, 20)) == (0, 12, 29, 40)
 
 
 def test_maps_are_stored_and_reproduce_the_components(tmp_path):

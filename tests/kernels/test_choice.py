@@ -142,7 +142,8 @@ def test_a_process_without_the_instructions_gives_the_same_products(setting) -> 
 AFTER_THE_WARM_UP = """
 import sys
 import numpy as np
-from primo_scale.kernels import compiling, packed, rows
+from primo_scale.kernels import products
+from primo_scale.kernels import compiling, packed
 from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
 from primo_scale.kernels.products import ProductSum, spread_rows
 save_overload, compiled = compiling._Cache.save_overload, []
@@ -159,7 +160,7 @@ for people in (512, 700):
     table = np.zeros((50, 4), np.int8)
     packed.add_squared_norms(np.zeros(people, np.int64), stored, table)
     codes = packed.decode_into(memory, stored, table)
-    rows.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
+    products.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
     for largest in (1, 128):
         for left in (codes, spread_rows(40, people)):
             ProductSum(choose_kernel(name, largest), (len(left), 50), 1).add(left, codes)

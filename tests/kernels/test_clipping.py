@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from primo_scale.kernels.rows import (
+from primo_scale.kernels.products import (
     UNCLIPPED,
     clip_rows,
     row_multipliers,

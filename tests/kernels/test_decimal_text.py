@@ -1,4 +1,4 @@
-"""Numbers of a table line are those of Python's `float`, and are written as by ``"%.9g"``."""
+"""Numbers of a table line are those of Python's `float`."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from primo_scale.kernels.decimal_text import _write_rows, decimal_rows, read_decimals
+from primo_scale.kernels.decimal_text import read_decimals
 
 DIGITS = st.text("0123456789", max_size=20)
 DECIMALS = st.tuples(st.sampled_from(["", "-", "+"]), DIGITS, st.sampled_from(["", "."]), DIGITS)
@@ -97,52 +97,3 @@ def test_the_first_cells_of_read_lines_are_copied(ending):
     size = read_decimals(text, np.array([-1, -1, 0]), rows, is_plain, 2, people)
     assert people[:size].tobytes().decode() == "f i\na é\n1 2\n"
     assert is_plain.tolist() == [True, False, True, False, True]
-
-
-NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-SIGNIFICANT = st.integers(1, 10**9)
-NEAR_DECIMALS = st.builds(
-    lambda digits, exponent, ulps: float(f"{digits}e{exponent}") * (1 + ulps * 2.0**-52),
-    st.one_of(SIGNIFICANT, SIGNIFICANT.map(lambda digits: digits + 0.5)),
-    st.integers(-40, 40),
-    st.integers(-3, 3),
-)
-
-
-def written(value: float) -> str | None:
-    """Return the text of a number, or None if the kernel leaves it to Python."""
-    text = np.zeros(18, np.uint8)
-    size = _write_rows(np.zeros(0, np.uint8), np.zeros(1, np.int64), np.array([[value]]), text)
-    return None if size < 0 else text[:size].tobytes().decode().removesuffix("\n")
-
-
-@settings(max_examples=2000)
-@given(st.one_of(NUMBERS, NEAR_DECIMALS))
-@example(0.999999999500001)
-@example(99999999.95)
-@example(999999999.4999999)
-@example(1e22)
-@example(12345678.95)  # halfway between two texts
-@example(-0.0)
-def test_numbers_are_written_with_nine_digits(value):
-    assert written(value) in {None, f"{value + 0.0:.9g}"}
-
-
-@pytest.mark.parametrize("exponent", range(-13, 30))
-def test_usual_sizes_are_not_left_to_python(exponent):
-    values = np.random.default_rng(exponent + 13).uniform(1, 10, 200) * 10.0**exponent
-    assert [written(value) for value in values] == [f"{value:.9g}" for value in values]
-
-
-@pytest.mark.parametrize("value", [0.1000000005, 1e-30, 1e40, math.inf, math.nan])
-def test_numbers_in_doubt_are_left_to_python(value):
-    assert written(value) is None
-
-
-@pytest.mark.parametrize("left_to_python", [False, True])
-def test_rows_have_their_beginnings(left_to_python):
-    values = np.array([[0.5, -3e-5], [-0.0, 1e-30 if left_to_python else 120.0]])
-    text = "é\tA\tlong\t".encode()
-    found = decimal_rows(np.frombuffer(text, np.uint8), np.array([3, len(text)]), values)
-    last = b"1e-30" if left_to_python else b"120"
-    assert found == "é\t0.5\t-3e-05\nA\tlong\t0\t".encode() + last + b"\n"

@@ -19,8 +19,7 @@ from primo_scale.kernels.dosage_bytes import (
     select,
     steps_or_missing,
 )
-from primo_scale.kernels.products import spread_rows
-from primo_scale.kernels.rows import UNCLIPPED, scale_columns
+from primo_scale.kernels.products import UNCLIPPED, scale_columns, spread_rows
 
 EVERY_BYTE = np.arange(256, dtype=np.uint8)
 

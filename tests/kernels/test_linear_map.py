@@ -4,8 +4,14 @@ import numpy as np
 import pytest
 
 from primo_scale.kernels.product_kernels import choose_kernel
-from primo_scale.kernels.products import LARGEST_BYTE, spread_rows
-from primo_scale.kernels.rows import FRACTION_BITS, PEOPLE_MAPPED, LinearMap, add_squared_outputs
+from primo_scale.kernels.products import (
+    FRACTION_BITS,
+    LARGEST_BYTE,
+    PEOPLE_MAPPED,
+    LinearMap,
+    add_squared_outputs,
+    spread_rows,
+)
 
 
 def random_map(m, k, rng, *, largest=2**20):

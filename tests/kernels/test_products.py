@@ -13,7 +13,6 @@ from primo_scale.kernels.products import (
     LARGEST_BYTE,
     LARGEST_INT32,
     Float32,
-    GatheredSum,
     ProductKernel,
     ProductSum,
     byte_planes,
@@ -143,31 +142,21 @@ class TestProductSum:
     def test_totals_do_not_depend_on_reads_or_flushes(
         self, name: str, largest: int, reads: list[int], bound: int, seed: int
     ) -> None:
-        """A bound that is too high only moves sums to int64 more often, at most per person.
-
-        Gathering the people of several reads changes nothing.
-        """
+        """A bound that is too high only moves sums to int64 more often, at most per person."""
         kernel, rng = available(name, largest), np.random.default_rng(seed)
         bound = max(bound, largest**2)
         left, right = (
             codes_of(rng, rows, sum(reads), largest=largest, pattern="any") for rows in (5, 8)
         )
-        two, gathered = (ProductSum(kernel, (5, 8), bound) for _ in range(2))
-        same, gathered_same = (ProductSum(kernel, (5, 5), bound) for _ in range(2))
-        between = [two, GatheredSum(gathered, 513)]
-        within = [same, GatheredSum(gathered_same, 513)]
+        between, within = (ProductSum(kernel, (5, rows), bound) for rows in (8, 5))
         start = 0
         for people in reads:
             part = left[:, start : start + people]
-            for total in between:
-                total.add(part, right[:, start : start + people])
-            for total in within:
-                total.add(part, part)
+            between.add(part, right[:, start : start + people])
+            within.add(part, part)
             start += people
-        for total in between:
-            np.testing.assert_array_equal(total.total(), product(left, right))
-        for total in within:
-            np.testing.assert_array_equal(mirrored(total.total()), product(left, left))
+        np.testing.assert_array_equal(between.total(), product(left, right))
+        np.testing.assert_array_equal(mirrored(within.total()), product(left, left))
 
     @kernels
     @pytest.mark.parametrize("read", [131_071, 131_072, 262_142, 300_000])

@@ -10,7 +10,7 @@ from support.methods_examples import (
     statistics_of,
 )
 
-from primo_scale.methods.adjustment import adjust, missing_rescale
+from primo_scale.methods.linear_algebra import adjust, missing_rescale
 from primo_scale.privacy.mechanism import no_noise
 
 

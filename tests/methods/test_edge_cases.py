@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from support.methods_examples import inputs_for, ridge_weights, solved, statistics_of, with_noise
 from support.tiers import thinned
 
-from primo_scale.methods.adjustment import missing_rescale
 from primo_scale.methods.catalogue import METHODS, SHRINKAGES
+from primo_scale.methods.linear_algebra import missing_rescale
 from primo_scale.privacy.mechanism import NoiseScales, Recipe
 
 RNG = np.random.default_rng(1)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from support.methods_examples import independent_noise
 
-from primo_scale.kernels.gibbs_sweep import Chain, EffectMaps, information, sweep
-from primo_scale.methods.adjustment import TargetNoise
+from primo_scale.kernels.gibbs_sweep import EffectMaps, information, sweep
 from primo_scale.methods.effects import (
     Coordinates,
     EffectCovariance,
@@ -17,6 +16,7 @@ from primo_scale.methods.effects import (
     sample_effects,
     shrunk,
 )
+from primo_scale.methods.linear_algebra import TargetNoise
 
 EXPOSURES = np.geomspace(2.0, 0.02, 600)
 SAMPLING = np.linspace(0.6, 0.1, 600)
@@ -234,13 +234,11 @@ def test_the_sampler_has_the_posterior_mean_of_all_models():
     )
     informations = information(maps, precisions)
     np.testing.assert_allclose(informations, (M**2 * precisions[:, None]).sum(axis=0), rtol=1e-5)
-    chain, sweeps = Chain(h * precisions, np.zeros(6), np.zeros(6)), 40_000
+    chain, sweeps = (h * precisions, np.zeros(6), np.zeros(6)), 40_000
     for _ in range(sweeps):
         draws = np.stack([rng.random(6), rng.standard_normal(6)])
         sweep(maps, precisions, informations, chain, draws, (share, variance))
-    np.testing.assert_allclose(
-        chain.residual, (h - M @ chain.effects) * precisions, rtol=1e-4, atol=1e-4
-    )
+    np.testing.assert_allclose(chain[0], (h - M @ chain[1]) * precisions, rtol=1e-4, atol=1e-4)
 
     evidence, mean = [], []
     for chosen in product([False, True], repeat=6):
@@ -255,7 +253,7 @@ def test_the_sampler_has_the_posterior_mean_of_all_models():
         mean.append(effect)
     weights = np.exp(np.array(evidence) - max(evidence))
     expected = weights @ np.array(mean) / weights.sum()
-    np.testing.assert_allclose(chain.means / sweeps, expected, atol=0.03)
+    np.testing.assert_allclose(chain[2] / sweeps, expected, atol=0.03)
     assert np.abs(expected).max() > 0.5
 
 

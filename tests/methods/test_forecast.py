@@ -9,7 +9,7 @@ from support.stores import write_matrices
 from support.traced_memory import least_peak
 
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
-from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.effects import EffectPrior, PublicScores
 from primo_scale.methods.forecast import (
     BlockNoise,
     effects_bytes,
@@ -17,7 +17,6 @@ from primo_scale.methods.forecast import (
     solve_bytes,
 )
 from primo_scale.methods.linear_algebra import FLOOR_SHARE, noise_norm
-from primo_scale.methods.priors import PublicScores
 from primo_scale.methods.solve import PanelComponents, SolveInputs
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe
 from primo_scale.storage.block_matrices import BlockLayout
@@ -74,7 +73,8 @@ def test_an_exact_gram_costs_nothing():
 
 # ---- Memory --------------------------------------------------------------------------------------
 
-MOST_BEYOND, LEAST_USED = 1.05, 0.45
+# NumPy decomposes a matrix in three others, which tracemalloc does not see.
+MOST_BEYOND, LEAST_USED = 1.05, 0.3
 CASES = {
     "one large block": ((1_000,), 2, "reuse-cov-gauss", None),
     "more phenotypes than variants": ((300,), 900, "reuse-cov-gauss", None),

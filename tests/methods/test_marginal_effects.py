@@ -14,11 +14,15 @@ from scipy import stats
 from support.methods_examples import MemoryStatistics, inputs_for, with_noise
 from support.tiers import thinned
 
-from primo_scale.genotypes.coding import GenotypeCoding, reference_coding
-from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
-from primo_scale.kernels.rows import clip_rows
-from primo_scale.methods.adjustment import missing_rescale
-from primo_scale.methods.scale import effects_per_allele, marginal_effects
+from primo_scale.genotypes.coding import (
+    GenotypeCoding,
+    MatchCounts,
+    MatchedFrequencies,
+    reference_coding,
+)
+from primo_scale.kernels.products import clip_rows
+from primo_scale.methods.linear_algebra import missing_rescale
+from primo_scale.methods.solve import effects_per_allele, marginal_effects
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import no_noise
 from primo_scale.privacy.planning import clip_response
@@ -98,7 +102,7 @@ def test_p_values_are_uniform_without_effects(noise):
     """An error of a tenth in the standard error, in either direction, is rejected."""
     rng = np.random.default_rng(1)
     draws = [published(simulated(seed), rng, noise=noise) for seed in range(3)]
-    z = np.array([found.effect / found.standard_error for found in draws])
+    z = np.array([effect / error for effect, error in draws])
     for phenotype in range(2):
         right = z[..., phenotype].ravel()
         assert p_of_uniformity(right) > 0.01
@@ -114,8 +118,8 @@ def test_effects_are_unbiased_and_intervals_cover_them():
     draws = [
         published(simulated(seed, n=n, effect=effect), rng, noise=4.0, n=n) for seed in range(5)
     ]
-    estimate = np.array([found.effect[::50] / SD for found in draws])
-    error = np.array([found.standard_error[::50] / SD for found in draws])
+    estimate = np.array([found[::50] / SD for found, _ in draws])
+    error = np.array([found[::50] / SD for _, found in draws])
     weight = error**-2
     mean = (weight * estimate).sum() / weight.sum()
     assert mean == pytest.approx(effect, abs=3 * weight.sum() ** -0.5)
@@ -136,8 +140,8 @@ def test_exact_statistics_give_the_regression_on_each_variant():
     Y = X[:, :2] * 5 + fixed[:, :2] * 3 + rng.integers(-200, 200, (n, 2))
     statistics = without_grams(X, np.hstack([fixed, Y]))
     variances = rng.uniform(100, 300, d)
-    found = marginal_effects(statistics, inputs_for(statistics, n), variances)
+    found, errors = marginal_effects(statistics, inputs_for(statistics, n), variances)
     residual = Y - fixed @ np.linalg.lstsq(fixed, Y, rcond=None)[0]
-    np.testing.assert_allclose(found.effect, X.T @ residual / (n * variances)[:, None], atol=1e-9)
+    np.testing.assert_allclose(found, X.T @ residual / (n * variances)[:, None], atol=1e-9)
     error = np.sqrt((residual**2).sum(axis=0) / variances[:, None]) / n
-    np.testing.assert_allclose(found.standard_error, error, rtol=1e-9)
+    np.testing.assert_allclose(errors, error, rtol=1e-9)

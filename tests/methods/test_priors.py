@@ -7,9 +7,8 @@ import pytest
 from scipy.stats import multivariate_normal
 from support.methods_examples import inputs_for, solved, statistics_of, with_noise
 
-from primo_scale.methods.adjustment import adjust
-from primo_scale.methods.effects import EffectPrior
-from primo_scale.methods.priors import PublicScores, shrunk_slopes
+from primo_scale.methods.effects import EffectPrior, PublicScores, shrunk_slopes
+from primo_scale.methods.linear_algebra import adjust
 from primo_scale.methods.solve import fitted_scores
 from primo_scale.privacy.mechanism import no_noise
 

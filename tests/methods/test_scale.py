@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.methods.scale import round_in_place, to_dosage_scale
-from primo_scale.methods.solve import LatticeWeights
+from primo_scale.methods.solve import LatticeWeights, round_in_place, to_dosage_scale
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
 from primo_scale.privacy.planning import ClipResponse
 

@@ -16,9 +16,8 @@ from support.methods_examples import (
 )
 
 from primo_scale.methods import solve as module
-from primo_scale.methods.adjustment import Adjustment, TargetNoise, adjust
-from primo_scale.methods.effects import EffectCovariance, EffectPrior
-from primo_scale.methods.priors import PublicScores
+from primo_scale.methods.effects import EffectCovariance, EffectPrior, PublicScores
+from primo_scale.methods.linear_algebra import Adjustment, TargetNoise, adjust
 from primo_scale.methods.solve import PanelComponents, blended, expected_eigenvalues
 from primo_scale.privacy.mechanism import NoiseScales, no_noise
 from primo_scale.storage.block_matrices import BlockLayout

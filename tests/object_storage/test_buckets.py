@@ -13,21 +13,22 @@ from support.stores import VALUES, write_store
 from primo_scale.errors import DamagedChunk, InputError, InterruptedRun, UsageError
 from primo_scale.run.work_directory import claim
 from primo_scale.storage import bucket_store
-from primo_scale.storage.bucket_store import Patience
-from primo_scale.storage.chunks import commit_chunk, drop_chunk, read_block
 from primo_scale.storage.groups import (
     ArrayLayout,
     array_of,
+    commit_chunk,
     create_array,
     create_group,
+    drop_chunk,
     open_group,
+    read_block,
     read_strings,
 )
 from primo_scale.storage.locations import Location, ObjectUrl
 from primo_scale.storage.stores import store_at
 
 RACERS, ROUNDS = 8, 5
-SHORT = Patience(attempts=4, first_pause_s=0.01, connect_s=2, answer_s=1)
+SHORT = {"ATTEMPTS": 4, "FIRST_PAUSE_S": 0.01, "CONNECT_S": 2, "ANSWER_S": 1}
 
 
 def written(location: Location, offset: int = 0):
@@ -142,18 +143,20 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(prefix, proxy):
 
 
 def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypatch):
-    monkeypatch.setattr(bucket_store, "PATIENCE", SHORT)
+    for name, value in SHORT.items():
+        monkeypatch.setattr(bucket_store, name, value)
     written(prefix)
     for fault in ("status 500", "truncated"):
         faulty = proxy(lambda method, path, attempt, fault=fault: fault)
         with pytest.raises(InterruptedRun, match="4 attempts") as caught:
             store_at(prefix).read("a/c/0/0")
-        assert faulty.traffic.faults[fault] == SHORT.attempts
+        assert faulty.traffic.faults[fault] == SHORT["ATTEMPTS"]
         assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_request_is_repeated_after_a_timeout(prefix, proxy, monkeypatch):
-    monkeypatch.setattr(bucket_store, "PATIENCE", Patience(answer_s=0.25, first_pause_s=0.01))
+    monkeypatch.setattr(bucket_store, "ANSWER_S", 0.25)
+    monkeypatch.setattr(bucket_store, "FIRST_PAUSE_S", 0.01)
     store_at(prefix).put_if_absent("x", b"content")
     faulty = proxy(lambda method, path, attempt: "slow" if attempt == 0 else None)
     assert store_at(prefix).read("x") == b"content"

@@ -10,11 +10,9 @@ from primo_scale.accumulation.plan import Task, TileTask, default_plan
 from primo_scale.accumulation.statistics import remove_partials
 from primo_scale.errors import InputError
 from primo_scale.storage.block_matrices import BlockLayout
-from primo_scale.storage.chunks import read_block
-from primo_scale.storage.encryption import KEY_VARIABLE, make_key_file
-from primo_scale.storage.groups import is_complete
+from primo_scale.storage.groups import is_complete, read_block
 from primo_scale.storage.locations import Location
-from primo_scale.storage.stores import store_at
+from primo_scale.storage.stores import KEY_VARIABLE, make_key_file, store_at
 
 N_PEOPLE, SUBSAMPLE = 60, 20
 SECRET_DIGEST = "digest-that-would-confirm-a-guess"

@@ -15,8 +15,7 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.outcomes.coding import BOUNDED_UNIT
 from primo_scale.parties.columns import read_roster
 from primo_scale.publication.open_release import open_party_release
-from primo_scale.storage.encryption import make_key_file
-from primo_scale.storage.stores import store_at
+from primo_scale.storage.stores import make_key_file, store_at
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,8 @@ def test_a_small_work_directory_releases_through_a_faulty_bucket(
 
     # `status` sends no request, and `finalize` reports that the service is absent.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setattr(bucket_store, "PATIENCE", bucket_store.Patience(2, 0.01, 0.01))
+    for name, value in {"ATTEMPTS": 2, "FIRST_PAUSE_S": 0.01}.items():
+        monkeypatch.setattr(bucket_store, name, value)
     bucket_store.open_bucket.cache_clear()
     said = json.loads(run("status", work, "--json"))
     assert (said["stage"], said["state"]) == ("finalize", "finished")

@@ -20,7 +20,7 @@ from support.small_cohort import command, succeeded
 from primo_scale.cli.command_line import ContractCommand
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.run.run_log import LOGGER, _LogFilter, run_logged
-from primo_scale.run.status import read_status
+from primo_scale.run.work_directory import read_status
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 MESSAGES = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=60)

@@ -8,7 +8,7 @@ import re
 import pytest
 import rich.console
 
-from primo_scale.run import progress
+from primo_scale.run import run_log
 from primo_scale.run.run_log import LOGGER
 
 TOTAL = 500
@@ -24,7 +24,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(progress, "time", clock)
+    monkeypatch.setattr(run_log, "time", clock)
     return clock
 
 
@@ -37,14 +37,14 @@ def console(monkeypatch, *, terminal: bool, width: int = 120) -> io.StringIO:
     screen = io.StringIO()
     made = rich.console.Console(file=screen, force_terminal=terminal, width=width)
     monkeypatch.setattr(rich.console, "Console", lambda stderr: made)
-    monkeypatch.setattr(progress, "_bar_is_shown", lambda: terminal)
+    monkeypatch.setattr(run_log, "_bar_is_shown", lambda: terminal)
     return screen
 
 
 def continue_a_run(clock: Clock, minutes: int) -> None:
     """400 of 500 tasks are there; so many minutes of tasks follow."""
     done = 400
-    with progress.progress_bar("accumulate") as move:
+    with run_log.progress_bar("accumulate") as move:
         move(done, TOTAL)
         for _ in range(10 * minutes):
             clock.now += 6
@@ -73,7 +73,7 @@ def test_a_log_file_gets_a_line_every_so_often(monkeypatch, clock, caplog) -> No
 
 def test_a_short_run_says_nothing(monkeypatch, clock, caplog) -> None:
     console(monkeypatch, terminal=False)
-    with progress.progress_bar("accumulate") as move:
+    with run_log.progress_bar("accumulate") as move:
         move(0, TOTAL)
         clock.now += 2
         move(TOTAL, TOTAL)
@@ -82,7 +82,7 @@ def test_a_short_run_says_nothing(monkeypatch, clock, caplog) -> None:
 
 def test_an_interrupted_run_says_where_it_stopped(monkeypatch, clock, caplog) -> None:
     console(monkeypatch, terminal=False)
-    with pytest.raises(KeyboardInterrupt), progress.progress_bar("ingest", "partitions") as move:
+    with pytest.raises(KeyboardInterrupt), run_log.progress_bar("ingest", "partitions") as move:
         move(0, 50)
         clock.now += 60
         move(20, 50)
@@ -109,7 +109,7 @@ def test_a_bar_is_one_line_of_the_terminal(monkeypatch, clock, caplog, width) ->
     """With the largest numbers that a run shows: a million tasks, and days."""
     screen = console(monkeypatch, terminal=True, width=width)
     whole = 1_234_567
-    with progress.progress_bar("accumulate") as move:
+    with run_log.progress_bar("accumulate") as move:
         for done in range(100_000, 111_000, 1000):
             move(done, whole)
             clock.now += 180

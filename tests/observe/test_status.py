@@ -17,9 +17,9 @@ from support.small_cohort import Cohort, command, refused, write_cohort
 
 from primo_scale.cli.commands import status
 from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.run.status import read_status
-from primo_scale.storage.encryption import make_key_file
+from primo_scale.run.work_directory import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
+from primo_scale.storage.stores import make_key_file
 
 ORDER = ["", "outcomes", "adjustment", "accumulate", "finalize"]
 

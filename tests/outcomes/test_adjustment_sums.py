@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
+from primo_scale.outcomes.store import AdjustmentScale, sum_grams
 
 LARGEST = 32767
 

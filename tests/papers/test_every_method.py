@@ -11,7 +11,7 @@ from primo_scale.methods.catalogue import METHODS, SHRINKAGES
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import noise_norm
 from primo_scale.methods.solve import adjusted
-from primo_scale.papers.ridge import spectrum_of
+from primo_scale.papers.estimators import spectrum_of
 from primo_scale.privacy.mechanism import Recipe, no_noise
 
 N, D, L = 300, 12, 5

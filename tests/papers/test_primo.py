@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from primo_scale.methods.linear_algebra import floored_at_zero, quotient
-from primo_scale.papers.primo import ball_multiplier, phenotype_projection, squared_radius
+from primo_scale.papers.estimators import ball_multiplier, phenotype_projection, squared_radius
 
 VECTORS = Path(__file__).parents[1] / "reference" / "vectors"
 

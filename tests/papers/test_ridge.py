@@ -8,7 +8,7 @@ import pytest
 from support.methods_examples import MemoryStatistics, inputs_for, solved
 
 from primo_scale.methods.linear_algebra import noise_norm
-from primo_scale.papers.ridge import eigenvalue_bound
+from primo_scale.papers.estimators import eigenvalue_bound
 from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockLayout
 

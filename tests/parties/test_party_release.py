@@ -31,8 +31,8 @@ from primo_scale.parties.release import party_release, party_roster
 from primo_scale.privacy import payment
 from primo_scale.publication.open_release import open_party_release
 from primo_scale.run.operations import ingest
-from primo_scale.storage.encryption import make_key_file
 from primo_scale.storage.files import sha256_of_file
+from primo_scale.storage.stores import make_key_file
 from primo_scale.verify.document import PARTY, serialise
 from primo_scale.verify.files import Signer, signature_of
 from primo_scale.verify.release import verify

@@ -8,7 +8,7 @@ import pytest
 
 from primo_scale.errors import InputError
 from primo_scale.parties.columns import hash_people, make_roster, read_roster, write_roster
-from primo_scale.storage.encryption import make_key_file
+from primo_scale.storage.stores import make_key_file
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 from support.noise_checks import KEY, has_scale
 
 from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import PhenotypeBounds, code_outcomes
-from primo_scale.outcomes.store import HoldOutChoice, OutcomeFiles, align_outcomes
-from primo_scale.privacy.held_out_sums import (
+from primo_scale.outcomes.store import OutcomeFiles, align_outcomes, choose_held_out
+from primo_scale.privacy.private_statistics import (
     UNIT,
     ScoredPeople,
     code_of_people,
@@ -117,8 +117,7 @@ def test_one_person_moves_one_group_alone(tmp_path):
     ids = np.array([f"p{i}" for i in range(12)], dtype=object)
     samples = SampleTable(ids, ids)
     coding = code_outcomes([PhenotypeBounds("y", -2, 2, 0, 1, "quantitative")], [])
-    choice = HoldOutChoice(4, KEY)
-    apart = choice.members(samples)
+    apart = choose_held_out(samples, 4, KEY)
     assert apart.sum() == 4
 
     def store(number, values):
@@ -127,7 +126,7 @@ def test_one_person_moves_one_group_alone(tmp_path):
         file.write_text("FID IID y\n" + "".join(rows))
         path = tmp_path / f"{number}.zarr"
         files = OutcomeFiles(file)
-        found = align_outcomes(path, samples, files, coding, scratch=tmp_path, hold_out=choice)
+        found = align_outcomes(path, samples, files, coding, scratch=tmp_path, held_out=apart)
         held = found.read_held_out(slice(0, 12)).tolist()
         return held, [found.read_rows(slice(0, 12)).tolist(), found.observed.tolist()]
 

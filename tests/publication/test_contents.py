@@ -18,8 +18,7 @@ from support.release_examples import publish_example
 from support.release_mutations import ATTACKER
 
 from primo_scale import __version__
-from primo_scale.genotypes.coding import reference_coding
-from primo_scale.genotypes.frequencies import MatchCounts, MatchedFrequencies
+from primo_scale.genotypes.coding import MatchCounts, MatchedFrequencies, reference_coding
 from primo_scale.verify import files as gzip_files
 from primo_scale.verify.files import UNREADABLE
 from primo_scale.verify.formats import centre_frequency

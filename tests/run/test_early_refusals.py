@@ -8,18 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.command_io import PANEL
-from support.small_cohort import (
-    BUDGET,
-    Cohort,
-    D,
-    N,
-    add_covariate,
-    command,
-    refused,
-    succeeded,
-    write_cohort,
-)
+from support.small_cohort import BUDGET, Cohort, D, N, add_covariate, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
@@ -247,11 +236,11 @@ GROSS = {
     "100 times too large": (
         lambda i: (100 * (i % 5 + 1), i % 2),
         f"T: 100.0% of {N} values lie",
-        2,
+        1,
     ),
     "a code of missing values": (
         lambda i: (-999 if i == 7 or i == 9 else i % 5, i % 2),
-        f"T: 2 of {N} values are -999, outside of the bounds 0 and 4",
+        f"T: {200 / N:.1f}% of {N} values lie outside of the bounds 0 and 4",
         1,
     ),
     "no control": (lambda i: (i % 5, 1), f"CASE: {N} cases among {N} people", 1),
@@ -303,7 +292,6 @@ def test_unusable_values_are_named_before_anything_is_paid(cohort: Cohort) -> No
     for warning in warnings:
         assert (dry_run.count(warning), found.count(warning)) == (1, 1)
         assert found.index(warning) < found.index("genotypes.zarr: ")
-    assert "values lie outside of the bounds 0 and 4" not in dry_run  # 5% or less
     published = [path.read_bytes() for path in cohort.out.rglob("*") if path.is_file()]
     assert published and not any(b"genotyped people" in content for content in published)
 
@@ -326,23 +314,11 @@ def test_a_panel_that_matches_a_tenth_is_taken(cohort: Cohort) -> None:
     assert "10 of 100 variants matched" in result.stderr
 
 
-@pytest.mark.slow
-def test_builds_are_inferred_refused_and_missed(tmp_path: Path) -> None:
-    """The variants are those of the demo's panel, whose positions are in GRCh37."""
-    cohort, few = Cohort(write_cohort(tmp_path / "cohort", n_variants=3_000)), tmp_path / "few"
-    shutil.copy(f"{PANEL}.bim", cohort.folder / "cohort.bim")
-    rows = Path(f"{PANEL}.bim").read_text().splitlines()[:50]
-    few.write_text("\n".join(row.split()[1] for row in rows))
-
-    def dry_run(*options: object):
-        return cohort.release("--ld-blocks", "window:100", "--dry-run", *options)
-
-    assert "genome build: GRCh37 (positions of known variants)" in dry_run().stderr
-    refused(dry_run("--genome-build", "hg38"), 3, "known variants are at their GRCh37 positions")
-    refused(dry_run("--genome-build", "GRCh39"), 2, "GRCh39")
+def test_a_missing_genome_build_is_warned_of(cohort: Cohort) -> None:
     warning = "refuse scoring files without a genome build"
-    assert warning in dry_run("--extract", few).stderr
-    assert warning not in dry_run("--extract", few, "--genome-build", "NR").stderr
+    assert warning in cohort.release("--dry-run").stderr
+    assert warning not in cohort.release("--dry-run", "--genome-build", "NR").stderr
+    refused(cohort.release("--dry-run", "--genome-build", "GRCh39"), 2, "GRCh39")
 
 
 def test_a_budget_that_covers_it_is_left_alone(cohort: Cohort) -> None:
@@ -390,7 +366,6 @@ def test_a_release_is_found_again_and_another_request_is_not(ingested: Cohort) -
     assert first.stderr.count("pre-flight: kernel") == 1  # once, not twice
     left = first.stderr.splitlines()[-1]
     assert left.startswith("PRIVATE intermediates are left behind: ")
-    assert "genotypes.zarr" in left
     assert "--purge-intermediates" in left
     other_work = ("--work-dir", ingested.folder / "other")
     for dry_run in (["--dry-run"], []):

@@ -28,7 +28,7 @@ from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.privacy.held_out_sums import UNIT, code_of_people
+from primo_scale.privacy.private_statistics import UNIT, code_of_people
 from primo_scale.publication.texts import accuracies_in_words, render_readme, render_report
 from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import load_design

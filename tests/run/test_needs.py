@@ -12,7 +12,7 @@ from support.small_cohort import refused, succeeded
 import primo_scale as ps
 from primo_scale import machine
 from primo_scale.errors import ResourceError
-from primo_scale.genotypes.ingest_plan import store_bytes
+from primo_scale.genotypes.ingest import store_bytes
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import plan as plan_module
 from primo_scale.run.ingest_stage import planned_genotypes

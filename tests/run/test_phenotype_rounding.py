@@ -8,7 +8,7 @@ import pytest
 from support.filesets import write_fileset_of
 
 import primo_scale as ps
-from primo_scale.kernels.rows import UNCLIPPED
+from primo_scale.kernels.products import UNCLIPPED
 from primo_scale.outcomes.coding import PhenotypeBounds
 from primo_scale.run.design import load_design
 

@@ -19,20 +19,23 @@ from primo_scale.cli.commands import key_new
 from primo_scale.errors import InputError
 from primo_scale.privacy.payment import NoiseStore
 from primo_scale.run.run_log import RUN_LOG
-from primo_scale.storage.chunks import chunk_path, read_block, write_array
-from primo_scale.storage.encryption import (
-    KEY_VARIABLE,
-    encrypted_with,
-    make_key_file,
-    read_key_file,
-)
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
     array_of,
     attributes_of,
+    chunk_path,
     create_group,
     is_complete,
     open_group,
+    read_block,
+    write_array,
+)
+from primo_scale.storage.stores import (
+    KEY_VARIABLE,
+    encrypted_with,
+    key_identifier,
+    make_key_file,
+    read_key_file,
 )
 
 
@@ -95,7 +98,7 @@ def test_a_wrong_key_no_key_and_a_key_too_many_are_one_line(
     tmp_path, key, another_key, monkeypatch
 ) -> None:
     write_store(tmp_path / "s.zarr")
-    found, wanted = read_key_file(another_key).identifier, read_key_file(key).identifier
+    found, wanted = key_identifier(read_key_file(another_key)), key_identifier(read_key_file(key))
     monkeypatch.setenv(KEY_VARIABLE, str(another_key))
     for question in (is_complete, open_group):
         with pytest.raises(
@@ -190,7 +193,7 @@ def test_the_key_of_the_noise_is_sealed_while_it_exists(tmp_path, key, monkeypat
 def test_key_files_are_checked(tmp_path, monkeypatch) -> None:
     result = command(key_new, tmp_path / "k")
     assert (result.exit_code, stat.S_IMODE((tmp_path / "k").stat().st_mode)) == (0, 0o600)
-    assert read_key_file(tmp_path / "k").identifier in result.stdout
+    assert key_identifier(read_key_file(tmp_path / "k")) in result.stdout
     assert command(key_new, tmp_path / "k").exit_code == 3
     (tmp_path / "k").chmod(0o640)
     with pytest.raises(InputError, match="other users may read"):

@@ -36,10 +36,9 @@ def raw_values():
 
     def unpack(mosaic, n_people):
         packed = np.full((mosaic.n_variants, -(-n_people // 4)), 0xFF, dtype=np.uint8)
-        for slab in genotype_slabs(mosaic, n_people):
-            rows, width = slab.packed.shape
-            first = slab.first_person // 4
-            packed[slab.first_variant :, first:][:rows, :width] = slab.packed
+        for first_variant, first_person, part in genotype_slabs(mosaic, n_people):
+            rows, width = part.shape
+            packed[first_variant:, first_person // 4 :][:rows, :width] = part
         pairs = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(packed), -1, 2)
         values = pairs[:, :, 0] + 2 * pairs[:, :, 1]
         assert not values[:, n_people:].any()  # padding bits

@@ -13,7 +13,7 @@ from support.stores import flip_a_bit, pieces_of, write_gram, write_matrices
 from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.storage import block_matrices
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
-from primo_scale.storage.chunks import chunk_path
+from primo_scale.storage.groups import chunk_path
 
 LAYOUT = BlockLayout((0, 23, 24, 40), n_fixed=2, n_phenotypes=3)
 LARGE = 2**40

@@ -12,19 +12,13 @@ from support.durable import flushes_seen
 from support.tiers import thinned
 
 from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage.chunks import (
-    chunk_path,
-    commit_chunk,
-    open_chunk_appender,
-    read_block,
-    write_array,
-    write_block,
-)
 from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
     array_of,
     attributes_of,
+    chunk_path,
+    commit_chunk,
     create_array,
     create_arrays,
     create_group,
@@ -32,8 +26,12 @@ from primo_scale.storage.groups import (
     has_array,
     is_complete,
     mark_complete,
+    open_chunk_appender,
     open_group,
+    read_block,
     read_strings,
+    write_array,
+    write_block,
     write_strings,
 )
 

@@ -14,13 +14,14 @@ from primo_scale.errors import DamagedChunk, InputError
 from primo_scale.genotypes.ingest import ingest
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.storage.chunks import commit_chunk, read_block
 from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
     VERSION_ATTRIBUTE,
     array_of,
+    commit_chunk,
     mark_complete,
     open_group,
+    read_block,
     read_strings,
 )
 

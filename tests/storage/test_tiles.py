@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.storage import tiles
-from primo_scale.storage.tiles import Panel, in_threads, panels, upper_tiles, whole_tiles
+from primo_scale.machine import in_threads
+from primo_scale.storage import block_matrices
+from primo_scale.storage.block_matrices import panels, upper_tiles, whole_tiles
 
 SIZES = st.integers(0, 60)
 SIDES = st.integers(1, 70)
@@ -55,18 +56,17 @@ def test_a_tile_can_be_cut_by_another_grid(size, side, finer):
 @given(st.integers(0, 300), st.integers(1, 40), st.integers(1, 90))
 def test_panels_cover_all_rows_once(height, width, entries):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "PANEL_ENTRIES", entries)
+        patch.setattr(block_matrices, "PANEL_ENTRIES", entries)
         found = list(panels(height, width))
-    rows = [row for panel in found for row in range(height)[panel.rows]]
+    rows = [row for panel in found for row in range(height)[panel]]
     assert rows == list(range(height))
-    assert [panel.number for panel in found] == list(range(len(found)))
     for panel in found:
-        assert (panel.rows.stop - panel.rows.start) * width <= max(entries, width)
+        assert (panel.stop - panel.start) * width <= max(entries, width)
 
 
 def test_the_stored_format_is_the_documented_one():
-    assert tiles.TILE == 1024
-    assert list(panels(2**20, 1)) == [Panel(0, slice(0, 2**20))]
+    assert block_matrices.TILE == 1024
+    assert list(panels(2**20, 1)) == [slice(0, 2**20)]
     assert len(list(panels(2**20 + 1, 1))) == 2
     assert (whole_tiles(1), whole_tiles(1024), whole_tiles(1025)) == (1024, 1024, 2048)
     assert len(list(upper_tiles(20_000))) == 210

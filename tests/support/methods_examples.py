@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from primo_scale.methods.adjustment import TargetNoise
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS, estimator_for
 from primo_scale.methods.effects import EffectPrior
+from primo_scale.methods.linear_algebra import TargetNoise
 from primo_scale.methods.solve import SolveInputs, solve_statistics
 from primo_scale.privacy.mechanism import NoiseScales, PublicBounds, Recipe, no_noise
 from primo_scale.storage.block_matrices import BlockLayout

@@ -7,7 +7,7 @@ import numpy as np
 
 from primo_scale.parties.columns import RandomSigns
 from primo_scale.parties.release import PartyReleaseRequest, party_roster
-from primo_scale.storage.encryption import make_key_file
+from primo_scale.storage.stores import make_key_file
 
 SEED = "00112233445566778899aabbccddeeff"
 N_PEOPLE = 600

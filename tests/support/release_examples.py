@@ -12,13 +12,13 @@ from msgspec import structs
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.genotypes.coding import GenotypeCoding
-from primo_scale.genotypes.tables import GenomeBuild, VariantTable
+from primo_scale.genotypes.tables import VariantTable
 from primo_scale.ledger.accounts import Account, AccountBudget, Balance, Charge, ChargeRequest
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.solve import LatticeWeights, Solution
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse
 from primo_scale.publication.publish import publish_release, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
@@ -42,7 +42,7 @@ ROW_NORM, PHENOTYPE_NORM = 3_000_017, 4_194_304
 BLOCK_NORMS = (1_900_003, 1_700_021)
 PEOPLE = 1000
 BUDGET = 5.0, 1e-7
-BUILD = GenomeBuild("GRCh37", "--genome-build")
+BUILD = "GRCh37"
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 PUBLIC_KEY = KEY.public_key().public_bytes_raw().hex()
 SIGNER = Signer(PUBLIC_KEY, KEY.sign)

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.storage import tiles
+from primo_scale.storage import block_matrices
 from primo_scale.storage.block_matrices import BlockMatricesWriter
-from primo_scale.storage.chunks import write_array
-from primo_scale.storage.groups import create_group, mark_complete, write_strings
+from primo_scale.storage.groups import create_group, mark_complete, write_array, write_strings
 from primo_scale.storage.locations import Location
 
 VALUES = np.arange(24, dtype=np.int64).reshape(4, 6)
@@ -45,8 +44,8 @@ def swap(one: Path, other: Path) -> None:
 def pieces_of(side, panel_entries):
     """Replace the format's sizes of tiles and panels during the block."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "TILE", side)
-        patch.setattr(tiles, "PANEL_ENTRIES", panel_entries)
+        patch.setattr(block_matrices, "TILE", side)
+        patch.setattr(block_matrices, "PANEL_ENTRIES", panel_entries)
         yield
 
 
@@ -70,7 +69,7 @@ def write_matrices(path, layout, grams, crosses, outcome_gram, observed, **optio
         write_gram(writer, layout, block, gram, copy)
     for block, cross in enumerate(crosses):
         for panel in layout.panels(block):
-            writer.write_cross_panel(block, panel, cross[panel.rows])
+            writer.write_cross_panel(block, panel, cross[panel])
     writer.write_outcome_gram(outcome_gram)
     writer.write_observed(observed)
     return writer

@@ -283,7 +283,7 @@ def main() -> int:
     print(f"\n{table_of(verdicts)}")
     survivors = [verdict.fault for verdict in verdicts if verdict.outcome is Outcome.SURVIVED]
     for fault in survivors:
-        print(f"survives: {fault.package}/{fault.name} ({fault.function}): {fault.why}")
+        print(f"survives: {fault.table}/{fault.name} ({fault.function}): {fault.why}")
     return 1 if survivors else 0
 
 

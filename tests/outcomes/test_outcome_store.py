@@ -1,6 +1,5 @@
 """Aligning outcome files with the people of the genotypes."""
 
-import gzip
 import logging
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,10 @@ from primo_scale.outcomes.coding import (
     code_outcomes,
 )
 from primo_scale.outcomes.store import (
-    KEY_BYTES,
     KIND,
     OutcomeFiles,
     OutcomeStore,
     align_outcomes,
-    choose_held_out,
     open_outcome_store,
 )
 from primo_scale.storage.groups import is_complete
@@ -92,15 +89,6 @@ def test_row_order_and_group_size_do_not_change_the_store(tmp_path, cells, seed,
     files = files_in(tmp_path, shuffled(PHENOTYPES, seed), shuffled(COVARIATES, seed + 9))
     store = aligned(tmp_path / "p.zarr", PEOPLE, files, CODING)
     assert store.content_digest == reference.content_digest
-    assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
-
-
-def test_iid_alone_and_gzip(tmp_path):
-    files_in(tmp_path)
-    without_fid = "".join(line.split(" ", 1)[1] for line in PHENOTYPES.splitlines(keepends=True))
-    path = tmp_path / "pheno.tsv.gz"
-    path.write_bytes(gzip.compress(("#" + without_fid).encode()))
-    store = aligned(tmp_path / "o.zarr", PEOPLE, OutcomeFiles(path, tmp_path / "covar.tsv"), CODING)
     assert store.read_rows(slice(0, 4)).tolist() == EXPECTED
 
 
@@ -204,30 +192,3 @@ def test_ambiguous_people_of_the_genotypes_are_refused(tmp_path):
 def test_suspicious_values_give_warnings(tmp_path, caplog, files, said, count):
     aligned(tmp_path / "o.zarr", PEOPLE, files_in(tmp_path, **files), CODING)
     assert caplog.text.count(said) == count
-
-
-def test_a_code_of_missing_values_does_not_change_mean_and_sd(tmp_path, caplog):
-    """The code is told of, and not the sd of 100 that it makes of an sd of 1."""
-    people = sample_table([("f", f"p{i}") for i in range(100)])
-    values = [-999 if i % 10 == 0 else (-1) ** i for i in range(100)]
-    rows = "".join(f"f p{i} {value} {1 + i % 2}\n" for i, value in enumerate(values))
-    files = files_in(tmp_path, f"FID IID y cc\n{rows}", "FID IID age\nf p0 50\n")
-    aligned(tmp_path / "o.zarr", people, files, CODING)
-    assert "y: 10.0% of 100 values lie outside" in caplog.text
-
-
-def test_people_held_out_do_not_count_as_people_without_a_value(tmp_path, caplog):
-    files = files_in(tmp_path, "FID IID y cc\nf1 a 1 1\nf1 b 2 2\nf2 c 1 1\nf3 d 2 2\n")
-    held_out = choose_held_out(PEOPLE, 3, bytes(KEY_BYTES))
-    align_outcomes(tmp_path / "o.zarr", PEOPLE, files, CODING, scratch=tmp_path, held_out=held_out)
-    assert "phenotypes have no value" not in caplog.text
-
-
-def test_other_values_of_a_binary_trait_are_missing_with_a_warning(tmp_path, caplog):
-    files = files_in(tmp_path, PHENOTYPES + "f3 d 1 3\n")
-    store = aligned(tmp_path / "o.zarr", PEOPLE, files, CODING)
-    missing = files_in(tmp_path, PHENOTYPES + "f3 d 1 NA\n")
-    same = aligned(tmp_path / "p.zarr", PEOPLE, missing, CODING)
-    assert store.read_rows(slice(0, 4)).tolist() == same.read_rows(slice(0, 4)).tolist()
-    assert store.observed.tolist() == same.observed.tolist() == [3, 2]
-    assert "cc: 1 values other than its codes 1 and 2 count as missing" in caplog.text

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.filesets import open_filesets
 from support.small_cohort import Cohort, command, refused, write_cohort
 
 from primo_scale.cli.commands import certificates, ledger_show, release
+from primo_scale.errors import InputError, UsageError
 from primo_scale.outcomes.coding import read_phenotype_bounds
 from primo_scale.outcomes.tables import open_outcome_table
 
@@ -94,3 +96,11 @@ def test_csv_and_byte_order_marks_are_read(cohort: Path, quoted: bool, mark: byt
     assert read_phenotype_bounds(cohort / "bounds.csv", names) == expected
     files = ("--pheno", cohort / "pheno.csv", "--pheno-bounds", cohort / "bounds.csv")
     assert dry_run(cohort, *files).exit_code == 0
+
+
+def test_a_file_in_place_of_the_prefix_and_a_fileset_given_twice_are_refused(cohort: Path) -> None:
+    with pytest.raises(InputError, match=f"without .bed.*Give {cohort / 'cohort'}$"):
+        open_filesets([cohort / "cohort.bed"])
+    other_spelling = cohort / ".." / cohort.name / "cohort"
+    with pytest.raises(UsageError, match=r"--bfile: the same fileset is given twice"):
+        open_filesets([cohort / "cohort", other_spelling])

@@ -36,9 +36,9 @@ from scipy import stats
 import primo_scale as ps
 from experiments.gaussian_noise import Float64
 from experiments.result_tables import markdown_table
-from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
+from primo_scale.gaussian.noise import KEY_BYTES, KeystreamNoise
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
-from primo_scale.privacy.held_out_sums import (
+from primo_scale.privacy.private_statistics import (
     ScoredPeople,
     hold_out_noise,
     noisy_hold_out,

@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.humanize import duration_in_words, rate_in_words, spent_in_words
+from primo_scale.humanize import spent_in_words
 from primo_scale.ledger.accounts import AccountBudget
 
 AMOUNTS = st.floats(1e-6, 1e6)
@@ -37,16 +37,3 @@ def test_a_completely_spent_budget_is_not_printed_as_overdrawn(epsilon, digits_o
     assert budget.covers(cost)
     spent, bound = printed(composed_epsilon(cost, budget.delta), budget.epsilon)
     assert spent == bound
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(0.4, "0 s"), (119, "119 s"), (121, "2 min"), (7199, "120 min"), (12_000, "3 h 20 min"),
-     (7259, "2 h 1 min"), (2 * 86_400 + 4 * 3600, "2 d 4 h")],
-)  # fmt: skip
-def test_durations_in_words(seconds: float, words: str) -> None:
-    assert duration_in_words(seconds) == words
-
-
-def test_a_rate_has_no_exponent():
-    assert [rate_in_words(one) for one in (0.005, 1.23456, 42.83)] == ["0.3", "74.1", "2570"]

@@ -6,7 +6,6 @@ import psutil
 import pytest
 
 from primo_scale import machine
-from primo_scale.humanize import bytes_in_words
 
 GIB = 2**30
 
@@ -45,21 +44,6 @@ def test_cpus_are_those_of_the_smallest_quota_rounded_up(cgroup, monkeypatch, qu
     assert machine.usable_cpus.__wrapped__() == cpus
 
 
-@pytest.mark.parametrize(("quota", "cpus"), [(-1, 64), (150_000, 2)])
-def test_the_quota_of_version_1_is_read_as_well(cgroup, monkeypatch, quota, cpus):
-    monkeypatch.setattr(psutil.Process, "cpu_affinity", lambda _: list(range(64)))
-    files = {"cpu_cfs_quota_us": f"{quota}\n", "cpu_cfs_period_us": "100000\n"}
-    cgroup("cpu/job", member="3:cpu,cpuacct:/job\n0::/\n", **files)
-    assert machine.usable_cpus.__wrapped__() == cpus
-
-
-def test_without_a_limit_memory_is_that_of_the_machine(cgroup, roomy):
-    assert machine.available_memory() == 100 * GIB
-    assert machine.memory_limit() == psutil.virtual_memory().total
-    cgroup(memory_max="max\n", memory_current=f"{3 * GIB}\n")
-    assert machine.available_memory() == 100 * GIB
-
-
 def test_page_cache_does_not_count_against_a_limit(cgroup, roomy):
     """Seven of 8 GiB are used, four of them for page cache, which is reclaimable."""
     cgroup(memory_max=f"{8 * GIB}\n", memory_current=f"{7 * GIB}\n")
@@ -86,15 +70,6 @@ def test_the_limit_of_a_job_lies_in_a_group_below_the_root(cgroup, roomy):
     assert machine.memory_limit() == 8 * GIB
 
 
-def test_the_group_with_the_least_free_memory_counts(cgroup, roomy):
-    """The parent group has a larger limit and less free memory; siblings do not count."""
-    cgroup("slice", member="0::/slice/run.scope\n", **version_2(9 * GIB, 8 * GIB))
-    cgroup("slice/run.scope", **version_2(6 * GIB, 2 * GIB))
-    cgroup("slice/other.scope", **version_2(GIB, GIB))
-    assert machine.available_memory() == GIB
-    assert machine.memory_limit() == 6 * GIB
-
-
 def test_version_1_is_read_as_well(cgroup, roomy):
     """The root has a very large limit instead of none; page cache includes that of subgroups."""
     cgroup("memory", member="5:cpu,cpuacct:/\n4:memory:/pbs/9\n0::/\n",
@@ -105,29 +80,9 @@ def test_version_1_is_read_as_well(cgroup, roomy):
     assert machine.memory_limit() == 4 * GIB
 
 
-@pytest.mark.parametrize("path", ["/docker/4f2a", "/../../elsewhere"])
-def test_a_container_sees_its_own_group_as_the_root(cgroup, roomy, path):
-    """The path may be that of the host."""
-    cgroup("memory", member=f"4:memory:{path}\n0::{path}\n", **version_1(4 * GIB, GIB))
-    assert machine.available_memory() == 3 * GIB
-
-
 def test_the_limit_of_the_address_space_counts(cgroup, roomy, monkeypatch):
     used = psutil.Process().memory_info().vms
     monkeypatch.setattr(resource, "getrlimit", lambda _: (used + 3 * GIB, resource.RLIM_INFINITY))
     assert abs(machine.available_memory() - 3 * GIB) < GIB
     monkeypatch.setattr(resource, "getrlimit", lambda _: (used // 2, resource.RLIM_INFINITY))
     assert machine.available_memory() == 0
-
-
-def test_free_disk_is_that_of_the_nearest_existing_directory(tmp_path):
-    there = machine.free_disk(tmp_path)
-    assert abs(machine.free_disk(tmp_path / "a" / "b") - there) < GIB
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(0, "0 KiB"), (5 << 20, "5120 KiB"), (10 << 20, "10 MiB"), (25 * GIB, "25.0 GiB")],
-)
-def test_bytes_in_words(size, text):
-    assert bytes_in_words(size) == text

@@ -236,7 +236,7 @@ def status(work_dir: Path, as_json: bool) -> None:
     Exit code 0: the run goes on, finished, or is on another machine; 5: it stopped, and the same
     command continues it; 3: it failed, or WORK_DIR is not a work directory.
     """
-    from primo_scale.run.status import read_status, status_lines
+    from primo_scale.run.work_directory import read_status, status_lines
 
     status = read_status(work_dir)
     if as_json:

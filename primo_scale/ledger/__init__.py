@@ -161,12 +161,19 @@ def set_budget(
             limit = ", ".join(kind)
             raise UsageError("not a valid choice", where=name, value=given[name], limit=limit)
     with files_private(), _open(path, create=True) as ledger:
+        known = {balance.account.cohort for balance in ledger.balances()}
+        if cohort is None and len(known) != 1:
+            raise UsageError(
+                "name the cohort: the ledger does not hold exactly one",
+                where="--cohort",
+                value=f"{len(known)} cohorts",
+                remedy="primo-scale ledger show lists them",
+            )
         account = ledger.account_named(
-            cohort if cohort is not None else _only_cohort(ledger),
+            min(known) if cohort is None else cohort,
             unit=PrivacyUnit(unit),
             adjacency=Adjacency(adjacency),
         )
-        known = {balance.account.cohort for balance in ledger.balances()}
         balance = ledger.set_budget(account, epsilon=epsilon, delta=delta)
     if account.cohort not in known:
         _LOGGER.info("new cohort: %s", account.cohort)
@@ -179,15 +186,3 @@ def _open(path: str | Path | None, *, create: bool = False) -> Ledger:
 
     file = default_ledger_path() if path is None else usable_path(path, "path")
     return Ledger(file, create=create)
-
-
-def _only_cohort(ledger: Ledger) -> str:
-    cohorts = {balance.account.cohort for balance in ledger.balances()}
-    if len(cohorts) != 1:
-        raise UsageError(
-            "name the cohort: the ledger does not hold exactly one",
-            where="--cohort",
-            value=f"{len(cohorts)} cohorts",
-            remedy="primo-scale ledger show lists them",
-        )
-    return cohorts.pop()

@@ -31,7 +31,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 
 _Digests = npt.NDArray[np.uint64]
-_ENTRY = np.dtype("<u8")
+ENTRY = np.dtype("<u8")
 _IDENTIFIER = re.compile(r"[0-9a-f]{64}")
 # Long enough that no name chosen by a person is the beginning of an identifier by chance.
 _SHORTEST_ABBREVIATION = 8
@@ -127,7 +127,7 @@ class ChargeRequest:
     """Request to pay for a release, or for a part of a release with noise of its own."""
 
     account: Account
-    # `LedgerReader.request_digest` of the exact statistics and the parameters of the noise.
+    # `Ledger.request_digest` of the exact statistics and the parameters of the noise.
     digest: str
     epsilon: float  # of the whole release
     delta: float  # of the whole release
@@ -270,14 +270,6 @@ class Balance:
         digits = 5 - math.floor(math.log10(exact))
         rounded = math.floor(exact * (1 - 1e-9) * 10**digits) / 10**digits
         return rounded if rounded >= SMALLEST_EPSILON else 0.0
-
-    def spent_before(self, charge_id: str) -> Cost:
-        """Return the total cost of the charges that were reserved before a given one.
-
-        A ValueError is raised if the account has no charge of this identifier.
-        """
-        position = [charge.id for charge in self.charges].index(charge_id)
-        return total_cost(charge.cost for charge in self.charges[:position])
 
     def affords(self, cost: Cost) -> bool:
         """Return whether the budget covers all charges and a further cost."""
@@ -426,44 +418,28 @@ def _apply_progress(history: History, kind: str, body: Mapping[str, Any]) -> str
 # seem to share a person with probability below n m / 2^64, 1.4e-8 for 500,000 each.
 
 
-@dataclass(frozen=True)
-class Overlap:
-    """People that a request shares with other cohorts.
-
-    Attributes
-    ----------
-    n_people
-        Number of people of the request; 0 if it has no roster.
-    shared
-        Number of people, by other cohort, for whom that cohort was charged and the request's own
-        cohort was not.
-    chargeable
-        Other cohorts that the request could be charged to.
-    """
-
-    n_people: int = 0
-    shared: Mapping[str, int] = field(default_factory=dict)
-    chargeable: tuple[str, ...] = ()
-
-
 def make_roster(individuals: Iterable[str], key: bytes) -> bytes:
     """Return the roster of people: the keyed BLAKE2b digests of their IIDs under a secret key."""
-    size = _ENTRY.itemsize
+    size = ENTRY.itemsize
     digests = (blake2b(iid.encode(), digest_size=size, key=key).digest() for iid in individuals)
-    return np.unique(np.frombuffer(b"".join(digests), _ENTRY)).tobytes()
+    return np.unique(np.frombuffer(b"".join(digests), ENTRY)).tobytes()
 
 
 def find_overlap(
     history: History, request: ChargeRequest, read_roster: Callable[[str], bytes]
-) -> Overlap:
+) -> tuple[dict[str, int], list[str]]:
     """Find the people of a request for whom other cohorts were charged.
 
+    The result has the number of people, by other cohort, for whom that cohort was charged and the
+    request's own cohort was not, and the other cohorts that the request could be charged to.
     `read_roster` returns the roster with a given digest.
     """
+    if not request.roster:
+        return {}, []
     rosters: dict[str, _Digests] = {}
     for charge in history.charges.values():
         if charge.roster and charge.roster not in rosters:
-            rosters[charge.roster] = np.frombuffer(read_roster(charge.roster), _ENTRY)
+            rosters[charge.roster] = np.frombuffer(read_roster(charge.roster), ENTRY)
     counts = _count_shared(history, request, rosters)
     chargeable = [
         cohort
@@ -472,14 +448,14 @@ def find_overlap(
             history, replace(request, account=replace(request.account, cohort=cohort)), rosters
         )
     ]
-    return Overlap(len(request.roster) // _ENTRY.itemsize, counts, tuple(chargeable))
+    return counts, chargeable
 
 
 def _count_shared(
     history: History, request: ChargeRequest, rosters: Mapping[str, _Digests]
 ) -> dict[str, int]:
     """Return the number of people, by other cohort, new to the request's own cohort."""
-    people = np.frombuffer(request.roster, _ENTRY)
+    people = np.frombuffer(request.roster, ENTRY)
     others: dict[str, set[str]] = {}
     for charge in history.charges.values():
         cohort = charge.request.account.cohort

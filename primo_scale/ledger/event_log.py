@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -33,6 +33,7 @@ _KEY_BYTES = 32
 _LOCK_SECONDS = 60.0
 _NO_EVENT = ""
 _ATTACHMENT = "attachment"
+_WRONG_KEY = "the signing key is not the one that was recorded"
 # Created with the first attachment, which a ledger of version 0.1 may lack.
 _ATTACHMENTS_TABLE = (
     "CREATE TABLE IF NOT EXISTS attachments (digest TEXT PRIMARY KEY, data BLOB NOT NULL)"
@@ -52,11 +53,17 @@ _SCHEMA = (
 
 
 class EventLog:
-    """Open event log; parameters and errors as for `LedgerReader`."""
+    """Open event log; a context manager.
 
-    def __init__(self, path: Path, *, create: bool, read_only: bool = False) -> None:
+    With `create`, an empty log with new keys is created if there is no SQLite file at `path`. With
+    `read_only`, the file stays unchanged, so that only the queries work. An InputError is raised if
+    the log does not exist and is not created, is of another kind, or is not accessible, and a
+    ResourceError if the disk is full.
+    """
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
         self.path = path
-        if create:
+        if create and not read_only:
             _create_log(path)
         elif not path.is_file():
             raise InputError(
@@ -65,21 +72,30 @@ class EventLog:
                 remedy="Check --ledger, or restore the ledger from a backup: only it records what "
                 "was spent",
             )
-        _refuse_empty_file(path)
+        if path.stat().st_size == 0:
+            raise InputError(
+                "is an empty file, so it is unknown what was spent",
+                where=path,
+                remedy="Restore the ledger from a backup; remove the file only if no release was "
+                "ever paid from it",
+            )
         with _database_errors_explained(path):
             self._database = _connect(path)
             self._key = self._read_key()
             if read_only:
                 self._database.execute("PRAGMA query_only = ON")
 
-    def close(self) -> None:
-        """Close the file."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
         self._database.close()
 
     def keyed_digest(self, purpose: str, data: bytes) -> str:
         """Return the HMAC-SHA256 of `data` under the log's key, as hexadecimal text.
 
-        Digests of different purposes never coincide.
+        Without the key nobody can confirm a guess. The digest must still not be published, because
+        two equal digests reveal two equal inputs. Digests of different purposes never coincide.
         """
         return _keyed_digest(self._key, purpose, data)
 
@@ -93,14 +109,14 @@ class EventLog:
 
         A key that is not the one that the chain records raises an InputError.
         """
-        problem = self._signing_key_problem()
-        if problem is not None:
+        key = self._signing_key()
+        if key is None:
             raise InputError(
-                problem,
+                _WRONG_KEY,
                 where=self.path,
                 remedy="Nothing is signed with it; see primo-scale ledger verify",
             )
-        return Ed25519PrivateKey.from_private_bytes(self._signing_key()).sign(data)
+        return key.sign(data)
 
     @contextmanager
     def exclusively(self) -> Iterator[None]:
@@ -162,22 +178,17 @@ class EventLog:
             previous, last = digest, number
         if self._select("SELECT seq FROM sqlite_sequence WHERE name = 'events'") != [(last,)]:
             problems.append(f"event {last + 1}: missing at the end")
-        wrong_key = self._signing_key_problem()
-        return [*problems, wrong_key] if wrong_key else problems
+        return problems if self._signing_key() else [*problems, _WRONG_KEY]
 
-    def _signing_key(self) -> bytes:
-        """Return the private key, or nothing if there is not exactly one."""
+    def _signing_key(self) -> Ed25519PrivateKey | None:
+        """Return the private key, or None if it is not the one that was recorded."""
         keys = self._select("SELECT key FROM signing")
-        found = [key for (key,) in keys if isinstance(key, bytes)]
-        return found[0] if len(found) == 1 else b""
-
-    def _signing_key_problem(self) -> str | None:
-        """Return the problem with the signing key in one line, or None."""
         try:
-            recorded = _public_key_of(self._signing_key()) == self.public_key
-        except ValueError:
-            recorded = False
-        return None if recorded else "the signing key is not the one that was recorded"
+            ((secret,),) = keys
+            key = Ed25519PrivateKey.from_private_bytes(secret)
+        except (ValueError, TypeError):  # not exactly one, or damaged
+            return None
+        return key if _public_key_of(key) == self.public_key else None
 
     def _format_event(self) -> Mapping[str, Any]:
         """Return the body of the first event, which states the format version and public key."""
@@ -273,33 +284,19 @@ def _create_log(path: Path) -> None:
 def _fill_new_log(path: Path) -> None:
     """Write the tables, the keys and the first event to an empty file."""
     key = secrets.token_bytes(_KEY_BYTES)
-    signing_key = Ed25519PrivateKey.generate().private_bytes_raw()
+    signing_key = Ed25519PrivateKey.generate()
     body = {"format_version": FORMAT_VERSION, "public_key": _public_key_of(signing_key)}
     with closing(_connect(path)) as database, database:
         database.execute("BEGIN IMMEDIATE")
         for statement in _SCHEMA:
             database.execute(statement)
         database.execute("INSERT INTO secret VALUES (?)", (key,))
-        database.execute("INSERT INTO signing VALUES (?)", (signing_key,))
+        database.execute("INSERT INTO signing VALUES (?)", (signing_key.private_bytes_raw(),))
         _append(database, key, _NO_EVENT, "created", body)
 
 
-def _refuse_empty_file(path: Path) -> None:
-    if path.stat().st_size == 0:
-        raise InputError(
-            "is an empty file, so it is unknown what was spent",
-            where=path,
-            remedy="Restore the ledger from a backup; remove the file only if no release was ever "
-            "paid from it",
-        )
-
-
-def _public_key_of(signing_key: bytes) -> str:
-    """Return the public key of a private key, as hexadecimal text.
-
-    A private key that is not 32 bytes long raises a ValueError.
-    """
-    return Ed25519PrivateKey.from_private_bytes(signing_key).public_key().public_bytes_raw().hex()
+def _public_key_of(key: Ed25519PrivateKey) -> str:
+    return key.public_key().public_bytes_raw().hex()
 
 
 def _append(

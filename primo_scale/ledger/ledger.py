@@ -22,12 +22,12 @@ import os
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from primo_scale.errors import BudgetRefused, InputError, UsageError
 from primo_scale.gaussian.calibration import release_mu
@@ -35,6 +35,7 @@ from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.humanize import spent_in_words
 from primo_scale.interruption import check_before_charge
 from primo_scale.ledger.accounts import (
+    ENTRY,
     Account,
     AccountBudget,
     Balance,
@@ -42,7 +43,6 @@ from primo_scale.ledger.accounts import (
     ChargeRequest,
     ChargeState,
     History,
-    Overlap,
     PayingCohort,
     find_overlap,
     make_roster,
@@ -143,32 +143,8 @@ def default_ledger_path() -> Path:
     return root / "primo_scale" / "ledger.sqlite"
 
 
-class Ledger:
-    """Open ledger, from which releases are paid; a context manager.
-
-    With `create`, an empty ledger with new keys is created if there is no SQLite file at `path`.
-    With `read_only`, the file stays unchanged, so that only the queries work. An InputError is
-    raised if the ledger does not exist and is not created, is of another kind, or is not
-    accessible, and a ResourceError if the disk is full.
-    """
-
-    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
-        self.path = path
-        self._log = EventLog(path, create=create and not read_only, read_only=read_only)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._log.close()
-
-    def keyed_digest(self, purpose: str, data: bytes) -> str:
-        """Return the HMAC-SHA256 of private data under the ledger's key, as hexadecimal text.
-
-        Without the key nobody can confirm a guess. The digest must still not be published, because
-        two equal digests reveal two equal inputs. Digests of different purposes never coincide.
-        """
-        return self._log.keyed_digest(purpose, data)
+class Ledger(EventLog):
+    """Open ledger, from which releases are paid."""
 
     def cohort_identifier(self, cohort_digest: str) -> str:
         """Return the keyed digest of a sample list, which identifies a cohort without a name."""
@@ -205,18 +181,6 @@ class Ledger:
         return self.keyed_digest(
             "request", canonical_json([statistics_digest, dict(public_parameters)])
         )
-
-    @property
-    def public_key(self) -> str:
-        """Public key that verifies signatures, as 64 hexadecimal digits; public."""
-        return self._log.public_key
-
-    def sign(self, data: bytes) -> bytes:
-        """Return the Ed25519 signature of `data` under the ledger's own key, 64 bytes.
-
-        A key that is not the one that the ledger recorded raises an InputError.
-        """
-        return self._log.sign(data)
 
     def account_named(self, name: str, *, unit: PrivacyUnit, adjacency: Adjacency) -> Account:
         """Return the account of a named cohort for a privacy unit and an adjacency.
@@ -282,20 +246,16 @@ class Ledger:
         history = self._history()
         return [history.balance(account) for account in history.budgets]
 
-    def head(self) -> str:
-        """Return the keyed digest of the last event, which pins the chain up to it."""
-        return self._log.head()
-
     def verify(self) -> list[str]:
         """Recompute the chain, the keys, the budgets and all charges; return a line per problem.
 
         Rosters are compared with the digests that the chain records.
         """
         history = self._history()
-        problems = self._log.chain_problems() + history.problems
+        problems = self.chain_problems() + history.problems
         for roster in sorted({charge.roster for charge in history.charges.values()} - {""}):
             try:
-                self._log.attachment(roster)
+                self.attachment(roster)
             except InputError as error:
                 problems.append(error.what)
         return problems
@@ -338,7 +298,15 @@ class Ledger:
             paid = history.stored_charge(request, stored_noise)
             if paid is not None:
                 return Receipt(paid, is_new=False)
-            return self._charge(history, request, new_charge)
+            self._check(history, request)
+            opens_budget = request.account not in history.budgets
+            if opens_budget:
+                self._append_budget(request.account, request.epsilon, request.delta)
+            roster = self.attach(request.roster) if request.roster else ""
+            charge = Charge(new_charge(), request, roster=roster)
+            self.append("reserved", reservation_as_json(charge))
+            lost = history.charges_for(request)
+            return Receipt(charge, is_new=True, opened_budget=opens_budget, lost=lost)
 
     def bind(self, charge: Charge, request: ChargeRequest, number: int = 0) -> None:
         """Record which statistics the key of an adjustment will also draw noise for.
@@ -352,7 +320,7 @@ class Ledger:
             known = self._find(history, charge)
             if len(known.bound_to) == number and known.state is ChargeState.RESERVED:
                 body = {"charge": charge.id, "request": request.digest}
-                self._log.append("bound", {**body, "number": number} if number else body)
+                self.append("bound", {**body, "number": number} if number else body)
             elif known.bound_to[number : number + 1] != (request.digest,):
                 raise InputError(
                     "the noise of this charge is for other statistics or another method",
@@ -371,7 +339,7 @@ class Ledger:
         with self._transaction("DRAW_RECORD") as history:
             known = self._find(history, charge)
             if known.state is ChargeState.RESERVED:
-                self._log.append("drawn", {"charge": charge.id, "digest": statistics_digest})
+                self.append("drawn", {"charge": charge.id, "digest": statistics_digest})
             elif known.statistics_digest != statistics_digest:
                 raise InputError(
                     "other noise was already drawn for this charge",
@@ -395,7 +363,7 @@ class Ledger:
                     remedy="Run the release again",
                 )
             if release_digest not in known.release_digests:
-                self._log.append("published", {"charge": charge.id, "digest": release_digest})
+                self.append("published", {"charge": charge.id, "digest": release_digest})
 
     def set_budget(
         self, account: Account, *, epsilon: float, delta: float | None = None
@@ -421,26 +389,9 @@ class Ledger:
             self._append_budget(account, epsilon, chosen)
         return self.balance(account)
 
-    def _charge(
-        self,
-        history: History,
-        request: ChargeRequest,
-        new_charge: Callable[[], str],
-    ) -> Receipt:
-        """Append the charge of a request, after the budget that the request opens, if any."""
-        self._check(history, request)
-        opens_budget = request.account not in history.budgets
-        if opens_budget:
-            self._append_budget(request.account, request.epsilon, request.delta)
-        roster = self._log.attach(request.roster) if request.roster else ""
-        charge = Charge(new_charge(), request, roster=roster)
-        self._log.append("reserved", reservation_as_json(charge))
-        lost = history.charges_for(request)
-        return Receipt(charge, is_new=True, opened_budget=opens_budget, lost=lost)
-
     def _append_budget(self, account: Account, epsilon: float, delta: float) -> None:
         release_mu(epsilon, delta)  # refuses a budget that no release could spend
-        self._log.append("budget", {**asdict(account), "epsilon": epsilon, "delta": delta})
+        self.append("budget", {**asdict(account), "epsilon": epsilon, "delta": delta})
 
     def _find(self, history: History, charge: Charge) -> Charge:
         if charge.id not in history.charges:
@@ -454,7 +405,7 @@ class Ledger:
         The step that `record` is written is announced before the commit, and the step that it is
         committed after it.
         """
-        with self._log.exclusively():
+        with self.exclusively():
             yield self._checked_history()
             if record:
                 announce_step(PaymentStep[f"{record}_WRITTEN"])
@@ -467,10 +418,8 @@ class Ledger:
         if problem:
             raise ValueError(f"the request {problem}: {request.cost}")
         account = request.account
-        shared = Overlap()
-        if request.roster:
-            shared = find_overlap(history, request, self._log.attachment)
-        refusal = _name_refusal(self.path, history, request, shared)
+        overlap = find_overlap(history, request, self.attachment)
+        refusal = _name_refusal(self.path, history, request, *overlap)
         if refusal is not None:
             raise refusal
         # A charge to an account without a budget would open one.
@@ -486,7 +435,7 @@ class Ledger:
     def _checked_history(self) -> History:
         """Return the history, unless the ledger is damaged."""
         history = self._history()
-        problems = self._log.chain_problems() + history.problems
+        problems = self.chain_problems() + history.problems
         if problems:
             raise InputError(
                 f"the ledger is damaged: {problems[0]}",
@@ -496,7 +445,7 @@ class Ledger:
         return history
 
     def _history(self) -> History:
-        return replay(self._log.events())
+        return replay(self.events())
 
 
 # ---- Refusals, each with the command that resolves it --------------------------------------------
@@ -543,13 +492,17 @@ def _other_delta(path: Path, account: Account, *, asked: float | None, own: floa
 
 
 def _name_refusal(
-    path: Path, history: History, request: ChargeRequest, shared: Overlap
+    path: Path,
+    history: History,
+    request: ChargeRequest,
+    shared: Mapping[str, int],
+    chargeable: Sequence[str],
 ) -> BudgetRefused | None:
     """Return the refusal of a request that may not be charged to its account, or None.
 
-    `shared` are the people of the request, identified by the IID alone, for whom other cohorts were
-    charged and this one was not; a sample list is identified by all its FIDs and IIDs. The balance
-    of the account does not matter here.
+    `shared` and `chargeable` are those of `find_overlap`, which identifies people by the IID alone;
+    a sample list is identified by all its FIDs and IIDs. The balance of the account does not matter
+    here.
 
     No refused release is paid under another cohort name, unit or adjacency without a decision of
     the custodian, who sets a budget in advance. For people who were charged elsewhere the decision
@@ -564,57 +517,42 @@ def _name_refusal(
     names = {r.account.cohort for r in same_people}
     with_budget = {known.cohort for known in history.budgets}
     same_list = set() if account.cohort in names else names
-    charged_elsewhere = bool(shared.shared or same_list)
     has_budget = account in history.budgets
-    is_charged = any(r.account.cohort == account.cohort for r in charged)
-    if charged_elsewhere and is_charged:  # its budget is for its people
-        return _second_name(path, replace(account, cohort="NAME"), request, shared, same_list)
-    if charged_elsewhere and not has_budget:
-        return _second_name(path, account, request, shared, same_list)
-    if has_budget:  # set in advance if nothing was charged to it yet
+    to_open = account
+    if shared or same_list:
+        if any(r.account.cohort == account.cohort for r in charged):  # its budget is for its people
+            to_open = replace(account, cohort="NAME")
+        elif has_budget:  # set in advance, because nothing was charged to it yet
+            return None
+    elif has_budget:
         return None
-    if account.cohort in with_budget:  # of another unit or adjacency
-        return _unopened(path, account)
-    if request.people_digest in with_budget:  # set for this list, under its own identifier
-        return _second_name(path, account, request, shared, {request.people_digest})
-    return None  # people and cohort are new to the ledger: the request opens a budget
-
-
-def _second_name(
-    path: Path, to_open: Account, request: ChargeRequest, shared: Overlap, same_list: set[str]
-) -> BudgetRefused:
-    """Return the refusal of a second cohort for people for whom another cohort was charged.
-
-    `to_open` is the account to open for other people: the requested one, unless it is in use.
-    """
-    chargeable = (*shared.chargeable, *sorted(same_list - shared.shared.keys()))[:1]
-    names = {cohort: Account(cohort).short_name for cohort in chargeable or sorted(shared.shared)}
-    known, who = ", ".join(names.values()), "these people have"
-    if shared.shared and max(shared.shared.values()) < shared.n_people:
-        who = "some of these people, identified by their IIDs, have"
-        known = ", ".join(
-            f"{name}: {shared.shared.get(cohort, shared.n_people)} of {shared.n_people}"
-            for cohort, name in names.items()
+    elif account.cohort in with_budget:
+        return BudgetRefused(
+            "the cohort has no budget for this kind of privacy, but one for another",
+            where=path,
+            value=account.description,
+            remedy="Budgets of several kinds do not add up, so only the custodian opens a further "
+            f"one: {opening_command(path, account)}",
         )
-    give = f"Give --cohort {shlex.quote(names[chargeable[0]])}; or, for" if chargeable else "For"
+    elif request.people_digest in with_budget:  # set for this list, under its own identifier
+        same_list = {request.people_digest}
+    else:
+        return None  # people and cohort are new to the ledger: the request opens a budget
+    offers = [*chargeable, *sorted(same_list - shared.keys())][:1]
+    names_of = {cohort: Account(cohort).short_name for cohort in offers or sorted(shared)}
+    people = len(request.roster) // ENTRY.itemsize
+    known = (
+        f"{name}: {shared[cohort]} of {people}" if cohort in shared else name
+        for cohort, name in names_of.items()
+    )
+    give = f"Give --cohort {shlex.quote(names_of[offers[0]])}; or, for" if offers else "For"
     return BudgetRefused(
-        f"{who} a budget under another name",
+        "people of this release have a budget under another name",
         where="--cohort",
-        value=request.account.short_name,
-        expected=known,
+        value=account.short_name,
+        expected=", ".join(known),
         remedy=f"{give} other people with the same IDs, open a budget of their own first: "
         f"{opening_command(path, to_open)}",
-    )
-
-
-def _unopened(path: Path, account: Account) -> BudgetRefused:
-    """Return the refusal to open a further kind of budget for a cohort automatically."""
-    return BudgetRefused(
-        "the cohort has no budget for this kind of privacy, but one for another",
-        where=path,
-        value=account.description,
-        remedy="Budgets of several kinds do not add up, so only the custodian opens a further one: "
-        f"{opening_command(path, account)}",
     )
 
 

@@ -149,7 +149,26 @@ def _phenotype(row: _Row) -> PhenotypeBounds:
         raise InputError(
             f"sd of {row.cells['name']} is not positive", where=row.where, value=sd, expected="> 0"
         )
-    return PhenotypeBounds(row.cells["name"], lower, upper, mean, sd, _kind(row, (lower, upper)))
+    codes = (lower, upper) in (ZERO_ONE, ONE_TWO)
+    kind = row.cells.get("type", "binary" if codes else "quantitative")
+    if kind not in get_args(PhenotypeKind):
+        raise InputError(
+            f"unknown type of {row.cells['name']}",
+            where=row.where,
+            value=kind,
+            expected="quantitative or binary",
+        )
+    if kind == "binary" and not codes:
+        raise InputError(
+            f"the bounds of binary {row.cells['name']} are not case/control codes",
+            where=row.where,
+            value=f"{lower:g} and {upper:g}",
+            expected="1 and 2, or 0 and 1",
+        )
+    is_binary = kind == "binary"
+    return PhenotypeBounds(
+        row.cells["name"], lower, upper, mean, sd, "binary" if is_binary else "quantitative"
+    )
 
 
 def _range(row: _Row) -> tuple[float, float, float]:
@@ -176,32 +195,20 @@ def _range(row: _Row) -> tuple[float, float, float]:
     return lower, upper, mean
 
 
-def _kind(row: _Row, bounds: tuple[float, float]) -> PhenotypeKind:
-    codes = bounds in (ZERO_ONE, ONE_TWO)
-    kind = row.cells.get("type", "binary" if codes else "quantitative")
-    if kind not in get_args(PhenotypeKind):
-        raise InputError(
-            f"unknown type of {row.cells['name']}",
-            where=row.where,
-            value=kind,
-            expected="quantitative or binary",
-        )
-    if kind == "binary" and not codes:
-        raise InputError(
-            f"the bounds of binary {row.cells['name']} are not case/control codes",
-            where=row.where,
-            value=f"{bounds[0]:g} and {bounds[1]:g}",
-            expected="1 and 2, or 0 and 1",
-        )
-    return "binary" if kind == "binary" else "quantitative"
-
-
 def _rows(path: Path) -> Iterator[_Row]:
     header: list[str] | None = None
     for line, found in table_lines(path):
         cells = [utf8_text(cell, path, line) for cell in found]
         if header is None:
-            header = _checked_header(cells, f"{path}:{line}")
+            header = [cells[0].removeprefix("#"), *cells[1:]]
+            known = set(header)
+            if len(known) < len(header) or not set(_REQUIRED_COLUMNS) <= known <= set(_COLUMNS):
+                raise InputError(
+                    "not a header of bounds",
+                    where=f"{path}:{line}",
+                    value=" ".join(cells)[:80],
+                    expected="name lower upper [mean] [sd] [type]",
+                )
             continue
         if len(cells) != len(header):
             raise InputError(
@@ -212,24 +219,8 @@ def _rows(path: Path) -> Iterator[_Row]:
                 remedy="Write NA for a mean or sd that is not known",
             )
         named = zip(header, cells, strict=True)
-        known = {n: cell for n, cell in named if n == "name" or cell not in _UNKNOWN}
-        yield _Row(f"{path}:{line}", known)
-
-
-def _checked_header(cells: list[str], where: str) -> list[str]:
-    header = [cells[0].removeprefix("#"), *cells[1:]]
-    if (
-        len(set(header)) < len(header)
-        or set(header) - set(_COLUMNS)
-        or set(_REQUIRED_COLUMNS) - set(header)
-    ):
-        raise InputError(
-            "not a header of bounds",
-            where=where,
-            value=" ".join(cells)[:80],
-            expected="name lower upper [mean] [sd] [type]",
-        )
-    return header
+        given = {n: cell for n, cell in named if n == "name" or cell not in _UNKNOWN}
+        yield _Row(f"{path}:{line}", given)
 
 
 MISSING_NUMBER = -9.0
@@ -442,10 +433,24 @@ def code_outcomes(
             f"the name {name} is used for {count} columns",
             remedy="Choose every phenotype and covariate once",
         )
-    unit = min(largest_unit, _common_unit(phenotypes))
+    unit = largest_unit
+    for bounds in phenotypes:
+        farthest = max(bounds.upper - bounds.mean, bounds.mean - bounds.lower) / bounds.sd
+        if farthest * SMALLEST_UNIT > LARGEST_VALUE:
+            raise InputError(
+                f"the bounds of {bounds.name} are too far from its mean for its sd",
+                value=f"{farthest:.1f} sds",
+                limit=f"{LARGEST_VALUE / SMALLEST_UNIT:.1f} sds",
+                remedy="Give tighter bounds, or transform the phenotype",
+            )
+        unit = min(unit, math.floor(LARGEST_VALUE / farthest))
+    scaled = (
+        CovariateCoding(**vars(c), scale=unit / max(c.upper - c.centre, c.centre - c.lower))
+        for c in covariates
+    )
     return OutcomeCoding(
         constant=unit,
-        covariates=tuple(_covariate_coding(bounds, unit) for bounds in covariates),
+        covariates=tuple(scaled),
         phenotypes=tuple(phenotypes),
         unit=unit,
     )
@@ -465,27 +470,6 @@ def code_within_bounds(
     u = (np.clip(values, lower, upper) - (lower + upper) / 2) / ((upper - lower) / 2)
     units = np.clip(np.trunc(BOUNDED_UNIT * u), -BOUNDED_UNIT, BOUNDED_UNIT)
     return np.where(observed, units, 0).astype(np.int64), observed
-
-
-def _common_unit(phenotypes: Sequence[PhenotypeBounds]) -> int:
-    unit = LARGEST_UNIT
-    for bounds in phenotypes:
-        farthest = max(bounds.upper - bounds.mean, bounds.mean - bounds.lower) / bounds.sd
-        if farthest * SMALLEST_UNIT > LARGEST_VALUE:
-            raise InputError(
-                f"the bounds of {bounds.name} are too far from its mean for its sd",
-                value=f"{farthest:.1f} sds",
-                limit=f"{LARGEST_VALUE / SMALLEST_UNIT:.1f} sds",
-                remedy="Give tighter bounds, or transform the phenotype",
-            )
-        unit = min(unit, math.floor(LARGEST_VALUE / farthest))
-    return unit
-
-
-def _covariate_coding(bounds: CovariateBounds, largest: int) -> CovariateCoding:
-    """Scale a covariate so that its farther bound becomes `largest`."""
-    farthest = max(bounds.upper - bounds.centre, bounds.centre - bounds.lower)
-    return CovariateCoding(**vars(bounds), scale=largest / farthest)
 
 
 def outside_bounds(

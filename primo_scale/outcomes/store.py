@@ -12,11 +12,12 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import math
 import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO
@@ -26,10 +27,10 @@ import numpy.typing as npt
 
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.humanize import examples
+from primo_scale.kernels.products import row_multipliers, scale_entries
 from primo_scale.outcomes.coding import (
     Bool,
     CovariateCoding,
-    Float64,
     Int16,
     Int64,
     OutcomeCoding,
@@ -54,24 +55,17 @@ LEAST_HELD_OUT = 30
 """Smallest number of people that a release may hold out."""
 
 
-@dataclass(frozen=True)
-class HoldOutChoice:
-    """Number of people to hold out, and the key that chooses them.
+def choose_held_out(samples: SampleTable, people: int, key: bytes) -> Bool:
+    """Return the mask of the people whose IDs have the smallest keyed hashes, shape (n,).
 
-    The choice depends on the IDs and on a random key alone, never on a value of a person, so that
-    two neighbouring cohorts hold out the same people (docs/maths/hold-out.md).
+    The choice depends on the IDs and on a random key of `KEY_BYTES` bytes alone, never on a value
+    of a person, so that two neighbouring cohorts hold out the same people (docs/maths/hold-out.md).
     """
-
-    people: int
-    key: bytes = field(repr=False)  # random, of `KEY_BYTES` bytes
-
-    def members(self, samples: SampleTable) -> npt.NDArray[np.bool_]:
-        """Return the mask of the people whose IDs have the smallest keyed hashes, shape (n,)."""
-        hashes = [hmac.digest(self.key, each.encode(), "sha256") for each in samples.people()]
-        order = sorted(range(len(hashes)), key=hashes.__getitem__)
-        chosen = np.zeros(len(hashes), dtype=np.bool_)
-        chosen[order[: self.people]] = True
-        return chosen
+    hashes = [hmac.digest(key, each.encode(), "sha256") for each in samples.people()]
+    order = sorted(range(len(hashes)), key=hashes.__getitem__)
+    chosen = np.zeros(len(hashes), dtype=np.bool_)
+    chosen[order[:people]] = True
+    return chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,29 +212,42 @@ def read_outcomes(
     genotypes, for errors.
     """
     tables = [open_outcome_table(file) for file in (files.phenotypes, files.covariates) if file]
-    n, counts = len(samples), OutcomeCounts(coding, n_covariates, len(samples))
+    n, of_file = len(samples), coding.covariates[:n_covariates]
+    # Observed, outside the bounds, and of phenotypes cases and values that are no code.
+    counts = np.zeros((4, len(coding.phenotypes)), dtype=np.int64)
+    covariate_counts = np.zeros((2, n_covariates), dtype=np.int64)
     with ThreadPoolExecutor(1) as beside:  # the digest needs all of the files too
         digests = beside.submit(lambda: tuple(sha256_of_file(table.path) for table in tables))
         phenotypes = None if scratch is None else _scratch_rows(scratch, n, len(coding.phenotypes))
         covariates = None if scratch is None else _scratch_rows(scratch, n, n_covariates)
         names = tuple(phenotype.name for phenotype in coding.phenotypes)
         level = logging.INFO
-        for rows in match_people(tables[0], names, samples, level=level, people_file=people_file):
-            has_value = coding.observed(rows.values)
-            counts.add_phenotypes(rows.values, has_value)
+        matched = match_people(tables[0], names, samples, level=level, people_file=people_file)
+        for people, values in matched:
+            has_value = coding.observed(values)
+            masks = [
+                has_value,
+                has_value & outside_bounds(values, coding.phenotypes),
+                has_value & coding.cases(values),
+                coding.invalid_codes(values),
+            ]
+            counts += [mask.sum(axis=0) for mask in masks]
             if phenotypes is not None:
-                codes = coding.code_phenotypes(rows.values, has_value)
+                codes = coding.code_phenotypes(values, has_value)
                 codes[to_adjust & has_value & (codes == 0)] = 1
-                phenotypes.write(rows.samples, codes)
+                phenotypes.write(people, codes)
         if n_covariates:
-            names = tuple(covariate.name for covariate in counts.covariates)
-            for rows in match_people(tables[1], names, samples, level=level):
-                counts.add_covariates(rows.values)
+            names = tuple(covariate.name for covariate in of_file)
+            for people, values in match_people(tables[1], names, samples, level=level):
+                present = ~is_missing_number(values)
+                outside = present & outside_bounds(values, of_file)
+                covariate_counts += [present.sum(axis=0), outside.sum(axis=0)]
                 if covariates is not None:
-                    codes = coding.code_covariates(rows.values, slice(len(names)))
-                    covariates.write(rows.samples, codes)
-        counts.warn()
-        return OutcomeRows(digests.result(), counts.observed, covariates, phenotypes)
+                    codes = coding.code_covariates(values, slice(n_covariates))
+                    covariates.write(people, codes)
+        _warn_of_phenotypes(coding.phenotypes, counts, n)
+        _warn_of_columns(of_file, covariate_counts)
+        return OutcomeRows(digests.result(), counts[0], covariates, phenotypes)
 
 
 def align_outcomes(
@@ -251,26 +258,21 @@ def align_outcomes(
     *,
     scratch: Path,
     rows: OutcomeRows | None = None,
-    hold_out: HoldOutChoice | None = None,
+    held_out: Bool | None = None,
     to_adjust: bool = False,
 ) -> OutcomeStore:
     """Write the outcome store of the people `samples`, or reuse the existing one.
 
     `rows` are those of `read_outcomes` for the same arguments, which is called without them. With
-    `to_adjust`, a phenotype of 0 is missing, as `write_residuals` needs it; people are held out
-    from such rows alone. A finished store of the same files, people and coding is reused; another
-    outcome store is replaced.
+    `to_adjust`, a phenotype of 0 is missing, as `write_residuals` needs it; people are held out, by
+    their mask of shape (n,), from such rows alone. A finished store of the same files, people and
+    coding is reused; another outcome store is replaced.
     """
-    held_out = None if hold_out is None else hold_out.members(samples)
-    digests = None if rows is None else rows.tables_sha256
-    if digests is None:
-        paths = filter(None, (files.phenotypes, files.covariates))
-        digests = tuple(sha256_of_file(file) for file in paths)
+    paths = filter(None, (files.phenotypes, files.covariates))
+    digests = tuple(map(sha256_of_file, paths)) if rows is None else rows.tables_sha256
     request = _request_digest(samples, digests, coding, held_out, files.components, to_adjust)
-    if groups.is_complete(path, KIND):
-        finished = groups.attributes_of(groups.open_group(path, KIND))
-        if finished.get("request_digest") == request:
-            return open_outcome_store(path)
+    if (finished := _find_store(path, request)) is not None:
+        return finished
     components = files.components
     n_covariates = len(coding.covariates) - (0 if components is None else components.array.shape[1])
     if rows is None:
@@ -281,13 +283,27 @@ def align_outcomes(
     header = {"request_digest": request, "coding_digest": coding.digest}
     layout = rows_layout(len(samples), coding.n_columns)
     observed = rows.observed
-    if held_out is not None:
-        observed = _observed_beside(rows, layout, held_out)
-    _log_counts(coding, observed)
-    _write_store(
-        path, header, layout, partial(_coded_rows, coding, rows, components), observed, held_out
-    )
-    return open_outcome_store(path)
+    if held_out is not None and rows.phenotypes is not None:
+        observed = np.zeros_like(observed)
+        for start in range(0, len(held_out), layout.chunks[0]):
+            people = slice(start, min(start + layout.chunks[0], len(held_out)))
+            observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
+    LOGGER.info(
+        "phenotypes: %d, each with %d to %d people (listed in run.log)",
+        len(observed), observed.min(), observed.max(),
+    )  # fmt: skip
+    for phenotype, count in zip(coding.phenotypes, observed, strict=True):
+        LOGGER.debug("%s: %d people", phenotype.name, count)
+    rows_of = partial(_coded_rows, coding, rows, components)
+    return _write_store(path, header, layout, rows_of, observed, held_out)
+
+
+def _find_store(path: Location, request: str) -> OutcomeStore | None:
+    """Return the finished store of a request, or None."""
+    if not groups.is_complete(path, KIND):
+        return None
+    finished = groups.attributes_of(groups.open_group(path, KIND))
+    return open_outcome_store(path) if finished.get("request_digest") == request else None
 
 
 def write_residuals(
@@ -305,10 +321,8 @@ def write_residuals(
     """
     parts = {"of": unadjusted.content_digest, "coding": coding.digest, "fixed": n_fixed}
     request = sha256_of_json(parts)
-    if groups.is_complete(path, KIND):
-        finished = groups.attributes_of(groups.open_group(path, KIND))
-        if finished.get("request_digest") == request:
-            return open_outcome_store(path)
+    if (finished := _find_store(path, request)) is not None:
+        return finished
     n = unadjusted.n_samples
     held_out = unadjusted.held_out(slice(0, n))
 
@@ -319,10 +333,8 @@ def write_residuals(
     left_out = 1 + len(coding.covariates) - n_fixed
     header = {"request_digest": request, "coding_digest": coding.digest, "left_out": left_out}
     apart = held_out if held_out.any() else None
-    _write_store(
-        path, header, rows_layout(n, coding.n_columns), rows_of, unadjusted.observed, apart
-    )
-    return open_outcome_store(path)
+    layout = rows_layout(n, coding.n_columns)
+    return _write_store(path, header, layout, rows_of, unadjusted.observed, apart)
 
 
 def _coded_rows(
@@ -339,25 +351,6 @@ def _coded_rows(
     return np.hstack([*parts, rows.phenotypes.read(people)])
 
 
-def _observed_beside(rows: OutcomeRows, layout: groups.ArrayLayout, held_out: Bool) -> Int64:
-    """Return the number of people with each phenotype who are not held out."""
-    observed = np.zeros_like(rows.observed)
-    for start in range(0, len(held_out), layout.chunks[0]):
-        people = slice(start, min(start + layout.chunks[0], len(held_out)))
-        if rows.phenotypes is not None:
-            observed += (rows.phenotypes.read(people)[~held_out[people]] != 0).sum(axis=0)
-    return observed
-
-
-def _log_counts(coding: OutcomeCoding, observed: Int64) -> None:
-    LOGGER.info(
-        "phenotypes: %d, each with %d to %d people (listed in run.log)",
-        len(observed), observed.min(), observed.max(),
-    )  # fmt: skip
-    for phenotype, people in zip(coding.phenotypes, observed, strict=True):
-        LOGGER.debug("%s: %d people", phenotype.name, people)
-
-
 def _write_store(
     path: Location,
     header: Mapping[str, object],
@@ -365,7 +358,7 @@ def _write_store(
     rows_of: Callable[[slice], Int16],
     observed: Int64,
     held_out: Bool | None,
-) -> None:
+) -> OutcomeStore:
     """Write a complete outcome store; `rows_of` returns the rows of consecutive people."""
     n, height = layout.shape[0], layout.chunks[0]
     group = groups.create_group(path, KIND, {**header, "has_held_out": held_out is not None})
@@ -383,6 +376,7 @@ def _write_store(
         content.update(held_out.tobytes())
     groups.flush(group)
     groups.mark_complete(group, {"content_digest": content.hexdigest()})
+    return open_outcome_store(path)
 
 
 def _request_digest(
@@ -404,129 +398,35 @@ def _request_digest(
     return sha256_of_json(content | {"to_adjust": to_adjust})
 
 
-_MOST_OUTSIDE = 0.05  # share of a column's values
-_MOST_OF_A_CODE = 0.002  # share of a column's values that one value out of bounds may have
+_MOST_OUTSIDE = 0.01  # share of a column's values
 
 
-class OutcomeCounts:
-    """Counts of the values of phenotypes, and of the covariates that come from a file.
-
-    These are the first `n_covariates` of the coding; principal components follow them. `n_people`
-    are genotyped, with or without a row in the files.
-    """
-
-    def __init__(self, coding: OutcomeCoding, n_covariates: int, n_people: int) -> None:
-        self.coding = coding
-        self.n_people = n_people
-        self.covariates = coding.covariates[:n_covariates]
-        shape = len(coding.phenotypes)
-        self.observed: Int64 = np.zeros(shape, dtype=np.int64)
-        self._cases, self._no_codes, self._outside = np.zeros((3, shape), dtype=np.int64)
-        self._covariates = np.zeros((2, n_covariates), dtype=np.int64)  # observed, outside
-        self._outliers, self._covariate_outliers = _Extremes(shape), _Extremes(n_covariates)
-
-    def add_phenotypes(self, values: Float64, counted: Bool) -> None:
-        """Count values, float64 (people, l); `counted` is the mask of those that enter sums."""
-        coding = self.coding
-        self.observed += counted.sum(axis=0)
-        self._cases += (coding.cases(values) & counted).sum(axis=0)
-        self._no_codes += coding.invalid_codes(values).sum(axis=0)
-        outside = outside_bounds(values, coding.phenotypes) & counted
-        self._outside += outside.sum(axis=0)
-        self._outliers.add(values, outside)
-
-    def add_covariates(self, values: Float64) -> None:
-        """Count values, float64 (people, c)."""
-        present = ~is_missing_number(values)
-        outside = outside_bounds(values, self.covariates) & present
-        self._covariates += np.stack([present.sum(axis=0), outside.sum(axis=0)])
-        self._covariate_outliers.add(values, outside)
-
-    def warn(self) -> None:
-        """Log what is probably a mistake in a table or its bounds."""
-        phenotypes = self.coding.phenotypes
-        for phenotype, people, cases, no_codes in zip(
-            phenotypes, self.observed, self._cases, self._no_codes, strict=True
-        ):
-            codes = phenotype.lower, phenotype.upper
-            if phenotype.kind == "binary" and people and cases in (0, people):
-                LOGGER.warning(
-                    "%s: %d cases among %d people; check that %g means control and %g means case",
-                    phenotype.name, cases, people, *codes,
-                )  # fmt: skip
-            if no_codes:
-                LOGGER.warning(
-                    "%s: %d values other than its codes %g and %g count as missing; give the codes "
-                    "of the table as its bounds (1 and 2 as of PLINK), or, if the phenotype is not "
-                    "binary, write quantitative in their type column",
-                    phenotype.name, no_codes, *codes,
-                )  # fmt: skip
-        counts = np.stack([self.observed, self._outside])
-        _warn_of_columns(phenotypes, counts, self._outliers)
-        _warn_of_columns(self.covariates, self._covariates, self._covariate_outliers)
-        _warn_of_rare(phenotypes, self.observed, self.n_people)
-
-
-class _Extremes:
-    """The smallest and the largest value out of bounds of each of k columns, and their counts.
-
-    A code of missing values, such as -999, is beyond all others.
-    """
-
-    def __init__(self, k: int) -> None:
-        self._values = np.full((2, k), np.inf)  # the largest has its sign turned
-        self._counts = np.zeros((2, k), dtype=np.int64)
-
-    def add(self, values: Float64, outside: Bool) -> None:
-        """Count the values, float64 (people, k), of the mask `outside`."""
-        signed = np.where(outside, np.stack([values, -values]), np.inf)
-        found = signed.min(axis=1, initial=np.inf)
-        times = ((signed == found[:, None]) & outside).sum(axis=1)
-        self._counts[found < self._values] = 0
-        self._values = np.minimum(self._values, found)
-        self._counts += np.where(found == self._values, times, 0)
-
-    def commonest(self, column: int) -> tuple[float, int]:
-        """Return the one of both values of a column that is seen more often, and its count."""
-        side = int(self._counts[:, column].argmax())
-        return float((1 - 2 * side) * self._values[side, column]), int(self._counts[side, column])
-
-
-def _warn_of_columns(
-    columns: Sequence[PhenotypeBounds | CovariateCoding],
-    counts: Int64,
-    outliers: _Extremes,
+def _warn_of_phenotypes(
+    phenotypes: Sequence[PhenotypeBounds], counts: Int64, n_people: int
 ) -> None:
-    """Warn of columns without values, with many outside of the bounds, or with a code there.
+    """Warn of what is probably a mistake in the table of phenotypes or its bounds.
 
-    `counts` has the number of values of each column, and that of values outside, shape (2, k).
+    `counts` are the numbers of values, of those outside of the bounds, of cases, and of those that
+    are no code, shape (4, l). `n_people` are genotyped, with or without a row.
     """
-    for k, (column, (people, beyond)) in enumerate(zip(columns, counts.T, strict=True)):
-        if not people:
-            LOGGER.warning("%s: nobody has a value", column.name)
-        elif beyond > _MOST_OUTSIDE * people:
+    for phenotype, people, cases, no_codes in zip(phenotypes, *counts[[0, 2, 3]], strict=True):
+        codes = phenotype.lower, phenotype.upper
+        if phenotype.kind == "binary" and people and cases in (0, people):
             LOGGER.warning(
-                "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
-                "nearer one; take bounds of the right unit from public knowledge. Weights have a "
-                "wrong scale otherwise, also with --calibrate",
-                column.name, 100 * beyond / people, people, column.lower, column.upper,
+                "%s: %d cases among %d people; check that %g means control and %g means case",
+                phenotype.name, cases, people, *codes,
             )  # fmt: skip
-        if beyond <= _MOST_OF_A_CODE * people:
-            continue
-        value, times = outliers.commonest(k)
-        if times > max(1, _MOST_OF_A_CODE * people):
+        if no_codes:
             LOGGER.warning(
-                "%s: %d of %d values are %.9g, outside of the bounds %g and %g, and count as the "
-                "nearer one; if this is a code of missing values, write NA in its place",
-                column.name, times, people, value, column.lower, column.upper,
+                "%s: %d values other than its codes %g and %g count as missing; give the codes of "
+                "the table as its bounds (1 and 2 as of PLINK), or, if the phenotype is not "
+                "binary, write quantitative in their type column",
+                phenotype.name, no_codes, *codes,
             )  # fmt: skip
-
-
-def _warn_of_rare(phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_people: int) -> None:
-    """Warn of phenotypes that most of the genotyped people lack; forecasts count everybody."""
-    rare = [
+    _warn_of_columns(phenotypes, counts[:2])
+    rare = [  # forecasts count everybody
         f"{phenotype.name} {100 * (n_people - people) / n_people:.1f}%"
-        for phenotype, people in zip(phenotypes, observed, strict=True)
+        for phenotype, people in zip(phenotypes, counts[0], strict=True)
         if 0 < people < n_people / 2
     ]
     if rare:
@@ -537,3 +437,117 @@ def _warn_of_rare(phenotypes: Sequence[PhenotypeBounds], observed: Int64, n_peop
             "the others, or release them apart, with --keep where it is public who has a value",
             len(rare), len(phenotypes), n_people, examples(rare),
         )  # fmt: skip
+
+
+def _warn_of_columns(columns: Sequence[PhenotypeBounds | CovariateCoding], counts: Int64) -> None:
+    """Warn of columns without values, or with many outside of the bounds.
+
+    `counts` has the number of values of each column, and that of values outside, shape (2, k).
+    """
+    for column, people, beyond in zip(columns, *counts, strict=True):
+        if not people:
+            LOGGER.warning("%s: nobody has a value", column.name)
+        elif beyond > _MOST_OUTSIDE * people:
+            LOGGER.warning(
+                "%s: %.1f%% of %d values lie outside of the bounds %g and %g and count as the "
+                "nearer one; take bounds of the right unit from public knowledge, and write NA in "
+                "place of a code of missing values. Weights have a wrong scale otherwise, also "
+                "with --calibrate",
+                column.name, 100 * beyond / people, people, column.lower, column.upper,
+            )  # fmt: skip
+
+
+_ROWS = 1 << 13  # at a time: the products of so many codes are exact in float64
+# Squared norms are compared in steps of 2^10.
+_STEP_BITS = 10
+_ENTRY_BITS = 13  # of the largest magnitude of a code in the sums
+# The bound on a person's rows, relative to people whose covariates have this mean square, in units
+# of their bounds, and whose phenotypes vary as their public sds say. Larger rows count less.
+_MARGIN, _MEAN_SQUARE = 1.2, 0.1
+_ABOVE = 1 + 2.0**-20  # more than the rounding of a sum of so many squares
+
+
+@dataclass(frozen=True, eq=False)
+class RawAdjustment:
+    """Exact Gram matrices. PRIVATE: only `privacy.payment` may use them."""
+
+    grams: Int64  # of (c, y) for each phenotype, shape (l, f + 1, f + 1)
+
+
+@dataclass(frozen=True)
+class AdjustmentScale:
+    """Public scale of the rows (c, y) in the Gram matrices.
+
+    The constant, and every covariate at its farther bound, is about twice a phenotype's public
+    standard deviation, and larger than a case of a binary phenotype. A larger scale of the
+    phenotypes would need less noise, but more rows would be scaled down, which biases means and
+    standard deviations.
+    """
+
+    shifts: tuple[int, ...]  # bits by which the codes of each phenotype are divided
+    norm: int  # bound N on the root of ``sum_j |v_j|^4`` of a person
+
+    @classmethod
+    def of(cls, coding: OutcomeCoding) -> AdjustmentScale:
+        """Return the scale for a public coding."""
+        n_fixed = 1 + len(coding.covariates)
+        largest = coding.max_abs[n_fixed:].tolist()
+        kinds = (phenotype.kind for phenotype in coding.phenotypes)
+        shifts = tuple(
+            max(1, (2 * bound // coding.unit).bit_length(), bound.bit_length() - _ENTRY_BITS)
+            if kind == "binary"
+            else max(1, bound.bit_length() - _ENTRY_BITS)
+            for bound, kind in zip(largest, kinds, strict=True)
+        )
+        of_fixed = coding.constant**2 * (1 + _MEAN_SQUARE * len(coding.covariates))
+        squares = [(of_fixed + (coding.unit / 2**shift) ** 2) ** 2 for shift in shifts]
+        return cls(shifts, math.ceil(_MARGIN * math.sqrt(sum(squares))))
+
+    def rows(self, rows: Int16) -> tuple[Int64, Int64]:
+        """Return the scaled rows c, shape (people, f), and y, shape (people, l), of coded rows.
+
+        For every person they satisfy ``sum_j (|c|^2 + y_j^2)^2 <= norm^2``, over the phenotypes
+        whose code is not 0.
+        """
+        n_fixed = rows.shape[1] - len(self.shifts)
+        fixed = rows[:, :n_fixed].astype(np.int32)
+        phenotypes = rows[:, n_fixed:].astype(np.int32)
+        phenotypes = np.sign(phenotypes) * (np.abs(phenotypes) >> np.array(self.shifts))
+        squares = (fixed.astype(np.int64) ** 2).sum(axis=1)[:, None] + phenotypes.astype(int) ** 2
+        steps = np.where(rows[:, n_fixed:] != 0, -(-squares >> _STEP_BITS), 0)
+        total = (steps.astype(np.float64) ** 2).sum(axis=1)
+        root = (np.sqrt(total) * _ABOVE).astype(np.int64) + 1  # above the exact root
+        multipliers = row_multipliers(root << _STEP_BITS, self.norm)[:, None]
+        scaled = (scale_entries(part, multipliers) for part in (fixed, phenotypes.astype(np.int32)))
+        c, y = (part.astype(np.int64) for part in scaled)
+        return c, y
+
+
+def sum_grams(store: OutcomeStore, scale: AdjustmentScale) -> RawAdjustment:
+    """Return the sums over the people of a store who are not held out.
+
+    In the store, a phenotype of 0 is missing, and an observed 0 is stored as 1.
+    """
+    n_phenotypes = len(scale.shifts)
+    n_fixed = store.n_columns - n_phenotypes
+    grams = np.zeros((n_phenotypes, n_fixed + 1, n_fixed + 1), dtype=np.int64)
+    for start in range(0, store.n_samples, _ROWS):
+        rows = store.read_rows(slice(start, min(start + _ROWS, store.n_samples)))
+        c, y = scale.rows(rows)
+        everybody = _product(c, c)
+        grams[:, :-1, :-1] += everybody
+        cross = _product(c, y)
+        grams[:, :-1, -1] += cross.T
+        grams[:, -1, :-1] += cross.T
+        grams[:, -1, -1] += (y * y).sum(axis=0)
+        missing = rows[:, n_fixed:] == 0
+        for j in np.flatnonzero(missing.any(axis=0)):
+            without = c[missing[:, j]]
+            grams[j, :-1, :-1] -= _product(without, without)
+    return RawAdjustment(grams)
+
+
+def _product(one: Int64, other: Int64) -> Int64:
+    """Return the exact product of the transpose of one with the other."""
+    product: npt.NDArray[np.float64] = one.T.astype(np.float64) @ other.astype(np.float64)
+    return product.astype(np.int64)

@@ -28,14 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.tables import (
-    SampleTable,
-    cells_of,
-    numbered_lines,
-    open_lines,
-    table_lines,
-    utf8_text,
-)
+from primo_scale.genotypes import tables as text_tables
 from primo_scale.humanize import examples
 from primo_scale.kernels.decimal_text import read_decimals
 from primo_scale.machine import read_ahead
@@ -81,7 +74,7 @@ class OutcomeTable:
         places = np.full(self._width, -1)
         places[self._positions(names)] = np.arange(len(names))
         limit = max(1, min(ROWS_PER_GROUP, CELLS_PER_GROUP // self._width))
-        with open_lines(self.path) as lines:
+        with text_tables.open_lines(self.path) as lines:
             below = islice(lines, self._header_line, None)
             parts = iter(lambda: list(islice(below, limit)), [])
             yield from read_ahead(partial(self._group, names, places), parts, _CONVERTERS)
@@ -104,41 +97,35 @@ class OutcomeTable:
             people[kept] = plain[:size].tobytes().split(b"\n")[:-1]
         positions = self._positions(names)
         for row in np.flatnonzero(~kept).tolist():
-            tokens = cells_of(group[row], comma_separated=self._is_csv)
+            tokens = text_tables.cells_of(group[row], comma_separated=self._is_csv)
             if not tokens:
                 continue
-            self._check_width(tokens, first + row, group[row])
-            values[row] = self._numbers([tokens[i] for i in positions], names, first + row)
+            if len(tokens) != self._width:
+                remedy = "Write NA for a missing value"
+                if not self._is_csv and b"\t\t" in group[row]:
+                    remedy += ": two tabs in a row, as of an empty cell, are one separator"
+                raise InputError(
+                    "the row and the header differ in length",
+                    where=f"{self.path}:{first + row}",
+                    value=f"{len(tokens)} columns",
+                    expected=self._width,
+                    remedy=remedy,
+                )
+            values[row] = [
+                self._number(tokens[i], name, first + row)
+                for i, name in zip(positions, names, strict=True)
+            ]
             # IDs contain no blanks, so that the joined text is unique for each pair.
             people[row] = b" ".join(tokens[:identity])
             kept[row] = True
         numbers = first + np.flatnonzero(kept)
-        return RowGroup(self._decoded(people[kept].tolist(), numbers), numbers, values[kept])
-
-    def _decoded(self, people: list[bytes], lines: npt.NDArray[np.int64]) -> list[str]:
-        """Return the IDs of people as text, decoded together unless one of them is not UTF-8."""
-        try:
-            return b"\n".join(people).decode().split("\n") if people else []
-        except UnicodeDecodeError:
-            pairs = zip(people, lines.tolist(), strict=True)
-            return [utf8_text(person, self.path, line) for person, line in pairs]
+        rows = zip(people[kept].tolist(), numbers.tolist(), strict=True)
+        decoded = [text_tables.utf8_text(person, self.path, line) for person, line in rows]
+        return RowGroup(decoded, numbers, values[kept])
 
     @property
     def _width(self) -> int:
         return self._identity_columns + len(self.names)
-
-    def _check_width(self, tokens: Sequence[bytes], line: int, content: bytes) -> None:
-        remedy = "Write NA for a missing value"
-        if not self._is_csv and b"\t\t" in content:
-            remedy += ": two tabs in a row, as of an empty cell, are one separator"
-        if len(tokens) != self._width:
-            raise InputError(
-                "the row and the header differ in length",
-                where=f"{self.path}:{line}",
-                value=f"{len(tokens)} columns",
-                expected=self._width,
-                remedy=remedy,
-            )
 
     def matching(self, wanted: Sequence[str] | None) -> tuple[str, ...]:
         """Return the columns that are wanted, or all, and refuse those of `_positions`.
@@ -161,10 +148,18 @@ class OutcomeTable:
         for position, name in enumerate(self.names, start=self._identity_columns):
             positions.setdefault(name, []).append(position)
         for name in names:
-            found = len(positions.get(name, ()))
-            if found == 0:
-                raise self._no_column(name)
-            if found > 1:
+            if name not in positions:
+                near = difflib.get_close_matches(name, self.names, n=_EXAMPLES, cutoff=_SIMILAR)
+                # Close matches do not always include a name that differs only in case.
+                near = [known for known in self.names if known.lower() == name.lower()] or near
+                raise InputError(
+                    f"no column {name!r} in the header",
+                    where=f"{self.path}:{self._header_line}",
+                    remedy=f"Did you mean {' or '.join(near)}?"
+                    if near
+                    else f"The columns are: {examples(self.names)}",
+                )
+            if len(positions[name]) > 1:
                 raise InputError(
                     f"column {name!r} is repeated in the header",
                     where=f"{self.path}:{self._header_line}",
@@ -173,34 +168,11 @@ class OutcomeTable:
                 )
         return [positions[name][0] for name in names]
 
-    def _no_column(self, name: str) -> InputError:
-        near = difflib.get_close_matches(name, self.names, n=_EXAMPLES, cutoff=_SIMILAR)
-        # The line above does not always find a name that differs only in case.
-        near = [known for known in self.names if known.lower() == name.lower()] or near
-        return InputError(
-            f"no column {name!r} in the header",
-            where=f"{self.path}:{self._header_line}",
-            remedy=f"Did you mean {' or '.join(near)}?"
-            if near
-            else f"The columns are: {examples(self.names)}",
-        )
-
-    def _numbers(
-        self, cells: Sequence[bytes], names: Sequence[str], line: int
-    ) -> npt.NDArray[np.float64]:
-        try:
-            if b"_" not in b"".join(cells):  # float() would accept 1_000
-                return np.fromiter(map(float, cells), np.float64, len(cells))
-        except ValueError:
-            pass  # `_number` handles missing values and errors
-        pairs = zip(cells, names, strict=True)
-        return np.array([self._number(cell, name, line) for cell, name in pairs])
-
     def _number(self, cell: bytes, name: str, line: int) -> float:
         if cell in _MISSING:
             return math.nan
         try:
-            return float(cell.replace(b"_", b"?"))
+            return float(cell.replace(b"_", b"?"))  # float() would accept 1_000
         except ValueError as error:
             raise InputError(
                 f"the value of {name} is not a number",
@@ -213,7 +185,7 @@ class OutcomeTable:
 def read_groups(path: Path) -> dict[str, str]:
     """Return the group of each person of a table of IID and group."""
     group_of: dict[str, str] = {}
-    for line, cells in table_lines(path):
+    for line, cells in text_tables.table_lines(path):
         if len(cells) != 2:
             raise InputError(
                 "is no row of IID and group",
@@ -221,7 +193,7 @@ def read_groups(path: Path) -> dict[str, str]:
                 value=f"{len(cells)} columns",
                 expected=2,
             )
-        person, group = (utf8_text(cell, path, line) for cell in cells)
+        person, group = (text_tables.utf8_text(cell, path, line) for cell in cells)
         if group in (EVERYBODY, WITHIN_GROUPS):
             raise InputError(
                 "is no name of a group", where=f"{path}:{line}", value=group, remedy="Rename it"
@@ -234,12 +206,12 @@ def read_groups(path: Path) -> dict[str, str]:
 def open_outcome_table(path: Path) -> OutcomeTable:
     """Read the header of a phenotype or covariate file, which has a column after the IDs."""
     first = None
-    for line, content, is_csv in numbered_lines(path):
-        tokens = cells_of(content, comma_separated=is_csv)
+    for line, content, is_csv in text_tables.numbered_lines(path):
+        tokens = text_tables.cells_of(content, comma_separated=is_csv)
         if not tokens or tokens[0].startswith(b"##"):
             continue
         first = b" ".join(tokens)[:_SHOWN].decode(errors="replace")
-        header = [utf8_text(token, path, line) for token in tokens]
+        header = [text_tables.utf8_text(token, path, line) for token in tokens]
         identity = _identity_columns(header)
         if not identity:
             break
@@ -272,24 +244,18 @@ _NOT_GENOTYPED = -1
 LOGGER = logging.getLogger("primo_scale")
 
 
-@dataclass(frozen=True, eq=False)
-class MatchedRows:
-    """Rows of a file whose people have genotypes."""
-
-    samples: npt.NDArray[np.int64]  # position of each person among the genotypes
-    values: npt.NDArray[np.float64]  # of the chosen columns, shape (people, columns); nan: missing
-
-
 def match_people(
     table: OutcomeTable,
     names: tuple[str, ...],
-    samples: SampleTable,
+    samples: text_tables.SampleTable,
     *,
     level: int = logging.DEBUG,
     people_file: str | None = None,
-) -> Iterator[MatchedRows]:
+) -> Iterator[tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]]:
     """Stream the columns `names` of the people that are also in `samples`.
 
+    An item has the position of each person among the genotypes and their values, shape (people,
+    columns).
     People are matched by FID and IID, or by IID alone if the table has no FID. A line of the
     private log, at the given level, counts matched and unmatched people. `people_file` lists the
     people of the genotypes, for errors. A file that matches nobody
@@ -307,10 +273,18 @@ def match_people(
         found = np.array([position.get(person, _NOT_GENOTYPED) for person in people], np.int64)
         genotyped = np.flatnonzero(found != _NOT_GENOTYPED)
         rows = found[genotyped]
-        if line_of_sample[rows].any() or len(np.unique(rows)) < len(rows):
-            _refuse_second_row(table, group, found, line_of_sample)
+        is_repeated = line_of_sample[rows].any() or len(np.unique(rows)) < len(rows)
+        for row in genotyped.tolist() if is_repeated else ():
+            person, line = people[row], group.lines[row]
+            if before := line_of_sample[found[row]]:
+                raise InputError(
+                    f"one person in two rows: {person} is also on line {before}",
+                    where=f"{table.path}:{line}",
+                    remedy="Keep one row for each person",
+                )
+            line_of_sample[found[row]] = line
         line_of_sample[rows] = group.lines[genotyped]
-        yield MatchedRows(rows, group.values[genotyped])
+        yield rows, group.values[genotyped]
     n_matched = int(np.count_nonzero(line_of_sample))
     if not n_matched:
         ids = "FID and IID" if table.has_family else "IID"
@@ -330,7 +304,7 @@ def match_people(
 
 
 def _positions(
-    samples: SampleTable, table: OutcomeTable, people_file: str | None
+    samples: text_tables.SampleTable, table: OutcomeTable, people_file: str | None
 ) -> dict[str, int]:
     """Return the position of every person among the genotypes, by the IDs that the table has."""
     people = list(samples.people() if table.has_family else samples.individual)
@@ -350,24 +324,6 @@ def _positions(
             remedy="Add an FID column",
         )
     return positions
-
-
-def _refuse_second_row(
-    table: OutcomeTable,
-    group: RowGroup,
-    found: npt.NDArray[np.int64],
-    line_of_sample: npt.NDArray[np.int64],
-) -> None:
-    """Refuse the first row of a group whose person has an earlier row."""
-    lines = line_of_sample.copy()
-    for row in np.flatnonzero(found != _NOT_GENOTYPED):
-        if lines[found[row]]:
-            raise InputError(
-                f"one person in two rows: {group.people[row]} is also on line {lines[found[row]]}",
-                where=f"{table.path}:{group.lines[row]}",
-                remedy="Keep one row for each person",
-            )
-        lines[found[row]] = group.lines[row]
 
 
 def _quoted(people: list[str]) -> str:

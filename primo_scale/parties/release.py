@@ -18,8 +18,7 @@ from attrs import frozen
 
 from primo_scale.errors import Field, UsageError
 from primo_scale.gaussian.calibration import NO_COST, Cost, check_draws, release_mu
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import check_sigma, fine_bits, lattice_noise
+from primo_scale.gaussian.noise import KeystreamNoise, check_sigma, fine_bits, lattice_noise
 from primo_scale.genotypes.store import open_genotype_store
 from primo_scale.interruption import deferred
 from primo_scale.kernels.products import Int64
@@ -48,7 +47,7 @@ from primo_scale.storage.locations import Location
 from primo_scale.verify import document
 from primo_scale.verify.document import PARTY
 from primo_scale.verify.files import Signer
-from primo_scale.verify.words import KEYSTREAM, public_by_assumption
+from primo_scale.verify.words import SAMPLER, public_by_assumption
 from primo_scale.version import __version__
 
 _MOST_COLUMNS = 400_000  # party.json, which lists them, has at most 64 MiB
@@ -232,7 +231,7 @@ def party_release(request: PartyReleaseRequest) -> PartyRelease:
     private = {Field("work_dir"): work_dir, Field("ledger"): ledger}
     publishing.check_private_places(request.out, private)
     there = publishing.check_out(request.out, PARTY)
-    published = None if there is None else str(there["ledger"]["charges"][0]["id"])
+    published = None if there is None else str(there["ledger"]["charge"])
     with locked(work_dir), run_logged(work_dir, "party-release", request):
         _release(request, ledger, published)
     return open_party_release(request.out)
@@ -328,7 +327,7 @@ def _statement(
 ) -> document.PartyStatement:
     promise, signs, count = request.promise, request.signs, values.shape[1]
     return document.PartyStatement(
-        software=document.Software("primo_scale", __version__),
+        software=f"primo_scale {__version__}",
         created=datetime.now(UTC).date().isoformat(),
         party=request.party,
         guarantee=state_guarantee(promise, charge.cost),
@@ -342,7 +341,7 @@ def _statement(
             sensitivity=party_sensitivity(count, request.mixtures),
             sigma=values.sigma,
             fine_bits=fine_bits(values.sigma),
-            **KEYSTREAM,
+            sampler=SAMPLER,
         ),
         ledger=state_ledger_entry(balance, charge),
         public_by_assumption=public_by_assumption(str(promise.unit), str(promise.adjacency)),

@@ -1,7 +1,7 @@
 """The mechanism of one release, as data: its guarantee, its public bounds and its noise scales.
 
 A person's row has two integer parts: coded genotypes x and phenotypes y, which were adjusted for
-the covariates before (`primo_scale.privacy.phenotype_adjustment`). Four statistics are summed over
+the covariates before (`primo_scale.privacy.payment`). Four statistics are summed over
 people: X'X (its diagonal LD blocks), X'Y, Y'Y and the number of people with each phenotype. A
 mechanism states the noise on each of them. `calibrate` computes the smallest
 noise.
@@ -17,7 +17,7 @@ from functools import lru_cache
 from primo_scale.errors import UsageError
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, release_mu
-from primo_scale.gaussian.lattice_noise import LARGEST_FINE_SIGMA
+from primo_scale.gaussian.noise import LARGEST_FINE_SIGMA
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 
 # At 2, X'X is free beside X'Z under replace-one, and larger splits gain nothing
@@ -198,14 +198,21 @@ def calibrate(bounds: PublicBounds, promise: Promise, recipe: Recipe, *, split: 
     positive, the recipe has no proof for the promise, or (`LatticeTooSmall`) the sums plus noise do
     not fit in 64-bit integers.
     """
-    _check_bounds(bounds)
+    for name, value in vars(bounds).items():
+        least = min(value) if isinstance(value, tuple) else value
+        if least is not None and least < 1:
+            raise UsageError(
+                f"{name.replace('_', ' ')} must be positive",
+                value=least,
+                remedy="Give wider public bounds",
+            )
     check_recipe(promise, recipe, bounds)
     if not 0 < split <= LARGEST_SPLIT:
         raise UsageError("the split is out of range", value=split, limit=f"(0, {LARGEST_SPLIT}]")
-    case = CALIBRATIONS[calibration_of(bounds, promise, recipe)]
+    _, scales, splits = CALIBRATIONS[calibration_of(bounds, promise, recipe)]
     calibrated = _of_everybody if recipe.subsample is None else _subsampled
-    mechanism = calibrated(case.scales, bounds, promise, recipe, split)
-    if not case.splits:
+    mechanism = calibrated(scales, bounds, promise, recipe, split)
+    if not splits:
         mechanism = replace(mechanism, split=None)
     _check_integer_range(mechanism)
     return mechanism
@@ -255,7 +262,7 @@ def counts_share(promise: Promise) -> float:
 def calibration_of(bounds: PublicBounds, promise: Promise, recipe: Recipe) -> str:
     """Return the name of the theorem that calibrates the noise, a key of `CALIBRATIONS`."""
     cases = CALIBRATIONS.items()
-    return next(name for name, case in cases if case.applies(bounds, promise, recipe))
+    return next(name for name, (applies, *_) in cases if applies(bounds, promise, recipe))
 
 
 def _of_everybody(
@@ -267,9 +274,11 @@ def _of_everybody(
     mu = math.sqrt(cost.mu_squared)
     rest_mu = mu * math.sqrt(gram_share(promise, recipe))
     scales = scales_of(bounds, promise, rest_mu, split)
+    if recipe.gram_copies > 1:  # the mean of the copies is as precise as one release
+        copies = math.sqrt(recipe.gram_copies)
+        scales = replace(scales, gram=tuple(rounded_up(sigma * copies) for sigma in scales.gram))
     scales = replace(
         scales,
-        gram=_for_copies(scales.gram, recipe.gram_copies),
         observed=_scale_at_share(
             sensitivity.observed_counts(bounds.n_phenotypes + promise.n_is_private),
             mu,
@@ -358,13 +367,6 @@ def _label(bounds: PublicBounds, promise: Promise, rest_mu: float, split: float)
     return _jointly((0.0,) * len(bounds.block_sizes), cross, phenotypes)
 
 
-def _beside_subsample(
-    bounds: PublicBounds, promise: Promise, rest_mu: float, split: float
-) -> NoiseScales:
-    """Return the scales of X'Y and Y'Y beside a subsampled X'X: those of `stacked` at t = 2."""
-    return stacked(replace(bounds, block_norms=None), promise, rest_mu, split=2.0)
-
-
 def _subsampled(
     scales_of: Scales, bounds: PublicBounds, promise: Promise, recipe: Recipe, split: float
 ) -> Mechanism:
@@ -395,13 +397,6 @@ def _jointly(gram: tuple[float, ...], cross: float, outcome_gram: float) -> Nois
     )
 
 
-def _for_copies(gram: tuple[float, ...], copies: int) -> tuple[float, ...]:
-    """Return the scale of each independent copy: their mean is as precise as one release."""
-    if copies == 1:
-        return gram
-    return tuple(rounded_up(sigma * math.sqrt(copies)) for sigma in gram)
-
-
 def _scale_at_share(change: float, mu: float, share: float) -> float:
     """Return the scale that spends a share of mu^2, or 0 for a statistic without a share."""
     return rounded_up(change / (mu * math.sqrt(share))) if share else 0.0
@@ -418,17 +413,6 @@ def eigenvalue_sensitivity(bounds: PublicBounds, promise: Promise) -> float:
         n_samples=_MOST_PEOPLE if promise.n_is_private else bounds.n_samples,
         n_columns=max(bounds.block_sizes),
     )
-
-
-def _check_bounds(bounds: PublicBounds) -> None:
-    for name, value in vars(bounds).items():
-        least = min(value) if isinstance(value, tuple) else value
-        if least is not None and least < 1:
-            raise UsageError(
-                f"{name.replace('_', ' ')} must be positive",
-                value=least,
-                remedy="Give wider public bounds",
-            )
 
 
 def check_recipe(promise: Promise, recipe: Recipe, bounds: PublicBounds) -> None:
@@ -506,38 +490,33 @@ Scales = Callable[[PublicBounds, Promise, float, float], NoiseScales]
 """Function of bounds, promise, rest_mu and split that returns the scales of Gram matrices."""
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """Theorem that calibrates the noise, and the condition under which it applies."""
-
-    applies: Callable[[PublicBounds, Promise, Recipe], bool]
-    scales: Scales
-    # Whether X'X, with the norms of its blocks, and X'Y share the shift according to the split.
-    splits: bool = True
-
-
-CALIBRATIONS = {
-    "label": Calibration(
-        lambda bounds, promise, recipe: promise.unit is PrivacyUnit.LABEL, _label, splits=False
-    ),
-    "subsampled": Calibration(
+CALIBRATIONS: dict[str, tuple[Callable[[PublicBounds, Promise, Recipe], bool], Scales, bool]] = {
+    "label": (lambda bounds, promise, recipe: promise.unit is PrivacyUnit.LABEL, _label, False),
+    # X'Y and Y'Y beside a subsampled X'X have the scales of `stacked` at t = 2.
+    "subsampled": (
         lambda bounds, promise, recipe: recipe.subsample is not None,
-        _beside_subsample,
-        splits=False,
+        lambda bounds, promise, rest_mu, split: stacked(
+            replace(bounds, block_norms=None), promise, rest_mu, split=2.0
+        ),
+        False,
     ),
-    "add-remove": Calibration(
-        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE, _separate
+    "add-remove": (
+        lambda bounds, promise, recipe: promise.adjacency is Adjacency.ADD_REMOVE,
+        _separate,
+        True,
     ),
-    "stacked": Calibration(
+    "stacked": (
         lambda bounds, promise, recipe: (
             bounds.block_norms is None or sum(bounds.block_norms) <= bounds.row_norm
         ),
         stacked,
+        True,
     ),
-    "by-block": Calibration(lambda bounds, promise, recipe: True, _by_block),
+    "by-block": (lambda bounds, promise, recipe: True, _by_block, True),
 }
-"""Calibrations by name; the first that applies is used.
+"""Calibrations by name; the first whose condition holds is used.
 
-`primo_scale.verify.theorems.THEOREMS` is the verifier's table of the same names.
-The verifier shares no code with this module.
+Each has its condition, the function of its theorem, and whether X'X, with the norms of its blocks,
+and X'Y share the shift according to the split. `primo_scale.verify.theorems.THEOREMS` is the
+verifier's table of the same names. The verifier shares no code with this module.
 """

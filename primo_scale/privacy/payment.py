@@ -29,28 +29,41 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from primo_scale.accumulation.statistics import RawOwnSums, RawStatistics
 from primo_scale.errors import InputError, remedy_extended
+from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost
-from primo_scale.gaussian.keystream_noise import KEY_BYTES, KeystreamNoise
-from primo_scale.gaussian.lattice_noise import Integers, add_lattice_noise
+from primo_scale.gaussian.noise import (
+    KEY_BYTES,
+    Integers,
+    KeystreamNoise,
+    add_lattice_noise,
+    add_symmetric_noise,
+    check_sigma,
+)
+from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Balance, Charge, ChargeRequest, PayingCohort
 from primo_scale.ledger.ledger import Ledger, PaymentStep, Receipt, announce_step, random_charge_id
 from primo_scale.machine import refuse_full_disk
-from primo_scale.privacy.held_out_sums import NoisyHoldOut, ScoredPeople, noisy_hold_out
-from primo_scale.privacy.mechanism import Guarantee, Mechanism, SecondRound
+from primo_scale.outcomes.coding import EFFECT_UNIT, LARGEST_VALUE, OutcomeCoding
+from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
+from primo_scale.privacy.mechanism import SHARES, Guarantee, Mechanism, SecondRound, rounded_up
 from primo_scale.privacy.planning import Floats
 from primo_scale.privacy.private_statistics import (
     Draw,
+    NoisyHoldOut,
     PrivateStatistics,
+    ScoredPeople,
     is_drawn,
+    noisy_hold_out,
     privatise,
     reopen_private,
 )
@@ -223,23 +236,12 @@ class NoiseStore:
     @contextmanager
     def payment_explained(self, charge: str) -> Iterator[None]:
         """Extend the remedy of an error after a payment by the amount that a retry spends."""
-
-        def spending() -> str:
-            """Return the sentence that matches the files at the time of the error."""
-            if self.has_key(charge):
-                return (
-                    f"Budget was spent, on charge {charge}: the same command continues with the "
-                    "same noise and spends nothing more"
-                )
-            results = (self.statistics_path(charge), self.values_path(charge))
-            stored = next((path for path in results if path.exists()), self.adjustment_path)
-            return (
-                f"Budget was spent, on charge {charge}, whose noise is stored at "
-                f"{stored}: while that is intact, the same command spends nothing more; without "
-                "it the release has to be paid again"
-            )
-
-        with remedy_extended(spending, where=self.directory):
+        remedy = (
+            f"Budget was spent, on charge {charge}: while its key or its noise is intact in "
+            f"{self.directory.parent}, the same command spends nothing more; without them the "
+            "release has to be paid again"
+        )
+        with remedy_extended(lambda: remedy, where=self.directory):
             yield
 
     def refuse_full_disk(self, paid: Charge | None, needed: int) -> None:
@@ -505,7 +507,16 @@ def measure_once(
 
     with noise_store.payment_explained(charge.id):
         if path.is_file():
-            return _measured(path, norms)
+            stored = read_fields(path, _HoldOut, remedy=_RESTORE)
+            lengths = zip(stored.weight_norms, norms, strict=False)
+            if len(stored.weight_norms) != len(norms) or not all(
+                math.isclose(one, other, rel_tol=_ROUNDING) for one, other in lengths
+            ):
+                remedy = (
+                    "Use the version that measured them, or another --work-dir, which pays again"
+                )
+                raise of_other_request(path, value="other weights", remedy=remedy)
+            return stored.noisy
         people = score()
         with deferred():
             noisy = noisy_hold_out(people, hold_out, payer.source(charge), bind)
@@ -513,13 +524,114 @@ def measure_once(
     return noisy
 
 
-def _measured(path: Path, norms: tuple[float, ...]) -> NoisyHoldOut:
-    """Return the stored measurement, unless it is of other weights."""
-    stored = read_fields(path, _HoldOut, remedy=_RESTORE)
-    if len(stored.weight_norms) != len(norms) or not all(
-        math.isclose(one, other, rel_tol=_ROUNDING)
-        for one, other in zip(stored.weight_norms, norms, strict=True)
+# Smallest sd of residuals: that of a phenotype whose lattice has 4 steps in an sd.
+_LEAST_SD = 4 / LARGEST_VALUE
+_DIGITS = 6  # significant, of results whose last digits depend on the processor
+
+Float64 = npt.NDArray[np.float64]
+
+
+def adjustment_sigma(norm: int, adjacency: Adjacency, cost: Cost) -> float:
+    """Return the standard deviation of the noise on the diagonals, rounded up.
+
+    `cost` is that of the release. Source: docs/maths/adjustment.md, Theorem 1.
+    """
+    mu = math.sqrt(cost.mu_squared * SHARES.adjustment)
+    sigma = rounded_up(sensitivity.adjustment(norm, adjacency) / mu)
+    check_sigma(sigma, where="--epsilon", remedy="Raise it, or release fewer phenotypes together")
+    return sigma
+
+
+def pay_for_adjustment(
+    raw: RawAdjustment, norm: int, promise: Guarantee, cost: Cost, payer: Payer
+) -> tuple[NoisyAdjustment, Receipt]:
+    """Store a key, reserve the charge of the release, draw the noise once, and store the result.
+
+    `cost` is that of the release, for whose statistics the key remains. While the key or the result
+    is stored, the same request returns the same result at no further cost. A BudgetRefused is
+    raised if the budget does not cover the release, and no noise was drawn. If the stored result
+    belongs to another request, an InputError is raised, nothing is paid and it remains.
+    """
+    noise_store = payer.noise_store
+    sigma = adjustment_sigma(norm, promise.adjacency, cost)
+    exact = hashlib.sha256(np.ascontiguousarray(raw.grams, "<i8").tobytes()).hexdigest()
+    parameters = {
+        "query": "adjustment",
+        "sigma": sigma,
+        "privacy": str(promise.unit),
+        "adjacency": str(promise.adjacency),
+    }
+    request = payer.request(exact, parameters, promise, cost)
+    found = noise_store.read_adjustment()
+    if found is not None and (
+        found.sigma != sigma or payer.ledger.stored_charge(request, [found.charge]) is None
     ):
-        remedy = "Use the version that measured them, or another --work-dir, which pays again"
-        raise of_other_request(path, value="other weights", remedy=remedy)
-    return stored.noisy
+        remedy = "Use another --work-dir, or remove this file and the statistics to pay again"
+        raise of_other_request(noise_store.adjustment_path, remedy=remedy)
+    receipt = pay_once(payer, request)
+    with noise_store.payment_explained(receipt.charge.id):
+        if found is None:
+            source = payer.source(receipt.charge)
+            noisy = [
+                add_symmetric_noise(gram, sigma, source=source, label=f"adjustment, phenotype {k}")
+                for k, gram in enumerate(raw.grams)
+            ]
+            grams = tuple(tuple(map(tuple, gram.tolist())) for gram in noisy)
+            found = NoisyAdjustment(grams, sigma, receipt.charge.id)
+            _store(noise_store.adjustment_path, found, PaymentStep.ADJUSTMENT_STORED)
+    return found, receipt
+
+
+def adjusted(
+    coding: OutcomeCoding, scale: AdjustmentScale, noisy: NoisyAdjustment
+) -> OutcomeCoding:
+    """Return the coding of residuals: with effects, and with the sds that they leave.
+
+    A binary phenotype keeps its public sd. Sds have few digits, and so the same on every machine.
+    """
+    phenotypes, effects = [], []
+    unit = float(coding.unit) ** 2
+    for bounds, shift, gram in zip(coding.phenotypes, scale.shifts, noisy.grams, strict=True):
+        coefficients, variance = _posterior(np.array(gram) / unit, noisy.sigma / unit, 4.0**-shift)
+        widest = (bounds.upper - bounds.lower) / 2
+        sd = bounds.sd
+        if bounds.kind == "quantitative":
+            sd = min(max(bounds.sd * 2**shift * math.sqrt(variance), _LEAST_SD * widest), widest)
+            sd = float(f"{sd:.{_DIGITS}g}")
+        per_code = 2**shift * bounds.sd / sd * EFFECT_UNIT
+        effects.append(tuple(round(float(each) * per_code) for each in coefficients))
+        phenotypes.append(replace(bounds, sd=sd))
+    return replace(coding, phenotypes=tuple(phenotypes), effects=tuple(effects))
+
+
+def covariance_of_covariates(
+    coding: OutcomeCoding, scale: AdjustmentScale, noisy: NoisyAdjustment
+) -> Float64:
+    """Return the covariance of the covariates' codes in the cohort, shape (c, c)."""
+    grams = np.array(noisy.grams, dtype=np.float64)[:, :-1, :-1].mean(axis=0)
+    people = max(float(grams[0, 0]), noisy.sigma, 1.0)
+    centred = grams[1:, 1:] - np.outer(grams[1:, 0], grams[1:, 0]) / people
+    values, vectors = np.linalg.eigh(centred / people)
+    positive = (vectors * np.maximum(values, 0)) @ vectors.T
+    rounded = [float(f"{value:.{_DIGITS}g}") for value in positive.ravel().tolist()]
+    return np.array(rounded).reshape(positive.shape) * float(coding.constant) ** 2
+
+
+def _posterior(gram: Float64, sigma: float, variance: float) -> tuple[Float64, float]:
+    """Return the effects of c on y, and the variance of y that they leave.
+
+    In units in which the constant, and covariates at their bounds, are 1, and y has the public
+    `variance`. A priori an effect has the variance of y, and y the mean 0.
+    Source: docs/maths/adjustment.md, "The posterior mean".
+    """
+    noisy, cross, square = gram[:-1, :-1], gram[:-1, -1], float(gram[-1, -1])
+    values, vectors = np.linalg.eigh(noisy)
+    design = (vectors * np.maximum(values, 0)) @ vectors.T
+    people, noise = max(float(noisy[0, 0]), sigma, 1.0), sigma**2 / 2 * (1 + variance * len(noisy))
+    errors = variance * design + noise * np.eye(len(noisy))
+    prior = variance * design
+    effects = prior @ np.linalg.solve(prior @ design + errors, cross)
+    left = (square - 2 * effects @ cross + effects @ noisy @ effects) / people
+    error = sigma * (1 + float(effects @ effects)) / people
+    known = variance**2 / (variance**2 + error**2)
+    return effects, max(known * left + (1 - known) * variance, min(error, variance))

@@ -24,8 +24,8 @@ from primo_scale.verify.release import release_findings
 if TYPE_CHECKING:
     import pandas as pd
 
+# Options of `pandas.read_csv` for tables in which neither quotes nor NA have a meaning.
 TABLE_OPTIONS: dict[str, Any] = {"sep": "\t", "quoting": csv.QUOTE_NONE, "na_filter": False}
-"""Options of `pandas.read_csv` for tables in which neither quotes nor NA have a meaning."""
 
 
 @dataclass(frozen=True)
@@ -88,21 +88,17 @@ class Release:
     @property
     def epsilon(self) -> float | None:
         """Privacy parameter epsilon; None for a release that is not private."""
-        return self._guarantee("epsilon")
+        return float(self.document["guarantee"]["epsilon"]) if self.private else None
 
     @property
     def delta(self) -> float | None:
         """Privacy parameter delta; None for a release that is not private."""
-        return self._guarantee("delta")
+        return float(self.document["guarantee"]["delta"]) if self.private else None
 
     @property
     def genome_build(self) -> str:
         """Genome build of the positions, as the PGS Catalog names it."""
         return str(self.document["public_inputs"]["genome_build"])
-
-    def _guarantee(self, name: str) -> float | None:
-        guarantee = self.document["guarantee"]
-        return None if guarantee is None else float(guarantee[name])
 
 
 @errors_explained()

@@ -9,32 +9,14 @@ from primo_scale.ledger.ledger import PaymentStep, announce_step
 from primo_scale.publication.texts import render_party_readme, render_readme, render_report
 from primo_scale.publication.weights import ScoringWeights, check_releasable, write_files
 from primo_scale.storage.files import directory_published_at_end
-from primo_scale.verify.document import (
-    PARTY,
-    RELEASE,
-    Document,
-    DocumentKind,
-    PartyStatement,
-    Statement,
-    read_document,
-    serialise,
-    statement_members,
-)
-from primo_scale.verify.files import (
-    COLUMNS_FILE,
-    README_FILE,
-    REPORT_FILE,
-    VALUES_FILE,
-    Signer,
-    file_entries,
-    signature_of,
-)
+from primo_scale.verify import document as stated
+from primo_scale.verify import files, party, words
+from primo_scale.verify.document import PARTY, RELEASE, Document
+from primo_scale.verify.files import Signer, file_entries, signature_of
 from primo_scale.verify.finding import refuse_problems
-from primo_scale.verify.formats import scoring_of
-from primo_scale.verify.party import columns_table
-from primo_scale.verify.profile import is_about
+from primo_scale.verify.formats import chromosomes_of
 from primo_scale.verify.release import release_findings
-from primo_scale.verify.words import party_unit, stamp_of
+from primo_scale.verify.theorems import is_about
 
 _FILE_MODE = 0o644
 _DIRECTORY_MODE = 0o755
@@ -45,7 +27,7 @@ _COMPUTED = ("estimation", "accuracy", "hold_out")
 
 
 def publish_release(
-    directory: Path, weights: ScoringWeights, statement: Statement, *, signer: Signer | None
+    directory: Path, weights: ScoringWeights, statement: stated.Statement, *, signer: Signer | None
 ) -> None:
     """Write, verify and publish a release atomically.
 
@@ -55,36 +37,39 @@ def publish_release(
         raise ValueError("a release is signed if and only if it is private")
     check_releasable(weights)
     document = statement_document(statement)
-    document["scoring"] = scoring_of(weights.variants.chromosome)
+    document["chromosomes"] = chromosomes_of(weights.variants.chromosome)
     with directory_published_at_end(directory) as staging:
         write_files(staging, weights, document)
         report = render_report(document, None if signer is None else signer.public_key)
-        (staging / REPORT_FILE).write_text(report, encoding="utf-8")
-        (staging / README_FILE).write_text(render_readme(document), encoding="utf-8")
+        (staging / files.REPORT_FILE).write_text(report, encoding="utf-8")
+        (staging / files.README_FILE).write_text(render_readme(document), encoding="utf-8")
         _sign_and_verify(staging, document, RELEASE, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
 
 
 def publish_party_release(
-    directory: Path, values: Path, statement: PartyStatement, signer: Signer
+    directory: Path, values: Path, statement: stated.PartyStatement, signer: Signer
 ) -> None:
     """Write, verify and publish a party's release of the file `values` atomically."""
-    document = _party_document(statement)
+    members = stated.statement_members(statement)
+    members["guarantee"]["unit"] = words.unit_of(members)
+    version = {"schema_version": PARTY.version, "stamp": words.stamp_of(members), "private": True}
+    document = {**version, **members}
     with directory_published_at_end(directory) as staging:
-        shutil.copyfile(values, staging / VALUES_FILE)
-        (staging / COLUMNS_FILE).write_text(columns_table(document), encoding="utf-8")
-        (staging / README_FILE).write_text(render_party_readme(document), encoding="utf-8")
+        shutil.copyfile(values, staging / files.VALUES_FILE)
+        (staging / files.COLUMNS_FILE).write_text(party.columns_table(document), encoding="utf-8")
+        (staging / files.README_FILE).write_text(render_party_readme(document), encoding="utf-8")
         _sign_and_verify(staging, document, PARTY, signer)
     announce_step(PaymentStep.RELEASE_PUBLISHED)
 
 
 def _sign_and_verify(
-    staging: Path, document: Document, kind: DocumentKind, signer: Signer | None
+    staging: Path, document: Document, kind: stated.DocumentKind, signer: Signer | None
 ) -> None:
     """Write the signed document of a directory, and refuse one that fails its verification."""
     document["files"] = file_entries(staging)
     document["signature"] = None if signer is None else signature_of(document, signer)
-    (staging / kind.name).write_bytes(serialise(document))
+    (staging / kind.name).write_bytes(stated.serialise(document))
     refuse_problems(
         release_findings(staging, kind),
         "the release does not pass its own verification",
@@ -96,30 +81,22 @@ def _sign_and_verify(
     announce_step(PaymentStep.RELEASE_STAGED)
 
 
-def statement_document(statement: Statement) -> Document:
-    """Return the contents of release.json without `scoring`, `files` and `signature`."""
-    members = statement_members(statement)
-    return {"schema_version": RELEASE.version, "stamp": stamp_of(members), **members}
+def statement_document(statement: stated.Statement) -> Document:
+    """Return the contents of release.json without `chromosomes`, `files` and `signature`."""
+    members = stated.statement_members(statement)
+    return {"schema_version": RELEASE.version, "stamp": words.stamp_of(members), **members}
 
 
-def _party_document(statement: PartyStatement) -> Document:
-    """Return the contents of party.json without `files` and `signature`."""
-    members = statement_members(statement)
-    members["guarantee"]["unit"] = party_unit(members)
-    version = {"schema_version": PARTY.version, "stamp": stamp_of(members), "private": True}
-    return {**version, **members}
-
-
-def is_same_release(directory: Path, statement: Statement) -> bool:
+def is_same_release(directory: Path, statement: stated.Statement) -> bool:
     """Return whether a release has this statement, except for rounding, date and balance."""
     if not (directory / RELEASE.name).is_file():
         return False
-    found, wanted = read_document(directory)[0], statement_document(statement)
+    found, wanted = stated.read_document(directory)[0], statement_document(statement)
     if found is None:
         return False
     for document in (found, wanted):
         if document["guarantee"] is not None:
-            del document["guarantee"]["accountant"]  # it has the versions of programs
+            del document["guarantee"]["versions"]
     return all(
         is_about(found.get(name), wanted[name])
         if name in _COMPUTED

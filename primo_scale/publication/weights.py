@@ -21,9 +21,11 @@ from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
 from primo_scale.humanize import examples
 from primo_scale.verify import files, formats
+from primo_scale.verify.chromosomes import CHROMOSOME_X
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import PGS_DIRECTORY, SUMSTATS_DIRECTORY, write_gzip
 from primo_scale.verify.formats import VariantRow
+from primo_scale.verify.held_out_accuracy import public_prevalence
 from primo_scale.verify.tables import phenotype_files
 
 Floats = npt.NDArray[np.float64]
@@ -32,7 +34,8 @@ _CELLS_AT_ONCE = 1 << 12
 _WRITERS = 2  # threads: one makes text while the other compresses
 _EXAMPLES = 3
 _BEGINS_A_FORMULA = ("=", "+", "-", "@")
-_NAME_VARIANTS = "Name variants with `plink2 --set-all-var-ids @:#:$r:$a`"
+_EXCLUDE = "Leave variants out with --exclude"
+_NAME_VARIANTS = f"Name variants with `plink2 --set-all-var-ids @:#:$r:$a`. {_EXCLUDE} otherwise"
 
 
 @dataclass(frozen=True)
@@ -139,22 +142,21 @@ def _write_pgs_files(directory: Path, weights: ScoringWeights, document: Documen
     """
     (directory / PGS_DIRECTORY).mkdir()
     beginnings = list(map(formats.pgs_row_prefix, variant_rows(weights.variants)))
-    stems, shares = formats.pgs_file_stems(weights.phenotypes), formats.case_shares(document)
+    phenotypes, paths = document["public_inputs"]["phenotypes"], phenotype_files(document)
 
     def write(number: int) -> None:
         """Write the file of one phenotype."""
-        header = formats.pgs_header(
-            weights.phenotypes[number], stems[number], shares[number], document
-        )
-        column, share = weights.per_allele[:, [number]], shares[number]
+        stated = {**phenotypes[number], "name": weights.phenotypes[number]}
+        header = formats.pgs_header(stated, document)
+        column, share = weights.per_allele[:, [number]], public_prevalence(stated)
         if share is not None:
-            released = [float(formats.weight_in_text(weight)) for weight in column[:, 0].tolist()]
-            column = np.array(released)[:, None] / formats.effect_of_odds(share)
-        path = directory / phenotype_files(document)[PGS_DIRECTORY][number]
+            released = map(formats.weight_in_text, column[:, 0].tolist())
+            column = np.array(formats.scaled_weights(released, share))[:, None]
+        path = directory / paths[PGS_DIRECTORY][number]
         write_gzip(path, chain([header.encode()], _text_rows(beginnings, column)))
 
     with ThreadPoolExecutor(_WRITERS) as pool:
-        list(pool.map(write, range(len(stems))))
+        list(pool.map(write, range(len(phenotypes))))
 
 
 def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document) -> None:
@@ -165,18 +167,17 @@ def _write_sumstats(directory: Path, weights: ScoringWeights, document: Document
     summary = weights.summary
     if summary is None:
         raise ValueError("the release states summary statistics that were not computed")
-    texts = list(map(formats.fixed_text, variant_rows(weights.variants)))
-    kept = [j for j, text in enumerate(texts) if text is not None]
-    fixed = [text for text in texts if text is not None]
+    texts = enumerate(map(formats.fixed_text, variant_rows(weights.variants)))
+    fixed = {j: text for j, text in texts if text is not None}
     phenotypes = document["public_inputs"]["phenotypes"]
     for k, name in enumerate(phenotype_files(document)[SUMSTATS_DIRECTORY]):
         if not summary.standard_error[:, k].any():
             continue
         (directory / SUMSTATS_DIRECTORY).mkdir(exist_ok=True)
-        numbers = _number_columns(summary, kept, k, phenotypes[k]["sd"])
+        numbers = _number_columns(summary, list(fixed), k, phenotypes[k]["sd"])
         rows = (
-            f"{text.before}{first}{text.after}{people}\t.\n".encode()
-            for text, (first, people) in zip(fixed, numbers, strict=True)
+            f"{before}{first}{after}{people}\t.\n".encode()
+            for (before, after), (first, people) in zip(fixed.values(), numbers, strict=True)
         )
         write_gzip(directory / name, chain([formats.sumstats_header(document).encode()], rows))
 
@@ -208,13 +209,12 @@ def scoring_command(document: Document, directory: PurePath) -> list[str]:
     weights, centre = (
         shlex.quote(str(directory / name)) for name in (files.WEIGHTS_FILE, files.CENTRE_FILE)
     )
-    model = document["scoring"]["xchr_model"]
     return [
         "plink2 --bfile GENOTYPES",
         f"--score {weights} 1 2 header-read cols=+scoresums",
         f"--score-col-nums {columns}",
         f"--read-freq {centre}",
-        *([] if model is None else [f"--xchr-model {model}"]),
+        *(["--xchr-model 2"] if CHROMOSOME_X in document["chromosomes"] else []),
         # Scores of people must not be written into the release.
         "--out ../scores" if directory == PurePath() else "--out scores",
     ]
@@ -243,40 +243,32 @@ def check_names(
 ) -> None:
     """Refuse IDs, alleles, chromosomes and names that no release can carry."""
     check_variant_identifiers(variants.identifier)
-    check_column_names(
-        "phenotype", phenotypes, reserved=(*formats.WEIGHTS_HEADER, formats.TERM_COLUMN)
-    )
+    reserved = (*formats.WEIGHTS_HEADER, formats.TERM_COLUMN)
+    check_column_names("phenotype", phenotypes, reserved=reserved)
     check_column_names("covariate", covariates)
-    exclude = "eave the variant out with --exclude"
-    _refuse_formulas("variant ID", variants.identifier, f"{_NAME_VARIANTS}, or l{exclude}")
+    _refuse_formulas("variant ID", variants.identifier, _NAME_VARIANTS)
     for alleles in (variants.allele1, variants.allele2):
-        _refuse_formulas("allele", alleles, f"L{exclude}")
-    _refuse_formulas("chromosome", variants.chromosome, "Leave its variants out with --exclude")
+        _refuse_formulas("allele", alleles, _EXCLUDE)
+    _refuse_formulas("chromosome", variants.chromosome, _EXCLUDE)
     for name in set(variants.chromosome):
         if not name.isprintable():
             what = "a chromosome has control characters in its name"
-            raise _refusal(what, repr(name), "Leave its variants out with --exclude")
+            raise _refusal(what, repr(name), _EXCLUDE)
 
 
 def check_variant_identifiers(identifiers: npt.NDArray[np.object_]) -> None:
     """Refuse variant IDs that are repeated, missing or reserved."""
     counts = Counter(identifiers.tolist())
     repeated = [name for name, count in counts.items() if count > 1]
-    if repeated:
-        raise _refusal(
-            "variant IDs are repeated, so that a score file would be ambiguous: "
-            f"{len(repeated)} of {len(counts)}",
-            examples(list(map(repr, repeated)), _EXAMPLES),
-            f"{_NAME_VARIANTS}, or drop the copies with `plink2 --rm-dup` or --exclude, and "
-            "ingest again",
-        )
     reserved = [name for name in counts if name == "." or name.startswith("#")]
-    if reserved:
-        raise _refusal(
-            "variant IDs are missing, or reserved in a release",
-            examples(list(map(repr, reserved)), _EXAMPLES),
-            f"{_NAME_VARIANTS} and ingest again",
-        )
+    for what, found in (
+        ("repeated, so that a score file would be ambiguous", repeated),
+        ("missing, or reserved in a release", reserved),
+    ):
+        if found:
+            shown = examples(list(map(repr, found)), _EXAMPLES)
+            what = f"variant IDs are {what}: {len(found)} of {len(counts)}"
+            raise _refusal(what, shown, _NAME_VARIANTS)
 
 
 def check_column_names(kind: str, names: Sequence[str], reserved: Sequence[str] = ()) -> None:
@@ -284,12 +276,9 @@ def check_column_names(kind: str, names: Sequence[str], reserved: Sequence[str] 
     repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise _refusal(f"two columns have the same {kind} name", repeated[0], None)
+    reserved = (formats.INTERCEPT, *reserved)
     for name in names:
-        if (
-            not name.isprintable()
-            or name.split() != [name]
-            or name in (formats.INTERCEPT, *reserved)
-        ):
+        if not name.isprintable() or name.split() != [name] or name in reserved:
             what = f"a {kind} name is empty or reserved, or contains blanks or control characters"
             raise _refusal(what, repr(name), "Rename the column")
     _refuse_formulas(f"{kind} name", names, "Rename the column")

@@ -13,22 +13,12 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from primo_scale.accumulation import statistics as exact_sums
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.accumulation.executors import DaskExecutor, ThreadExecutor
 from primo_scale.accumulation.partials import Inputs, open_partials
 from primo_scale.accumulation.plan import Plan as SummationPlan
 from primo_scale.accumulation.plan import default_plan, plan_digest
-from primo_scale.accumulation.statistics import (
-    Executor,
-    RawOwnSums,
-    RawStatistics,
-    accumulate,
-    accumulate_own,
-    find_own_sums,
-    finished_plan_digest,
-    open_raw_statistics,
-    remove_partials,
-)
 from primo_scale.cluster.profile import ThreadsProfile
 from primo_scale.errors import InputError
 from primo_scale.genotypes.store import GenotypeStore
@@ -36,8 +26,15 @@ from primo_scale.interruption import deferred
 from primo_scale.machine import usable_cpus
 from primo_scale.methods.linear_algebra import Float64, adjust, missing_rescale
 from primo_scale.methods.second_round import choose_directions, windows_of
-from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
-from primo_scale.outcomes.store import OutcomeFiles, OutcomeStore, align_outcomes, write_residuals
+from primo_scale.outcomes.store import (
+    AdjustmentScale,
+    OutcomeFiles,
+    OutcomeStore,
+    align_outcomes,
+    choose_held_out,
+    sum_grams,
+    write_residuals,
+)
 from primo_scale.panel.components import (
     LdComponents,
     OwnDirections,
@@ -49,26 +46,17 @@ from primo_scale.panel.components import (
 )
 from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import Mechanism, Recipe, SecondRound, second_round
-from primo_scale.privacy.payment import draw_statistics
-from primo_scale.privacy.phenotype_adjustment import adjusted, covariance_of_covariates
+from primo_scale.privacy.payment import adjusted, covariance_of_covariates, draw_statistics
 from primo_scale.run import work_directory
-from primo_scale.run.design import (
-    Design,
-    PaidAdjustment,
-    PublicPanels,
-    find_design,
-    write_design,
-    write_maps,
-)
+from primo_scale.run.design import Design, PaidAdjustment, find_design, write_design, write_maps
 from primo_scale.run.estimation import ancestry_of, effect_prior, panel_components, people_of
 from primo_scale.run.forecast import public_eigenvalues
 from primo_scale.run.payments import pay_for_release, payer_of
 from primo_scale.run.plan import Plan
 from primo_scale.run.principal_components import genotypes_by_components, project, write_ancestry
-from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import warn_of_other_alleles
 from primo_scale.run.request import Execution, RunRequest
-from primo_scale.run.run_log import LOGGER, SUMMED, about, stage
+from primo_scale.run.run_log import LOGGER, SUMMED, about, progress_bar, stage
 from primo_scale.run.work_directory import DIRECTIONS, OWN_SUMS, SECOND_PARTIALS, store_root
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.files import (
@@ -80,7 +68,7 @@ from primo_scale.storage.files import (
 from primo_scale.storage.locations import Location
 
 
-def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
+def accumulate_stage(plan: Plan) -> tuple[Design, exact_sums.RawStatistics]:
     """Align and adjust the outcomes, and compute the sums still missing.
 
     The design that is returned is that of adjusted phenotypes.
@@ -88,10 +76,10 @@ def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
     store, request, panels, design = plan.store, plan.request, plan.panels, plan.design
     if panels.frequencies is not None:
         warn_of_other_alleles(store, panels.frequencies)
-    tables, execution, work_dir = request, request, request.work_dir
-    root = work_directory.store_root(work_dir, execution.object_store)
-    if execution.object_store is not None:
-        work_directory.claim(execution.object_store, work_dir)
+    work_dir = request.work_dir
+    root = work_directory.store_root(work_dir, request.object_store)
+    if request.object_store is not None:
+        work_directory.claim(request.object_store, work_dir)
     path = work_dir / work_directory.DESIGN
     known = find_design(path)
     if known is None or known.planned_digest != design.digest:
@@ -102,15 +90,19 @@ def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
             projected = project(
                 work_dir / work_directory.PRINCIPAL_COMPONENTS, store, panels.loadings
             )
+    held_out = None
+    if design.held_out:
+        key = work_directory.hold_out_key(work_dir)
+        held_out = choose_held_out(store.samples, design.held_out, key)
     with stage("outcomes"):
         aligned = align_outcomes(
             root / (work_directory.UNADJUSTED if design.clipped else work_directory.OUTCOMES),
             store.samples,
-            OutcomeFiles(tables.pheno, tables.covar, projected),
+            OutcomeFiles(request.pheno, request.covar, projected),
             design.outcomes,
             scratch=work_dir,
             rows=plan.rows,
-            hold_out=work_directory.hold_out_choice(work_dir, design.held_out),
+            held_out=held_out,
             to_adjust=design.clipped,
         )
     if design.clipped:
@@ -120,12 +112,16 @@ def accumulate_stage(plan: Plan) -> tuple[Design, RawStatistics]:
             work_dir / work_directory.ANCESTRY,
             genotypes_by_components(panels.loadings, design.genotypes, design.outcomes),
         )
-    inputs = _inputs(store, aligned, _components(work_dir, root, design, panels), design)
-    raw = _sum(work_dir, root, design, inputs, execution)
+    ld_components = None
+    if design.panel is not None and design.components is not None and panels.ld is not None:
+        with stage("LD components"):
+            ld_components = write_maps(root / work_directory.COMPONENTS, panels.ld, design)
+    inputs = _inputs(store, aligned, ld_components, design)
+    raw = _sum(work_dir, root, design, inputs, request)
     write_design(path, design)
     if design.rounds == 2 and panels.ld is not None:
         directions = second_directions(store, request, design, panels.ld, raw)
-        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), execution)
+        _sum_second(work_dir, root, design, second_inputs(inputs, design, directions), request)
     LOGGER.debug("statistics sha256: %s", raw.sha256, extra=about(SUMMED, {"sha256": raw.sha256}))
     return design, raw
 
@@ -181,34 +177,22 @@ def _inputs(
     )
 
 
-def _components(
-    work_dir: Path, root: Location, design: Design, panels: PublicPanels
-) -> LdComponents | None:
-    """Return the store of the LD components of a design, which is written unless it is there."""
-    if design.panel is None or panels.ld is None:
-        return None
-    if design.components is None:
-        return None
-    with stage("LD components"):
-        return write_maps(root / work_directory.COMPONENTS, panels.ld, design)
-
-
 @stage("accumulate")
 def _sum(
     work_dir: Path, root: Location, design: Design, inputs: Inputs, execution: Execution
-) -> RawStatistics:
+) -> exact_sums.RawStatistics:
     plan = default_plan(design.layout, design.n_samples, design.phenotype_step)
     statistics = root / work_directory.STATISTICS
     wanted = plan_digest(plan, inputs.to_json())
-    if is_of_this_request(statistics, finished_plan_digest(statistics), wanted):
+    if is_of_this_request(statistics, exact_sums.finished_plan_digest(statistics), wanted):
         LOGGER.info("the statistics are there already: nothing to sum")
-        remove_partials(root / work_directory.PARTIALS)
-        return open_raw_statistics(statistics, plan.layout, plan.n_samples)
+        exact_sums.remove_partials(root / work_directory.PARTIALS)
+        return exact_sums.open_raw_statistics(statistics, plan.layout, plan.n_samples)
     codes = design.genotypes.code_table
     partials = open_partials(root / work_directory.PARTIALS, plan, inputs, codes, execution.kernel)
     with _executor(work_dir, execution) as executor, progress_bar("accumulate") as move:
-        raw = accumulate(executor, partials, statistics, move)
-    remove_partials(root / work_directory.PARTIALS)
+        raw = exact_sums.accumulate(executor, partials, statistics, move)
+    exact_sums.remove_partials(root / work_directory.PARTIALS)
     return raw
 
 
@@ -218,18 +202,18 @@ def _sum_second(
 ) -> None:
     """Sum the second round, unless its sums are there already."""
     path, destination = root / work_directory.SECOND_PARTIALS, root / work_directory.OWN_SUMS
-    found = find_own_sums(destination)
+    found = exact_sums.find_own_sums(destination)
     if found is None or found.inputs != inputs.to_json():
         directions = open_directions(root / work_directory.DIRECTIONS)
         plan, codes = second_plan(design, directions), design.genotypes.code_table
         partials = open_partials(path, plan, inputs, codes, execution.kernel)
         with _executor(work_dir, execution) as executor, progress_bar("second round") as move:
-            accumulate_own(executor, partials, destination, move)
-    remove_partials(path)
+            exact_sums.accumulate_own(executor, partials, destination, move)
+    exact_sums.remove_partials(path)
 
 
 @contextmanager
-def _executor(work_dir: Path, execution: Execution) -> Iterator[Executor]:
+def _executor(work_dir: Path, execution: Execution) -> Iterator[exact_sums.Executor]:
     """Yield what runs tasks on threads of this process, or on a cluster."""
     if isinstance(execution.profile, ThreadsProfile):
         yield ThreadExecutor(execution.profile.threads)
@@ -253,7 +237,7 @@ def second_directions(
     request: RunRequest,
     design: Design,
     panel: LdPanel,
-    raw: RawStatistics,
+    raw: exact_sums.RawStatistics,
 ) -> OwnDirections:
     """Draw the noise of the first round, and choose the directions of the second by it."""
     mechanism, paid = design.mechanism(Recipe()), design.paid_adjustment.charge
@@ -269,7 +253,7 @@ def second_directions(
     found = find_directions(root / DIRECTIONS, wanted)
     if found is not None:
         return found
-    remove_partials(root / SECOND_PARTIALS)  # of other directions
+    exact_sums.remove_partials(root / SECOND_PARTIALS)  # of other directions
     with threadpool_limits(limits=usable_cpus()):
         matrices, work_dir = private.matrices, request.work_dir
         n_samples, observed = people_of(matrices)
@@ -334,11 +318,11 @@ def second_plan(design: Design, directions: OwnDirections) -> SummationPlan:
 
 
 def open_second_round(
-    design: Design, mechanism: Mechanism, work_dir: Path, raw: RawStatistics
-) -> tuple[OwnDirections, SecondRound, RawOwnSums]:
+    design: Design, mechanism: Mechanism, work_dir: Path, raw: exact_sums.RawStatistics
+) -> tuple[OwnDirections, SecondRound, exact_sums.RawOwnSums]:
     """Return the directions, the noise and the exact sums of the second round of statistics."""
     root = store_root(work_dir, design.object_store)
-    sums, directions = find_own_sums(root / OWN_SUMS), find_directions(root / DIRECTIONS)
+    sums, directions = exact_sums.find_own_sums(root / OWN_SUMS), find_directions(root / DIRECTIONS)
     if sums is None or directions is None:
         raise InputError(
             "the second round is missing",

@@ -6,7 +6,6 @@ The stated sensitivity is that of a statistic alone. Noise is calibrated jointly
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, replace
@@ -15,10 +14,11 @@ from importlib.metadata import version
 from typing import Any
 
 import numpy as np
+from msgspec import structs
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.calibration import Cost, composed_epsilon
-from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma
+from primo_scale.gaussian.noise import fine_bits, off_diagonal_sigma
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.genotypes.coding import default_row_norm
 from primo_scale.genotypes.store import DOSAGES
@@ -26,13 +26,6 @@ from primo_scale.genotypes.tables import NOT_REPORTED
 from primo_scale.ledger.accounts import Balance, Charge, total_cost
 from primo_scale.methods.solve import PRIVATE_DIGITS, phenotype_unit, round_in_place
 from primo_scale.outcomes.coding import OutcomeCoding
-from primo_scale.privacy.held_out_sums import (
-    UNIT,
-    NoisyHoldOut,
-    code_of_people,
-    residual_bounds,
-    row_norm,
-)
 from primo_scale.privacy.mechanism import (
     HoldOut,
     Mechanism,
@@ -43,13 +36,20 @@ from primo_scale.privacy.mechanism import (
     eigenvalue_sensitivity,
 )
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, Floats
-from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import (
+from primo_scale.privacy.private_statistics import (
+    UNIT,
+    NoisyHoldOut,
+    code_of_people,
+    residual_bounds,
+    row_norm,
+)
+from primo_scale.publication.texts import (
     CHOICE_BY_SCORE,
     ONE_BLOCK,
     PANEL_RULE,
     effective_size_in_words,
 )
+from primo_scale.publication.weights import ScoringWeights
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.forecast import ChosenMethod
@@ -57,14 +57,7 @@ from primo_scale.verify import document as stated
 from primo_scale.verify.document import HeldOut, HeldOutGroup, HeldOutPhenotype, Source, StatedQuery
 from primo_scale.verify.held_out_accuracy import N_COUNTS, accuracy_of, corrects_weights, decisive
 from primo_scale.verify.theorems import PARTS, SYMMETRIC
-from primo_scale.verify.words import (
-    KEYSTREAM,
-    STATISTICS,
-    UNNAMED,
-    accountant_in_words,
-    public_by_assumption,
-    unit_in_words,
-)
+from primo_scale.verify.words import SAMPLER, UNNAMED, public_by_assumption, unit_in_words
 from primo_scale.version import __version__
 
 _LIBRARIES = ("scipy", "cryptography")
@@ -101,7 +94,7 @@ def make_statement(
     inputs = _public_inputs(design, genome_build)
     on_scores = solved.chosen.priors is not None
     common: dict[str, Any] = {
-        "software": stated.Software("primo_scale", __version__),
+        "software": f"primo_scale {__version__}",
         "created": datetime.now(UTC).date().isoformat(),
         "cohort": _cohort(design, payment),
         "estimation": _estimation(design, solved),
@@ -122,7 +115,7 @@ def make_statement(
             unprotected=_UNPROTECTED,
         )
     if payment.chosen_by_score:
-        inputs = replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
+        inputs = structs.replace(inputs, sources=(_CHOSEN_VARIANTS, *inputs.sources))
     definition = effective_size_in_words(payment.heritability, on_scores=on_scores)
     n_fixed = 1 + len(design.outcomes.covariates)
     return stated.Statement(
@@ -142,7 +135,7 @@ def make_statement(
 
 def states_inputs(document: Mapping[str, Any], design: Design, genome_build: str) -> bool:
     """Return whether a release.json states the public inputs of a design."""
-    inputs = json.loads(json.dumps(asdict(_public_inputs(design, genome_build))))
+    inputs = stated.statement_members(_public_inputs(design, genome_build))
     return bool(document.get("public_inputs") == inputs)
 
 
@@ -152,7 +145,6 @@ def states_inputs(document: Mapping[str, Any], design: Design, genome_build: str
 def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
     """Return the statement of a promise, given the cost of all charges of the release together."""
     versions = {"primo_scale": __version__, **{name: version(name) for name in _LIBRARIES}}
-    accountant = accountant_in_words(subsampled=cost.delta > 0)
     return stated.Guarantee(
         epsilon=promise.epsilon,
         delta=promise.delta,
@@ -161,7 +153,7 @@ def state_guarantee(promise: Promise, cost: Cost) -> stated.Guarantee:
         adjacency=str(promise.adjacency),
         privacy=str(promise.unit),
         unit=unit_in_words(promise.unit, promise.adjacency),
-        accountant=stated.Accountant(accountant, versions),
+        versions=versions,
     )
 
 
@@ -198,7 +190,7 @@ def state_mechanism(
             if own is None
             else stated.StatedSecondRound(own.directions, own.row_norm, own.phenotype_norm)
         ),
-        **KEYSTREAM,
+        sampler=SAMPLER,
     )
 
 
@@ -259,9 +251,7 @@ def _query(
     beside = tuple(map(off_diagonal_sigma, sigmas)) if name in SYMMETRIC else None
     return StatedQuery(
         name=name,
-        statistic=STATISTICS[name],
         shape=shape,
-        layout="svec" if beside else "full",
         sensitivity=changes,
         sigma=sigmas,
         off_diagonal_sigma=beside,
@@ -274,21 +264,16 @@ def state_ledger_entry(balance: Balance, charge: Charge) -> stated.LedgerEntry:
     account, budget = balance.account, balance.budget
     others = [each.cost for each in balance.charges if each.id != charge.id]
 
-    def spent(*costs: Cost) -> stated.LedgerBalance:
-        total = total_cost(costs)
-        epsilon = composed_epsilon(total, budget.delta)
-        return stated.LedgerBalance(stated.StatedCost(*astuple(total)), epsilon)
-
+    before = total_cost(others)
     return stated.LedgerEntry(
         # Not the ledger's identifier: equal ones would show that nobody joined or left.
         cohort=account.given_name or UNNAMED,
-        unit=str(account.unit),
-        adjacency=str(account.adjacency),
-        delta=budget.delta,
-        charges=(stated.LedgerCharge(charge.id, stated.StatedCost(*astuple(charge.cost))),),
-        before=spent(*others),
-        after=spent(*others, charge.cost),
-        budget=stated.LedgerBudget(budget.epsilon, budget.mu_squared),
+        charge=charge.id,
+        before=stated.StatedCost(*astuple(before)),
+        epsilon_before=composed_epsilon(before, budget.delta),
+        epsilon_after=composed_epsilon(total_cost([*others, charge.cost]), budget.delta),
+        budget_epsilon=budget.epsilon,
+        budget_mu_squared=budget.mu_squared,
     )
 
 
@@ -412,7 +397,7 @@ def _public_scores(design: Design, solved: Solved) -> Iterator[stated.StatedScor
         slopes, errors = fitted.slopes[row] * unit, fitted.standard_errors[row] * unit
         used = np.flatnonzero(priors.scores.used[row]).tolist()
         numbers = ((names[j], float(slopes[j]), float(errors[j])) for j in used)
-        yield replace(source, slopes=tuple(stated.StatedSlope(*each) for each in numbers))
+        yield structs.replace(source, slopes=tuple(stated.StatedSlope(*each) for each in numbers))
 
 
 def state_hold_out(

@@ -75,7 +75,7 @@ from primo_scale.privacy.planning import (
     response_of_scaled_records,
     split_for,
 )
-from primo_scale.publication.wording import ONE_BLOCK, PANEL_RULE
+from primo_scale.publication.texts import ONE_BLOCK, PANEL_RULE
 from primo_scale.run.principal_components import Loadings
 from primo_scale.run.request import Model, Privacy
 from primo_scale.storage.block_matrices import BlockLayout
@@ -87,7 +87,7 @@ from primo_scale.storage.files import (
     write_atomically,
 )
 from primo_scale.storage.locations import Location
-from primo_scale.verify.document import ReferenceFrequencies, StatedLoadings, StatedPopulations
+from primo_scale.verify.document import PublicFile, StatedLoadings, StatedPopulations
 from primo_scale.verify.held_out_accuracy import share_of_codes
 
 MANY_PHENOTYPES = 100
@@ -185,7 +185,7 @@ class Design:
     ld_blocks: str  # rule that gave the LD blocks, for the report
     genotypes: GenotypeCoding
     outcomes: OutcomeCoding
-    reference: ReferenceFrequencies | None  # public allele frequencies
+    reference: PublicFile | None  # public allele frequencies
     row_norm: int  # N_x in squared lattice units, as the other norms
     block_norms: tuple[int, ...] | None  # beta_b; None without bounds on single blocks
     phenotype_norm: int  # N_y
@@ -503,9 +503,7 @@ def make_design(
         ld_blocks=_ld_blocks_rule(model, panels.ld),
         genotypes=coding,
         outcomes=outcomes,
-        reference=(
-            None if matched is None else ReferenceFrequencies(matched.path.name, matched.sha256)
-        ),
+        reference=(None if matched is None else PublicFile(matched.path.name, matched.sha256)),
         row_norm=_row_norm(coding, model) if clipped else coding.max_squared_norm,
         block_norms=None,
         phenotype_norm=outcomes.phenotype_norm_cap,

@@ -32,8 +32,8 @@ from primo_scale.panel.components import OwnDirections, open_components
 from primo_scale.privacy.mechanism import PublicBounds, Recipe, SecondRound, no_noise
 from primo_scale.privacy.planning import PRIOR_HERITABILITY, ClipResponse
 from primo_scale.privacy.private_statistics import PrivateStatistics
+from primo_scale.publication.texts import NO_COMPLETE_CASES
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
-from primo_scale.publication.wording import NO_COMPLETE_CASES
 from primo_scale.run.design import Design
 from primo_scale.run.forecast import ChosenMethod, PlannedRelease, public_eigenvalues
 from primo_scale.run.principal_components import read_ancestry

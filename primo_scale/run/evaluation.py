@@ -25,7 +25,7 @@ from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.tables import SampleTable
 from primo_scale.outcomes.coding import MISSING_NUMBER, ONE_TWO, ZERO_ONE
 from primo_scale.outcomes.tables import match_people, open_outcome_table, read_groups
-from primo_scale.publication.wording import ScoreSlope, cautions_in_words
+from primo_scale.publication.texts import cautions_in_words
 from primo_scale.run.fields import takes
 from primo_scale.run.principal_components import components_of
 from primo_scale.run.request import EvaluationRequest
@@ -251,17 +251,17 @@ def _write_results(directory: Path, evaluation: Evaluation) -> None:
         table.to_csv(file, sep="\t", index=False, na_rep="NA", float_format="%.9g")
 
 
-def _slope(file: ScoringFile, result: ScoreResult) -> ScoreSlope:
+def _slope(file: ScoringFile, result: ScoreResult) -> tuple[str, float, float, float, bool]:
     """Return the slope of a result; that of a score in units of its own tells nothing."""
     shown = result.measures.partial or result.measures
     half = NORMAL_QUANTILE * shown.slope_se if file.release is not None else np.inf
     auc = None if result.measures.partial else result.measures.auc
-    return ScoreSlope(
+    return (
         result.phenotype + ("" if result.group == EVERYBODY else f" ({result.group})"),
         shown.slope,
         shown.slope - half,
         shown.slope + half,
-        reversed=shown.r.upper < 0 or (auc is not None and auc.upper < 0.5),
+        shown.r.upper < 0 or (auc is not None and auc.upper < 0.5),
     )
 
 
@@ -272,8 +272,8 @@ def _read_columns(
     table = open_outcome_table(path)
     names = table.matching(wanted)
     values = np.full((len(samples), len(names)), np.nan)
-    for rows in match_people(table, names, samples):
-        values[rows.samples] = rows.values
+    for people, matched in match_people(table, names, samples):
+        values[people] = matched
     values[values == MISSING_NUMBER] = np.nan
     return dict(zip(names, values.T, strict=True))
 

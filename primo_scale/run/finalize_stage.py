@@ -20,13 +20,7 @@ from primo_scale.interruption import deferred
 from primo_scale.ledger.ledger import lowered_budget
 from primo_scale.outcomes.store import OutcomeStore, open_outcome_store
 from primo_scale.panel.components import open_components
-from primo_scale.privacy.held_out_sums import (
-    ScoredBatch,
-    ScoredPeople,
-    hold_out_noise,
-    residual_bounds,
-    residual_limits,
-)
+from primo_scale.privacy import private_statistics
 from primo_scale.privacy.mechanism import Mechanism
 from primo_scale.privacy.payment import (
     draw_second_round,
@@ -36,27 +30,18 @@ from primo_scale.privacy.payment import (
     serves,
 )
 from primo_scale.privacy.planning import Floats
-from primo_scale.privacy.private_statistics import privatise
+from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.publication.weights import ScoringWeights
-from primo_scale.publication.wording import CHOICE_BY_SCORE
+from primo_scale.run import work_directory
 from primo_scale.run.accumulate_stage import open_second_round
 from primo_scale.run.describe_release import Payment, calibrated, state_hold_out
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import NoisySecondRound, explained_by_covariates, solve
 from primo_scale.run.forecast import PlannedRelease, forecast_release, heritability_of, mechanism_of
 from primo_scale.run.payments import payer_of
-from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import groups_of
 from primo_scale.run.publishing import charge_of, publish
-from primo_scale.run.run_log import LOGGER, stage
-from primo_scale.run.work_directory import (
-    COMPONENTS,
-    DESIGN,
-    OUTCOMES,
-    STATISTICS,
-    claim,
-    store_root,
-)
+from primo_scale.run.run_log import LOGGER, progress_bar, stage
 from primo_scale.storage.files import NEVER_OVERWRITTEN, disk_errors_explained, of_other_request
 from primo_scale.storage.locations import Location
 from primo_scale.verify.files import Signer
@@ -67,19 +52,19 @@ def finalize_stage(planned: PlannedRelease) -> None:
     """Publish the release of finished statistics, or find it published."""
     design, request = planned.design, planned.request
     work_dir = request.work_dir
-    root = store_root(work_dir, design.object_store)
+    root = work_directory.store_root(work_dir, design.object_store)
     if design.object_store is not None:
-        claim(root, work_dir)
-    raw = open_raw_statistics(root / STATISTICS, design.layout, design.n_samples)
+        work_directory.claim(root, work_dir)
+    raw = open_raw_statistics(root / work_directory.STATISTICS, design.layout, design.n_samples)
     store = planned.store
-    _check_belongs(raw, "design", design.digest, work_dir / DESIGN)
+    _check_belongs(raw, "design", design.digest, work_dir / work_directory.DESIGN)
     _check_belongs(raw, "genotypes", store.identity_digest, store.path)
     if design.components is not None:
-        components = open_components(root / COMPONENTS)
+        components = open_components(root / work_directory.COMPONENTS)
         _check_belongs(raw, "components", components.digest, components.path)
     chosen = planned.chosen
     if not planned.private:
-        publish(planned, solve(planned, privatise(raw, None)))
+        publish(planned, solve(planned, private_statistics.privatise(raw, None)))
     else:
         LOGGER.info("method %s: %s", chosen.method.name, chosen.reason)
         mechanism = _with_hold_out(planned, mechanism_of(design, chosen))
@@ -97,7 +82,9 @@ def _with_hold_out(planned: PlannedRelease, mechanism: Mechanism) -> Mechanism:
     # The people held out are not among those by whom phenotypes are adjusted.
     mu_squared = mechanism.cost.mu_squared / mechanism.promise.share
     people, n_phenotypes = design.held_out, design.layout.n_phenotypes
-    hold_out = hold_out_noise(n_phenotypes, people, mu_squared, fit, max(1, len(design.groups)))
+    hold_out = private_statistics.hold_out_noise(
+        n_phenotypes, people, mu_squared, fit, max(1, len(design.groups))
+    )
     return replace(mechanism, hold_out=hold_out)
 
 
@@ -146,7 +133,7 @@ def _release_privately(
                 explained = explained_by_covariates(design, solved.weights, request.work_dir)
                 weights = solved.weights
 
-                def score() -> ScoredPeople:
+                def score() -> private_statistics.ScoredPeople:
                     outcomes = _outcomes(raw, planned)
                     return score_held_out(
                         store, outcomes, design, weights, explained, request.work_dir
@@ -166,8 +153,8 @@ def _release_privately(
 
 def _outcomes(raw: RawStatistics, planned: PlannedRelease) -> OutcomeStore:
     """Return the outcomes that the statistics were made with. PRIVATE."""
-    root = store_root(planned.request.work_dir, planned.design.object_store)
-    outcomes = open_outcome_store(root / OUTCOMES)
+    root = work_directory.store_root(planned.request.work_dir, planned.design.object_store)
+    outcomes = open_outcome_store(root / work_directory.OUTCOMES)
     _check_belongs(raw, "outcomes", outcomes.content_digest, outcomes.path)
     return outcomes
 
@@ -185,7 +172,7 @@ def score_held_out(
     weights: ScoringWeights,
     explained: Floats,
     scratch: Path,
-) -> ScoredPeople:
+) -> private_statistics.ScoredPeople:
     """Return the scores and residuals of the people held out, from a file without a name. PRIVATE.
 
     `explained` is what a unit of each covariate explains of the scores, shape (c, l), which is
@@ -234,8 +221,11 @@ def score_held_out(
             )
             move(number, len(starts))
     phenotypes, groups = coding.phenotypes, max(1, len(design.groups))
-    return ScoredPeople(
-        residual_bounds(phenotypes), residual_limits(phenotypes), people.batches, groups
+    return private_statistics.ScoredPeople(
+        private_statistics.residual_bounds(phenotypes),
+        private_statistics.residual_limits(phenotypes),
+        people.batches,
+        groups,
     )
 
 
@@ -257,7 +247,7 @@ class _ScratchPeople:
             rows[name] = values
         self._file.write(rows.tobytes())
 
-    def batches(self) -> Iterator[ScoredBatch]:
+    def batches(self) -> Iterator[private_statistics.ScoredBatch]:
         """Yield all people."""
         self._file.seek(0)
         while content := self._file.read(_PEOPLE_PER_BATCH * self._row.itemsize):

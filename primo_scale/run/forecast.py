@@ -56,9 +56,9 @@ from primo_scale.run.design import (
     make_design,
 )
 from primo_scale.run.fields import takes
-from primo_scale.run.progress import progress_bar
 from primo_scale.run.public_inputs import PriorScores, warn_of_other_population
 from primo_scale.run.request import FinalizeRequest, Fit, ForecastRequest, Model, Privacy
+from primo_scale.run.run_log import progress_bar
 
 _COMPONENTS_METHOD = "reuse-cov-gauss"
 _COMPONENTS_ESTIMATOR = "point-normal"

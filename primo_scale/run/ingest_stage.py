@@ -33,11 +33,10 @@ from primo_scale.genotypes.store import (
 from primo_scale.genotypes.tables import Index, SampleTable, VariantTable
 from primo_scale.methods.linear_algebra import Float64
 from primo_scale.panel.ld import LdPanel, open_ld_panel
-from primo_scale.publication.wording import CHOICE_BY_SCORE
-from primo_scale.run.progress import progress_bar
+from primo_scale.publication.texts import CHOICE_BY_SCORE
 from primo_scale.run.public_inputs import read_public
 from primo_scale.run.request import GenotypeFiles
-from primo_scale.run.run_log import LOGGER, about, stage
+from primo_scale.run.run_log import LOGGER, about, progress_bar, stage
 from primo_scale.storage.locations import Location
 
 _DIGITS = 9  # of a share, so that the share of all variants is 1

@@ -13,10 +13,15 @@ from primo_scale.humanize import examples
 from primo_scale.interruption import deferred
 from primo_scale.ledger.accounts import Account, Balance, PayingCohort
 from primo_scale.ledger.ledger import Ledger, Receipt, opening_command
-from primo_scale.outcomes.adjustment import RawAdjustment
+from primo_scale.outcomes.store import RawAdjustment
 from primo_scale.privacy.mechanism import Guarantee, release_cost
-from primo_scale.privacy.payment import NoiseStore, NoisyAdjustment, Payer, open_ledger
-from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
+from primo_scale.privacy.payment import (
+    NoiseStore,
+    NoisyAdjustment,
+    Payer,
+    open_ledger,
+    pay_for_adjustment,
+)
 from primo_scale.run.design import Design
 from primo_scale.run.request import RunRequest
 from primo_scale.run.run_log import LOGGER

@@ -43,8 +43,8 @@ from primo_scale.panel.ld import LdPanel
 from primo_scale.privacy.mechanism import release_cost
 from primo_scale.privacy.payment import NoiseStore, Payer
 from primo_scale.privacy.planning import LEAST_USEFUL_R2, PRIOR_HERITABILITY, SPARSE_SHARE, Forecast
+from primo_scale.publication.texts import FEW_VARIANTS, few_variants_in_words
 from primo_scale.publication.weights import check_names
-from primo_scale.publication.wording import FEW_VARIANTS, few_variants_in_words
 from primo_scale.run import work_directory
 from primo_scale.run.design import Design, PublicPanels, find_design, load_design, make_design
 from primo_scale.run.forecast import (

@@ -32,8 +32,7 @@ from primo_scale.outcomes.coding import (
     read_covariate_bounds,
 )
 from primo_scale.outcomes.store import ComponentRows
-from primo_scale.run.progress import progress_bar
-from primo_scale.run.run_log import LOGGER
+from primo_scale.run.run_log import LOGGER, progress_bar
 from primo_scale.storage import groups
 from primo_scale.storage.files import (
     refuse_missing_file,

@@ -11,8 +11,8 @@ from typing import Any
 from primo_scale.errors import CHECK_PERMISSIONS, Field, InputError, UsageError
 from primo_scale.humanize import examples
 from primo_scale.privacy.payment import NoiseStore
+from primo_scale.publication.texts import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.publication.weights import ScoringWeights, scoring_command
-from primo_scale.publication.wording import accuracies_in_words, ancestry_notes, held_out_cautions
 from primo_scale.run.describe_release import Payment, make_statement, states_inputs
 from primo_scale.run.design import Design
 from primo_scale.run.estimation import Solved
@@ -120,7 +120,7 @@ def check_private_places(out: Path, places: Mapping[Field, Path]) -> None:
 def charge_of(out: Path) -> str | None:
     """Return the charge that paid for the statistics of a published release, or None."""
     ledger = (_read_release(out) or {}).get("ledger")
-    return str(ledger["charges"][0]["id"]) if ledger else None
+    return str(ledger["charge"]) if ledger else None
 
 
 def refuse_damaged(out: Path, public_key: str | None = None) -> None:

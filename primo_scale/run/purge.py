@@ -15,15 +15,9 @@ from pathlib import Path
 from primo_scale.genotypes.pandas_plink import PlinkArray
 from primo_scale.humanize import bytes_in_words
 from primo_scale.machine import disk_usage
+from primo_scale.run import request as requests
 from primo_scale.run.fields import options_of
 from primo_scale.run.publishing import refuse_damaged
-from primo_scale.run.request import (
-    Execution,
-    FinalizeRequest,
-    PriorFile,
-    ReleaseRequest,
-    RunRequest,
-)
 from primo_scale.run.run_log import LOGGER
 from primo_scale.run.work_directory import (
     GENOTYPES,
@@ -32,22 +26,15 @@ from primo_scale.run.work_directory import (
     empty_claimed,
     last_claimed,
 )
-from primo_scale.storage.files import (
-    canonical_json,
-    of_other_request,
-    read_fields,
-    sha256_of_file,
-    sha256_of_json,
-    write_atomically,
-)
+from primo_scale.storage import files
+from primo_scale.storage.files import of_other_request
 from primo_scale.storage.locations import Location
 from primo_scale.verify.document import RELEASE
 
 _NOTE = "purged.json"
-_EXAMPLES = 3
 # Options of the way that a release is computed do not make it another one.
 _NOT_SHAPING = {"accept-noise", "purge-intermediates", "encryption-key"} | {
-    name for name, _ in options_of(Execution())
+    name for name, _ in options_of(requests.Execution())
 }
 
 
@@ -71,20 +58,20 @@ class _Published:
     genotypes: bool
 
 
-def purge(request: FinalizeRequest) -> None:
+def purge(request: requests.FinalizeRequest) -> None:
     """Write a durable note of a published release, then delete the data that it was made from."""
     note = _Published(
         release=str(request.out.resolve()),
-        document_sha256=sha256_of_file(request.out / RELEASE.name),
+        document_sha256=files.sha256_of_file(request.out / RELEASE.name),
         request_sha256=_digest(request),
-        genotypes=isinstance(request, ReleaseRequest)
+        genotypes=isinstance(request, requests.ReleaseRequest)
         and not isinstance(request.genotypes, Location),
     )
-    write_atomically(request.work_dir / _NOTE, canonical_json(asdict(note)))
+    files.write_atomically(request.work_dir / _NOTE, files.canonical_json(asdict(note)))
     _delete(request.work_dir, note)
 
 
-def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
+def is_done_and_purged(request: requests.RunRequest, *, read_only: bool = False) -> bool:
     """Return whether the release of a request is published and its intermediates are purged.
 
     An interrupted deletion is finished, under the lock of the work directory, unless `read_only`. A
@@ -95,12 +82,16 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
     if not path.is_file():
         return False
     elsewhere = "Choose another --work-dir, to sum again and pay again"
-    note = read_fields(path, _Published, remedy=elsewhere)
+    note = files.read_fields(path, _Published, remedy=elsewhere)
     if not read_only:
         _delete(work_dir, note)
     published = Path(note.release, RELEASE.name)
     same = _digest(request) == note.request_sha256
-    if not same or not published.is_file() or sha256_of_file(published) != note.document_sha256:
+    if (
+        not same
+        or not published.is_file()
+        or files.sha256_of_file(published) != note.document_sha256
+    ):
         what = "purged after another release" if not same else "purged, the release changed or gone"
         raise of_other_request(work_dir, value=f"{what}: {note.release}", remedy=elsewhere)
     refuse_damaged(Path(note.release))
@@ -110,33 +101,28 @@ def is_done_and_purged(request: RunRequest, *, read_only: bool = False) -> bool:
 
 def warn_of_intermediates(work_dir: Path) -> None:
     """Warn of the private data in a work directory: its size, and how to delete it."""
-    sizes = {
-        name: size
-        for name, size in disk_usage(work_dir).items()
-        if name in (*INTERMEDIATES, GENOTYPES) and size
-    }
-    if not sizes:
+    sizes = disk_usage(work_dir)
+    total = sum(sizes.get(name, 0) for name in (*INTERMEDIATES, GENOTYPES))
+    if not total:
         return
-    largest = [f"{name} {bytes_in_words(size)}" for name, size in list(sizes.items())[:_EXAMPLES]]
     bucket = last_claimed(work_dir)
     LOGGER.warning(
-        "PRIVATE intermediates are left behind: %s in %s (%s%s)%s. Delete them with the same "
-        "command and --purge-intermediates",
-        bytes_in_words(sum(sizes.values())), work_dir, ", ".join(largest),
-        ", ..." if len(sizes) > _EXAMPLES else "",
+        "PRIVATE intermediates are left behind: %s in %s%s. Delete them with the same command and "
+        "--purge-intermediates",
+        bytes_in_words(total), work_dir,
         "" if bucket is None else f", and more in {bucket}",
     )  # fmt: skip
 
 
-def _digest(request: RunRequest) -> str:
+def _digest(request: requests.RunRequest) -> str:
     """Return the digest of the options that shape a release."""
     shaping = {n: _comparable(v) for n, v in options_of(request) if n not in _NOT_SHAPING}
-    return sha256_of_json({"request": type(request).__name__, **shaping})
+    return files.sha256_of_json({"request": type(request).__name__, **shaping})
 
 
 def _comparable(value: object) -> object:
     """Return the value of an option as JSON, in which equal files have equal texts."""
-    if isinstance(value, PriorFile):
+    if isinstance(value, requests.PriorFile):
         value = value.path, value.phenotype
     if isinstance(value, PlinkArray):
         value = str(value)

@@ -10,25 +10,26 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from primo_scale.verify.files import bounded_bytes, canonical_json, sha256_of
 from primo_scale.verify.finding import Finding, finding_of
 
+# Members of release.json or party.json.
 Document = dict[str, Any]
-"""Members of release.json or party.json."""
 
+# Pattern of a text without control characters, line separators and bidirectional controls.
 ONE_LINE = r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]+\Z"
-"""Pattern of a text without control characters, line separators and bidirectional controls."""
 _LARGEST_INTEGER, _LARGEST_NUMBER = 2**62, 1e100
 
 Text = Annotated[str, Meta(pattern=ONE_LINE)]
 FileName = Annotated[str, Meta(pattern=ONE_LINE.replace("[^", "[^/"))]
+Software = Annotated[str, Meta(pattern=r"^primo_scale [0-9][0-9A-Za-z.!+_-]{0,39}\Z")]
 Version = Annotated[str, Meta(pattern=r"^[0-9][0-9A-Za-z.!+_-]{0,39}\Z")]
 Date = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}\Z")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -56,16 +57,7 @@ Sizes = Annotated[tuple[Positive, ...], AtLeastOne]
 # ---- The program and the promise -----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Software:
-    """Program that computed the release."""
-
-    name: Literal["primo_scale"]
-    version: Version
-
-
-@dataclass(frozen=True)
-class StatedCost:
+class StatedCost(Struct, frozen=True):
     """Cost of a release, or of one of its charges."""
 
     mu_squared: Amount  # squared ratio of sensitivity and noise of the Gaussian part
@@ -75,16 +67,7 @@ class StatedCost:
     delta: Share
 
 
-@dataclass(frozen=True)
-class Accountant:
-    """Computation of (epsilon, delta) from the noise, and versions of the programs involved."""
-
-    method: Text
-    versions: Mapping[Library, Version]
-
-
-@dataclass(frozen=True)
-class Guarantee:
+class Guarantee(Struct, frozen=True):
     """Privacy guarantee: (epsilon, delta) and its derivation."""
 
     # Requested values; the value of `cost` is within them.
@@ -96,35 +79,30 @@ class Guarantee:
     adjacency: Adjacency
     privacy: Privacy
     unit: Text  # description of both (`primo_scale.verify.words.unit_in_words`)
-    accountant: Accountant
+    versions: Mapping[Library, Version]  # of the programs that computed (epsilon, delta)
 
 
 # ---- The noise -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StatedQuery:
+class StatedQuery(Struct, frozen=True):
     """One noisy statistic of genotypes X and phenotypes Y."""
 
-    name: Text  # name of the statistic, a key of `primo_scale.verify.words.STATISTICS`
-    statistic: Text  # description of the statistic, the value of that key
+    name: Text  # name of the statistic, as report.html describes it
     # Shape of the statistic; of the dense d x d matrix for ``gram``.
     shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=2)]
-    # ``svec`` for a symmetric matrix with off-diagonal noise `off_diagonal_sigma`; ``full`` if all
-    # entries have equal noise.
-    layout: Literal["svec", "full"]
     # Largest l2 distance between the values of this statistic on neighbouring cohorts, in lattice
     # units: one number, or one per LD block if blocks have their own bounds.
     sensitivity: Scales
     sigma: Scales  # standard deviations of the noise in lattice units, as many as sensitivities
-    # Standard deviations of the noise outside the diagonal of a symmetric matrix.
+    # Standard deviations of the noise outside the diagonal of a symmetric matrix; None for others,
+    # all entries of which have equal noise.
     off_diagonal_sigma: Scales | None
     # The noise was drawn on multiples of 2^-fine_bits, and the sum rounded to integers.
     fine_bits: Annotated[tuple[FineBits, ...], AtLeastOne]
 
 
-@dataclass(frozen=True)
-class StatedSecondRound:
+class StatedSecondRound(Struct, frozen=True):
     """Bounds of a second round: ``sum_k y_k^2 ||x_k||^2 <= N_x N_y`` of every person."""
 
     directions: Positive  # of all phenotypes together
@@ -132,8 +110,7 @@ class StatedSecondRound:
     phenotypes_norm_squared: Positive  # N_y
 
 
-@dataclass(frozen=True)
-class StatedMechanism:
+class StatedMechanism(Struct, frozen=True):
     """Calibration of the noise (docs/maths)."""
 
     method: Text  # name in docs/methods.md
@@ -163,47 +140,36 @@ class StatedMechanism:
     exact_parts: tuple[Text, ...]
     # All statistics that were measured on the cohort with noise.
     queries: Annotated[tuple[StatedQuery, ...], AtLeastOne]
-    # Sampler of the noise, its distance to the ideal distribution, and its source of randomness
-    # (`primo_scale.verify.words.KEYSTREAM`).
+    # Source of the noise, and its distance to the ideal distribution
+    # (`primo_scale.verify.words.SAMPLER`).
     sampler: Text
-    sampler_exactness: Text
-    rng: Text
     second_round: StatedSecondRound | None = None  # a second measurement, or None without one
 
 
 # ---- Public inputs -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PublicFile:
+class PublicFile(Struct, frozen=True):
     """Public file, or files of a common prefix: name without directories, and SHA-256 digest."""
 
     file: FileName
     sha256: Digest
 
 
-@dataclass(frozen=True)
-class ReferenceFrequencies(PublicFile):
-    """Public file of allele frequencies."""
-
-
-@dataclass(frozen=True)
-class StatedLdPanel(PublicFile):
+class StatedLdPanel(PublicFile, frozen=True):
     """Fileset of public people for the linkage disequilibrium, and their number."""
 
     people: Positive
 
 
-@dataclass(frozen=True)
-class StatedLoadings(PublicFile):
+class StatedLoadings(PublicFile, frozen=True):
     """Public loadings of principal components, with their allele frequencies."""
 
     n_variants: Positive  # variants of the release that have loadings
     n_components: Positive  # components, the last covariates
 
 
-@dataclass(frozen=True)
-class StatedPopulation:
+class StatedPopulation(Struct, frozen=True):
     """Population of the LD panel's people."""
 
     name: Text
@@ -211,15 +177,13 @@ class StatedPopulation:
     centroid: tuple[int, ...]  # codes of the mean components of the loadings, empty without these
 
 
-@dataclass(frozen=True)
-class StatedPopulations(PublicFile):
+class StatedPopulations(PublicFile, frozen=True):
     """Table of the populations of the LD panel's people."""
 
     populations: Annotated[tuple[StatedPopulation, ...], Meta(min_length=2)]
 
 
-@dataclass(frozen=True)
-class Cohort:
+class Cohort(Struct, frozen=True):
     """Public sizes of the cohort."""
 
     # Number of people; None if it is private (full privacy with add-remove).
@@ -234,8 +198,7 @@ class Cohort:
     component_sizes: Sizes | None = None
 
 
-@dataclass(frozen=True)
-class StatedPhenotype:
+class StatedPhenotype(Struct, frozen=True):
     """Public range and scale of one phenotype."""
 
     name: Text
@@ -246,8 +209,7 @@ class StatedPhenotype:
     sd: PositiveAmount
 
 
-@dataclass(frozen=True)
-class StatedCovariate:
+class StatedCovariate(Struct, frozen=True):
     """Public range, centre, and lattice units per raw unit of one covariate."""
 
     name: Text
@@ -257,8 +219,7 @@ class StatedCovariate:
     scale: PositiveAmount
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """Origin of a public input."""
 
     input: Text  # description of the input
@@ -266,12 +227,11 @@ class Source:
     source: Text  # option that gave the value, or rule that computed it from other public inputs
 
 
-@dataclass(frozen=True)
-class PublicInputs:
+class PublicInputs(Struct, frozen=True):
     """Everything that shaped the release and did not come from the cohort."""
 
-    # Origin of the genotype coding; ``uninformative`` codes every variant about 1.
-    reference_frequencies: ReferenceFrequencies | Literal["uninformative"]
+    # Allele frequencies for the genotype coding; ``uninformative`` codes every variant about 1.
+    reference_frequencies: PublicFile | Literal["uninformative"]
     genotype_unit: Positive  # lattice units of one allele copy, 1 or 16
     phenotype_unit: Positive  # lattice units of one phenotype standard deviation, s_y
     constant: Natural  # the constant kappa, in lattice units
@@ -291,8 +251,7 @@ class PublicInputs:
 # ---- Results -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class StatedSlope:
+class StatedSlope(Struct, frozen=True):
     """Slope of a phenotype on a public score, estimated from the noisy statistics."""
 
     phenotype: Text
@@ -300,8 +259,7 @@ class StatedSlope:
     standard_error: Amount  # of the slope before it was shrunk
 
 
-@dataclass(frozen=True)
-class StatedScore(PublicFile):
+class StatedScore(PublicFile, frozen=True):
     """Public score that is the prior mean of the effects."""
 
     pgs_id: Text | None  # identifier in the header of a PGS Catalog file
@@ -310,8 +268,7 @@ class StatedScore(PublicFile):
     slopes: Annotated[tuple[StatedSlope, ...], AtLeastOne]  # for each phenotype it is a prior of
 
 
-@dataclass(frozen=True)
-class Estimation:
+class Estimation(Struct, frozen=True):
     """Computation of weights from the noisy statistics (post-processing)."""
 
     estimator: Text  # name of the rule, as in ``--shrinkage``
@@ -329,8 +286,7 @@ class Estimation:
     between_populations: tuple[UpToOne, ...] = ()
 
 
-@dataclass(frozen=True)
-class Accuracy:
+class Accuracy(Struct, frozen=True):
     """Forecast of the accuracy, from public sizes alone.
 
     No value is computed from the cohort, because the fit to the people from whom weights are
@@ -342,8 +298,7 @@ class Accuracy:
     definition: Text  # formula of the effective sample size, in words
 
 
-@dataclass(frozen=True)
-class HeldOutGroup:
+class HeldOutGroup(Struct, frozen=True):
     """Accuracy of one phenotype's score: in a group, within all groups, or over all people."""
 
     name: Text  # of the phenotype; of a group ``within groups``, or a population of the panel
@@ -355,8 +310,7 @@ class HeldOutGroup:
     slope_upper: Number | None
 
 
-@dataclass(frozen=True)
-class HeldOutPhenotype(HeldOutGroup):
+class HeldOutPhenotype(HeldOutGroup, frozen=True):
     """Accuracy of one phenotype's score, and the noisy statistics that it follows from.
 
     The score is that of the weights of the variants, less its regression on the components of
@@ -388,8 +342,7 @@ class HeldOutPhenotype(HeldOutGroup):
     groups: tuple[HeldOutGroup, ...] = ()
 
 
-@dataclass(frozen=True)
-class HeldOut:
+class HeldOut(Struct, frozen=True):
     """Measurement of the weights in people who count in no other statistic."""
 
     people: Positive  # number of people held out
@@ -401,56 +354,31 @@ class HeldOut:
 # ---- The ledger ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class LedgerCharge:
-    """One charge of this release: its random identifier in the ledger, and its cost."""
+class LedgerEntry(Struct, frozen=True):
+    """Charge of this release, of the guarantee's cost, and the account that paid for it.
 
-    id: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]
-    cost: StatedCost
-
-
-@dataclass(frozen=True)
-class LedgerBalance:
-    """Total spent by an account, and the corresponding epsilon at the account's delta."""
-
-    cost: StatedCost
-    epsilon: Amount
-
-
-@dataclass(frozen=True)
-class LedgerBudget:
-    """Upper limit of an account's spending."""
-
-    epsilon: PositiveAmount
-    mu_squared: PositiveAmount
-
-
-@dataclass(frozen=True)
-class LedgerEntry:
-    """Charges for this release, and the spending of its account before and after them."""
+    The account has the privacy unit, the adjacency and the delta of the guarantee.
+    """
 
     cohort: Text  # the custodian's name of the cohort, or ``unnamed``
-    # Privacy unit and neighbouring relation of the account, which has its own budget.
-    unit: Privacy
-    adjacency: Adjacency
-    delta: Delta  # the account's delta, at which every epsilon of the entry is stated
-    charges: Annotated[tuple[LedgerCharge, ...], Meta(min_length=1, max_length=1)]
-    before: LedgerBalance  # of the account, before this charge
-    after: LedgerBalance
-    budget: LedgerBudget
+    charge: Annotated[str, Meta(pattern=r"^[0-9a-f]{16}\Z")]  # random identifier in the ledger
+    before: StatedCost  # spent by the account before this charge
+    epsilon_before: Amount  # of `before`, at the guarantee's delta
+    epsilon_after: Amount  # with the cost of this release
+    budget_epsilon: PositiveAmount  # limit of the account's spending
+    budget_mu_squared: PositiveAmount
 
 
 # ---- Whole documents -----------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Statement:
-    """All of release.json except the stamp, scoring, the list of files and the signature.
+class Statement(Struct, frozen=True):
+    """All of release.json except the stamp, chromosomes, list of files and signature.
 
     Without a guarantee (`private` is False), `guarantee`, `mechanism` and `ledger` are None.
     """
 
-    software: Software
+    software: Software  # name and version of the program
     created: Date  # UTC; a time of day would reveal the duration of the computation
     private: bool
     guarantee: Guarantee | None
@@ -467,17 +395,7 @@ class Statement:
     hold_out: HeldOut | None = None  # measurement of the weights in people held out
 
 
-@dataclass(frozen=True)
-class Scoring:
-    """Chromosomes of the weights, and the treatment of men on chromosome X."""
-
-    chromosomes: Annotated[tuple[Text, ...], AtLeastOne]
-    males_on_x: Literal["0/2"] | None
-    xchr_model: Literal[2] | None
-
-
-@dataclass(frozen=True)
-class PublishedFile:
+class PublishedFile(Struct, frozen=True):
     """Name, digest and size of a file of the release."""
 
     name: Text
@@ -485,8 +403,7 @@ class PublishedFile:
     bytes: Natural
 
 
-@dataclass(frozen=True)
-class Signature:
+class Signature(Struct, frozen=True):
     """The custodian's signature of everything else in the document."""
 
     algorithm: Literal["Ed25519"]
@@ -494,19 +411,17 @@ class Signature:
     value: Annotated[str, Meta(pattern=r"^[0-9a-f]{128}\Z")]
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReleaseDocument(Statement):
-    """Statement, scoring, files and signature of a release."""
+class ReleaseDocument(Statement, frozen=True, kw_only=True):
+    """Statement, chromosomes, files and signature of a release."""
 
     schema_version: Literal[4]
     stamp: Text
-    scoring: Scoring
+    chromosomes: Annotated[tuple[Text, ...], AtLeastOne]  # of the weights; on X men count as 0 or 2
     files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
     signature: Signature | None
 
 
-@dataclass(frozen=True)
-class PartyColumn:
+class PartyColumn(Struct, frozen=True):
     """Released column: its name and public bounds; values beyond them were clamped."""
 
     name: Text
@@ -514,16 +429,14 @@ class PartyColumn:
     upper: Number
 
 
-@dataclass(frozen=True)
-class Mixtures:
+class Mixtures(Struct, frozen=True):
     """Random mixtures of the people (Wu et al., Algorithm 2)."""
 
     count: Positive  # number of mixtures k
     seed: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]  # public, of the signs
 
 
-@dataclass(frozen=True)
-class PartyMechanism:
+class PartyMechanism(Struct, frozen=True):
     """Noise of the released values."""
 
     unit: Positive  # lattice units of half the range of a column
@@ -533,15 +446,12 @@ class PartyMechanism:
     sigma: Scale  # standard deviation of the noise on every value, in lattice units
     fine_bits: FineBits  # the noise was drawn on multiples of 2^-fine_bits, and the sum rounded
     sampler: Text
-    sampler_exactness: Text
-    rng: Text
 
 
-@dataclass(frozen=True)
-class PartyStatement:
+class PartyStatement(Struct, frozen=True):
     """All of party.json except the stamp, the list of files and the signature."""
 
-    software: Software
+    software: Software  # name and version of the program
     created: Date
     party: Text  # public name of the party
     guarantee: Guarantee  # requested epsilon and delta, and the cost of this party's release
@@ -557,11 +467,10 @@ class PartyStatement:
     public_by_assumption: tuple[Text, ...]  # assumptions of the guarantee
 
 
-@dataclass(frozen=True, kw_only=True)
-class PartyDocument(PartyStatement):
+class PartyDocument(PartyStatement, frozen=True, kw_only=True):
     """Statement, files and signature of the release of one party."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[2]
     stamp: Text
     private: Literal[True]
     files: Annotated[tuple[PublishedFile, ...], AtLeastOne]
@@ -581,22 +490,15 @@ class DocumentKind:
 
 
 RELEASE = DocumentKind("release.json", 4, ReleaseDocument)
-PARTY = DocumentKind("party.json", 1, PartyDocument)
-_DECODERS: dict[DocumentKind, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind.type) for kind in (RELEASE, PARTY)
-}
+PARTY = DocumentKind("party.json", 2, PartyDocument)
 _PRIVATE_MEMBERS = ("guarantee", "mechanism", "ledger", "signature")
 _MOST_CONTAINERS = 1 << 20
 
 
-@dataclass(frozen=True)
-class _AnyVersion:
-    schema_version: int
-
-
-def statement_members(statement: Statement | PartyStatement) -> Document:
-    """Return the members of a statement as they are read back from JSON."""
-    members: Document = json.loads(json.dumps(asdict(statement), allow_nan=False))
+def statement_members(statement: Struct) -> Document:
+    """Return the members of a statement, or of a part of it, as they are read back from JSON."""
+    text = json.dumps(statement, default=msgspec.structs.asdict, allow_nan=False)
+    members: Document = json.loads(text)
     return members
 
 
@@ -633,39 +535,29 @@ def parse(content: bytes, kind: DocumentKind = RELEASE) -> Document:
     if content.count(b"{") + content.count(b"[") > _MOST_CONTAINERS:
         raise ValueError(f"holds more than {_MOST_CONTAINERS} objects and lists")
     try:
-        _refuse_other_version(content, kind)
-        known = _DECODERS[kind].decode(content)
         document: Document = json.loads(content)
+        version = document.get("schema_version") if isinstance(document, dict) else None
+        if version not in (None, kind.version):
+            raise msgspec.ValidationError(
+                f"schema version {version!r}: this program reads version {kind.version}"
+            )
+        known: object = msgspec.json.decode(content, type=kind.type)
     except msgspec.ValidationError as error:
         raise ValueError(f"violates its schema: {error}") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply to be read") from error
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from error
-    problem = _form_problem(document, known, content)
-    if problem:
-        raise ValueError(problem)
-    return document
-
-
-def _refuse_other_version(content: bytes, kind: DocumentKind) -> None:
-    try:
-        version = msgspec.json.decode(content, type=_AnyVersion).schema_version
-    except msgspec.ValidationError:
-        return
-    if version != kind.version:
-        reads = f"this program reads version {kind.version}"
-        raise msgspec.ValidationError(f"schema version {version}: {reads}")
-
-
-def _form_problem(document: Document, known: object, content: bytes) -> str:
-    """Return what the types of the members cannot say, or an empty text."""
     if json.loads(msgspec.json.encode(known)) != document:
-        return "violates its schema: a member is unknown or missing"
+        raise ValueError("violates its schema: a member is unknown or missing")
     if any((document.get(name) is not None) != document["private"] for name in _PRIVATE_MEMBERS):
-        expected = "has all" if document["private"] else "has none"
-        return f"violates its schema: this release {expected} of {', '.join(_PRIVATE_MEMBERS)}"
-    return "" if serialise(document) == content else "is not in the canonical form"
+        expected = (
+            f"has {'all' if document['private'] else 'none'} of {', '.join(_PRIVATE_MEMBERS)}"
+        )
+        raise ValueError(f"violates its schema: this release {expected}")
+    if serialise(document) != content:
+        raise ValueError("is not in the canonical form")
+    return document
 
 
 def schema_text(kind: DocumentKind) -> str:

@@ -11,10 +11,10 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from types import ModuleType
 from typing import Any, BinaryIO, TextIO
 
 from cryptography.exceptions import InvalidSignature
@@ -32,24 +32,23 @@ COLUMNS_FILE = "columns.tsv"
 PGS_DIRECTORY, PGS_SUFFIX = "pgs", ".txt.gz"
 SUMSTATS_DIRECTORY, SUMSTATS_SUFFIX = "sumstats", ".tsv.gz"
 
+# Largest size in bytes of release.json and report.html, for 400,000 LD blocks.
 LARGEST_DOCUMENT = 64 << 20
-"""Largest size in bytes of release.json and report.html, for 400,000 LD blocks."""
 # Characters of ID, alleles and position of one variant; insertions are long alleles.
 _LONGEST_NAMES, _MEAN_NAMES = 1 << 20, 1 << 12
 _LONGEST_NUMBER = 32  # characters, with a tab
 _ROWS_BESIDE_VARIANTS = 16
 _MOST_CHARACTERS = 1 << 40  # of a table, whatever release.json states
 
-_zlib: ModuleType
-try:  # ISA-L has the same interface, and is three times as fast
+# ISA-L has the same interface, and is three times as fast.
+_zlib: Any = zlib
+with suppress(ImportError):
     _zlib = import_module("isal.isal_zlib")
-except ImportError:
-    _zlib = zlib
 _damaged: type[Exception] = _zlib.error
+# Errors that the content of a malformed file can raise.
 UNREADABLE = (
     OSError, EOFError, zlib.error, _damaged, ValueError, TypeError, IndexError, ArithmeticError,
 )  # fmt: skip
-"""Errors that the content of a malformed file can raise."""
 
 _COMPRESSION = 1  # the digits of noisy weights are incompressible
 _GZIP = 31  # of zlib: a gzip header without a date, and the largest window

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +25,9 @@ class Finding:
 def finding_of(check: str, problems: Iterable[str], detail: str) -> Finding:
     """Return the result of a check: its first problems, or `detail` if there are none."""
     listed = list(problems)
-    return Finding(not listed, check, (some_of(listed) or detail)[:_LONGEST_DETAIL])
-
-
-def some_of(problems: Sequence[str]) -> str:
-    """Return the first problems in one line, and the number of the others."""
-    more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
-    return "; ".join(problems[:_SHOWN]) + more
+    more = f"; and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
+    shown = "; ".join(listed[:_SHOWN]) + more
+    return Finding(not listed, check, (shown or detail)[:_LONGEST_DETAIL])
 
 
 def verdict(name: str, check: Callable[[], list[Finding]]) -> list[Finding]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from scipy.special import log_ndtr
 from primo_scale.errors import InputError
 from primo_scale.verify.chromosomes import (
     AUTOSOMES,
-    CHROMOSOME_X,
     UNPLACED,
     canonical_chromosome,
     positioned_chromosome,
@@ -33,12 +32,11 @@ from primo_scale.verify.words import stamp_column, stamp_of
 Float64 = npt.NDArray[np.float64]
 
 WEIGHTS_HEADER = ("ID", "effect_allele", "other_allele", "chrom", "pos")
+# Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
+#
+# plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
+# therefore the name of a column, whose cells are `NO_ALLELE`.
 NAMED_COLUMNS = len(WEIGHTS_HEADER) + 1
-"""Columns of weights.tsv.gz before the weights: those of `WEIGHTS_HEADER` and the stamp.
-
-plink2 reads the first line of the table as names and accepts no comment before it. The stamp is
-therefore the name of a column, whose cells are `NO_ALLELE`.
-"""
 INTERCEPT = "(intercept)"
 TERM_COLUMN = "term"
 NO_ALLELE = "."
@@ -124,15 +122,9 @@ def centre_frequency(dosage: float) -> str:
     return f"{dosage / 2:.9g}"
 
 
-def scoring_of(chromosomes: Iterable[str]) -> Document:
-    """Return the member `scoring` of release.json for chromosomes in any spelling.
-
-    A man's single copy on X counts as two, by plink2 --xchr-model 2, its default.
-    """
-    found = list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(chromosomes))))
-    on_x = CHROMOSOME_X in found
-    model = {"males_on_x": "0/2", "xchr_model": 2} if on_x else {}
-    return {"chromosomes": found, "males_on_x": None, "xchr_model": None, **model}
+def chromosomes_of(codes: Iterable[str]) -> list[str]:
+    """Return the member `chromosomes` of release.json for chromosomes in any spelling."""
+    return list(dict.fromkeys(map(canonical_chromosome, dict.fromkeys(codes))))
 
 
 # ---- pgs/ ----------------------------------------------------------------------------------------
@@ -170,26 +162,22 @@ def pgs_file_stems(phenotypes: Sequence[str]) -> tuple[str, ...]:
     return tuple(stems)
 
 
-def case_shares(document: Document) -> list[float | None]:
-    """Return the public share of cases of each phenotype, None for quantitative ones."""
-    return [public_prevalence(stated) for stated in document["public_inputs"]["phenotypes"]]
+def scaled_weights(weights: Iterable[str], share: float) -> list[float]:
+    """Return weights of a binary trait as log odds ratios (Pirinen, Donnelly and Spencer 2013)."""
+    return [float(weight) / (share * (1 - share)) for weight in weights]
 
 
-def effect_of_odds(share: float) -> float:
-    """Return the effect of a log odds ratio of one (Pirinen, Donnelly and Spencer 2013)."""
-    return share * (1 - share)
-
-
-def pgs_header(phenotype: str, stem: str, share: float | None, document: Document) -> str:
+def pgs_header(phenotype: Mapping[str, Any], document: Document) -> str:
     """Return the lines before the first variant, including the names of the columns.
 
     They omit the values that the Catalog assigns to an accepted score. `pgs_id` is the name of the
     file, as the PGS Catalog Calculator expects for a custom score.
     """
+    name, share = phenotype["name"], public_prevalence(phenotype)
     header = _PGS_HEADER.format(
         stamp=stamp_of(document),
-        stem=stem,
-        trait=phenotype.replace("=", "_"),  # the Catalog's reader splits the line at every "="
+        stem=pgs_file_stems([name])[0],
+        trait=name.replace("=", "_"),  # the Catalog's reader splits the line at every "="
         genome_build=document["public_inputs"]["genome_build"],
         variants_number=document["cohort"]["n_variants"],
         scale=_BETA if share is None else _LOG_ODDS.format(share=repr(share)),
@@ -215,15 +203,8 @@ def sumstats_header(document: Document) -> str:
     return "\t".join((*_SUMSTATS_COLUMNS, stamp_column(document))) + "\n"
 
 
-class FixedText(NamedTuple):
-    """Columns of a row that do not depend on the phenotype."""
-
-    before: str  # columns before `beta`
-    after: str  # rsid and ID
-
-
-def fixed_text(row: VariantRow) -> FixedText | None:
-    """Return the public columns of a variant, or None if the files leave it out.
+def fixed_text(row: VariantRow) -> tuple[str, str] | None:
+    """Return the columns before `beta`, and rsid and ID, or None if the files leave it out.
 
     They leave out variants that are not at a position on an autosome, because the public variance
     is that of two copies, and those with alleles that are no nucleotides.
@@ -234,7 +215,7 @@ def fixed_text(row: VariantRow) -> FixedText | None:
         return None
     rsid = row.identifier if _RSID.fullmatch(row.identifier) else "#NA"
     before = f"{chromosome}\t{position}\t{row.effect}\t{row.other}\t"
-    return FixedText(before, f"\t{rsid}\t{row.identifier}\t")
+    return before, f"\t{rsid}\t{row.identifier}\t"
 
 
 def log10_p_values(beta: Float64, standard_error: Float64) -> Float64:

@@ -1,55 +1,30 @@
 """The guarantee of a release, recomputed from the numbers in release.json alone.
 
 The module shares no code with the calibration of the noise. It checks the theorems of docs/maths:
-every statistic has noise, the noise is that of `primo_scale.verify.theorems`, and epsilon is that
-of `primo_scale.verify.profile`; and the ledger entry adds up.
+every statistic has noise, noise and epsilon are those of `primo_scale.verify.theorems`, and the
+ledger entry adds up. Tables describe the methods, so that a release with the name of a method but
+other properties is detected.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from primo_scale.verify import theorems
 from primo_scale.verify.document import Document
 from primo_scale.verify.finding import Finding, finding_of
 from primo_scale.verify.held_out_accuracy import N_COUNTS, N_SUMS, accuracy_of, decisive
-from primo_scale.verify.methods import method_problems
-from primo_scale.verify.profile import (
-    COARSEST_SIGMA,
-    EPSILON_TOLERANCE,
-    FINEST_SIGMA,
-    MOST_DRAWS,
+from primo_scale.verify.theorems import (
+    Claims,
     Lattice,
-    close,
+    differences,
     epsilon_of,
-    is_about,
     log_delta_on_lattice,
 )
-from primo_scale.verify.theorems import Claims, claims_of
-from primo_scale.verify.words import STATISTICS
 
 _SHARE_TOLERANCE = 1e-6
-
-
-@dataclass(frozen=True)
-class _Shift:
-    """Parts of the release's mu^2: adjustment, statistics in three parts, and second round."""
-
-    adjustment: float
-    second: float
-    joint: float
-    counts: float
-    eigenvalue: float
-
-    @property
-    def statistics(self) -> float:
-        return self.joint + self.counts + self.eigenvalue
-
-    @property
-    def total(self) -> float:
-        return self.statistics + self.adjustment + self.second
 
 
 def guarantee_findings(document: Document) -> list[Finding]:
@@ -58,35 +33,38 @@ def guarantee_findings(document: Document) -> list[Finding]:
     The document is valid under its schema. The checks end after the first two if these fail,
     because no theorem applies to an unknown mechanism.
     """
-    claims = claims_of(document)
+    claims = theorems.claims_of(document)
     structure = [_check_queries(document, claims), _check_mechanism(document, claims)]
-    method = document["mechanism"]["method"]
     if not all(finding.ok for finding in structure):
         return structure
-    shift = _Shift(
-        adjustment=theorems.squared_ratio(claims, "adjustment"),
-        second=theorems.squared_ratio(claims, "second_round"),
-        joint=theorems.joint_shift(claims),
-        counts=theorems.squared_ratio(claims, "observed"),
-        eigenvalue=theorems.squared_ratio(claims, "smallest_eigenvalue"),
-    )
-    lattice = Lattice(_draws(document), min(_steps(document)))
-    problems = ledger_problems(document, shift.total)
+    counts = theorems.squared_ratio(claims, "observed")
+    eigenvalue = theorems.squared_ratio(claims, "smallest_eigenvalue")
+    statistics = theorems.joint_shift(claims) + counts + eigenvalue
+    adjustment = theorems.squared_ratio(claims, "adjustment")
+    total = statistics + adjustment + theorems.squared_ratio(claims, "second_round")
+    shares = {
+        "counts_share": counts / statistics,
+        "eigenvalue_share": eigenvalue / statistics,
+        "share": statistics / total,
+    }
+    lattice = _draws(document), min(_steps(document))
     return [
         *structure,
-        finding_of("method", method_problems(document), f"{method}, as documented"),
+        finding_of(
+            "method", method_problems(document), f"{document['mechanism']['method']}, as documented"
+        ),
         _check_sensitivities(document, claims),
         _check_lattice(document, lattice),
-        _check_mu(document, shift),
-        _check_shares(document, claims, shift),
+        check_mu(document["guarantee"], total),
+        _check_shares(document, claims, shares),
         check_epsilon(
             document["guarantee"],
-            math.sqrt(shift.total),
+            math.sqrt(total),
             lattice,
             _amplification_problems(document, claims, lattice),
         ),
-        finding_of("ledger", problems, _ledger_line(document["ledger"])),
-        *([_check_hold_out(document, claims, shift)] if document["hold_out"] else []),
+        check_ledger(document),
+        *([_check_hold_out(document, claims, total)] if document["hold_out"] else []),
     ]
 
 
@@ -110,26 +88,18 @@ def _check_queries(document: Document, claims: Claims) -> Finding:
     if len(set(names)) != len(names):
         problems.append("a query is repeated")
     for query in mechanism["queries"]:
-        if query["name"] in needed:
-            problems += _query_problems(query, claims)
+        name = query["name"]
+        if name not in needed:
+            continue
+        if query["shape"] != claims.shapes[name]:
+            problems.append(f"{name} has the shape {query['shape']}, not {claims.shapes[name]}")
+        if (query["off_diagonal_sigma"] is not None) != (name in theorems.SYMMETRIC):
+            problems.append(f"{name} has no noise off its diagonal, or too much")
+        count = len(claims.block_bounds) if name == "gram" else 1
+        lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
+        if any(query[each] is not None and len(query[each]) != count for each in lists):
+            problems.append(f"{name} does not have {count} of each number")
     return finding_of("queries", problems, f"{len(names)} noisy statistics of the stated shapes")
-
-
-def _query_problems(query: Document, claims: Claims) -> list[str]:
-    name, shape = query["name"], claims.shapes[query["name"]]
-    layout = "svec" if name in theorems.SYMMETRIC else "full"
-    problems = []
-    if query["statistic"] != STATISTICS[name]:
-        problems.append(f"{name} is not {query['statistic']}")
-    if (query["layout"], query["shape"]) != (layout, shape):
-        problems.append(f"{name} is {query['layout']} {query['shape']}, not {layout} {shape}")
-    if (query["off_diagonal_sigma"] is not None) != (layout == "svec"):
-        problems.append(f"{name} has no noise off its diagonal, or too much")
-    count = len(claims.block_bounds) if name == "gram" else 1
-    lists = ("sensitivity", "sigma", "off_diagonal_sigma", "fine_bits")
-    if any(query[each] is not None and len(query[each]) != count for each in lists):
-        problems.append(f"{name} does not have {count} of each number")
-    return problems
 
 
 def _check_mechanism(document: Document, claims: Claims) -> Finding:
@@ -143,8 +113,6 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
     if (claims.people is None, cohort["nominal_n"] is not None) != (hides_people, hides_people):
         problems.append("the number of people must be private, with a nominal number, if and "
                         "only if whole rows are added or removed")  # fmt: skip
-    if sum(cohort["block_sizes"]) != cohort["n_variants"]:
-        problems.append("the sizes of the LD blocks do not add up to the number of variants")
     columns = theorems.column_counts(document)
     if len(columns) != len(cohort["block_sizes"]):
         problems.append(f"{len(columns)} LD blocks have components, not all of them")
@@ -160,89 +128,56 @@ def _check_mechanism(document: Document, claims: Claims) -> Finding:
     if claims.privacy == "label" and (claims.subsample, claims.copies) != (None, 1):
         problems.append("X'X is public and must have no subsample and one copy")
     if calibration == "subsampled":
-        problems += _subsample_problems(document, claims)
+        if not claims.replace:
+            problems.append("amplification is proved only for replace-one")
+        if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
+            problems.append(f"a subsample of {claims.subsample} among {claims.people}")
+        if any(claims.second):
+            problems.append("no theorem covers a second round beside a subsample")
+        if mechanism["eigenvalue_share"] > 0:
+            problems.append("no theorem covers the smallest eigenvalue of a subsample")
     return finding_of(
         "mechanism", problems, f"{calibration}, N_x = {claims.row}, N_y = {claims.phenotype}"
     )
 
 
-def _subsample_problems(document: Document, claims: Claims) -> list[str]:
-    problems = []
-    if not claims.replace:
-        problems.append("amplification is proved only for replace-one")
-    if claims.people is None or not 1 <= (claims.subsample or 0) < claims.people:
-        problems.append(f"a subsample of {claims.subsample} among {claims.people}")
-    if any(claims.second):
-        problems.append("no theorem covers a second round beside a subsample")
-    if document["mechanism"]["eigenvalue_share"] > 0:
-        problems.append("no theorem covers the smallest eigenvalue of a subsample")
-    return problems
-
-
 def _check_sensitivities(document: Document, claims: Claims) -> Finding:
-    problems = []
-    for query in document["mechanism"]["queries"]:
-        expected = theorems.sensitivity(claims, query["name"])
-        problems += [
-            f"{query['name']} has {found:.12g}, not {right:.12g}"
-            for found, right in zip(query["sensitivity"], expected, strict=True)
-            if not close(found, right)
-        ]
-    return finding_of("sensitivities", problems, "as the norms imply, of each statistic alone")
+    numbers = [
+        (query["name"], found, stated)
+        for query in document["mechanism"]["queries"]
+        for found, stated in zip(
+            theorems.sensitivity(claims, query["name"]), query["sensitivity"], strict=True
+        )
+    ]
+    detail = "as the norms imply, of each statistic alone"
+    return finding_of("sensitivities", differences(numbers), detail)
 
 
 def _check_lattice(document: Document, lattice: Lattice) -> Finding:
-    steps = _steps(document)
-    problems = []
-    if min(steps) < COARSEST_SIGMA:
+    steps, problems = _steps(document), []
+    if min(steps) < theorems.COARSEST_SIGMA:
         problems.append(f"sigma is only {min(steps):.6g} steps of the noise lattice, needs 2^32")
-    if max(steps) > FINEST_SIGMA:
+    if max(steps) > theorems.FINEST_SIGMA:
         problems.append(f"sigma is {max(steps):.6g} steps of the noise lattice, limit 2^58")
-    detail = f"{lattice.draws} draws, sigma is {min(steps):.3g} steps or more"
+    detail = f"{lattice[0]} draws, sigma is {min(steps):.3g} steps or more"
     return finding_of("noise lattice", problems, detail)
 
 
-def _check_mu(document: Document, shift: _Shift) -> Finding:
-    guarantee = document["guarantee"]
-    total, stated, charged = shift.total, guarantee["mu"], guarantee["cost"]["mu_squared"]
-    problems = []
-    if not close(stated, math.sqrt(total)):
-        problems.append(f"recomputed {math.sqrt(total):.15g}, stated {stated:.15g}")
-    if not close(charged, total):
-        problems.append(f"mu^2 recomputed {total:.15g}, charged {charged:.15g}")
-    return finding_of("mu", problems, f"recomputed {math.sqrt(total):.12g}")
-
-
-def _check_shares(document: Document, claims: Claims, shift: _Shift) -> Finding:
-    mechanism = document["mechanism"]
-    found = {
-        "counts_share": shift.counts / shift.statistics,
-        "eigenvalue_share": shift.eigenvalue / shift.statistics,
-        "share": shift.statistics / shift.total,
-    }
+def _check_shares(document: Document, claims: Claims, found: dict[str, float]) -> Finding:
     split = theorems.implied_split(claims)
-    if split is not None:
-        found["split"] = split
-    problems = [
-        f"{name} is {value:.9g}, stated {mechanism[name]:.9g}"
-        for name, value in found.items()
-        if not math.isclose(value, mechanism[name], rel_tol=_SHARE_TOLERANCE, abs_tol=1e-12)
-    ]
-    counts, eigenvalue = found["counts_share"], found["eigenvalue_share"]
-    return finding_of(
-        "shares", problems, f"counts {counts:.3g}, eigenvalue {eigenvalue:.3g} of mu^2"
-    )
+    detail = "counts {counts_share:.3g}, eigenvalue {eigenvalue_share:.3g} of mu^2".format(**found)
+    found = found if split is None else {**found, "split": split}
+    numbers = [(name, value, document["mechanism"][name]) for name, value in found.items()]
+    return finding_of("shares", differences(numbers, _SHARE_TOLERANCE, 1e-12), detail)
 
 
-def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Finding:
+def _check_hold_out(document: Document, claims: Claims, total: float) -> Finding:
     """Check that people held out have as much noise as the others, and which are the others.
 
     The two groups are disjoint, so that no mu^2 is added (docs/maths/hold-out.md, Theorem 1).
     """
     found = sum(theorems.squared_ratio(claims, name) for name in theorems.HELD_OUT)
-    problems = []
-    if not close(found, shift.total):
-        problems.append(f"mu^2 recomputed {found:.15g}, that of the others {shift.total:.15g}")
+    problems = differences([("mu^2 of the people held out", found, total)])
     if not claims.replace or claims.subsample is not None:
         problems.append("no theorem covers people held out of such a release")
     if claims.people is None or claims.people < 1:
@@ -250,6 +185,13 @@ def _check_hold_out(document: Document, claims: Claims, shift: _Shift) -> Findin
     problems += _hold_out_problems(document)
     people = document["hold_out"]["people"]
     return finding_of("hold-out", problems, f"{people} people, with noise for the same mu")
+
+
+def check_mu(guarantee: Document, mu_squared: float) -> Finding:
+    """Check mu and the cost of the Gaussian part."""
+    mu, cost = math.sqrt(mu_squared), guarantee["cost"]["mu_squared"]
+    numbers = [("mu", mu, guarantee["mu"]), ("mu^2", mu_squared, cost)]
+    return finding_of("mu", differences(numbers), f"recomputed {mu:.12g}")
 
 
 def check_epsilon(
@@ -260,8 +202,10 @@ def check_epsilon(
     The finding repeats `cost_problems`, those of the separate cost (eps_j, delta_j).
     """
     problems, beside = list(cost_problems), guarantee["cost"]
-    if lattice.draws > MOST_DRAWS:
-        problems.append(f"{lattice.draws} noisy values, more than the {MOST_DRAWS:g} of the proof")
+    if lattice[0] > theorems.MOST_DRAWS:
+        problems.append(
+            f"{lattice[0]} noisy values, more than the {theorems.MOST_DRAWS:g} of the proof"
+        )
     epsilon, delta = guarantee["epsilon"], guarantee["delta"]
     left, delta_left = epsilon - beside["epsilon"], delta - beside["delta"]
     if left <= 0 or delta_left <= 0:
@@ -271,7 +215,7 @@ def check_epsilon(
     attained = log_delta_on_lattice(left, mu, delta_left, lattice)
     if attained > math.log(delta_left):
         problems.append(f"delta at epsilon {epsilon:.9g} is above the stated {delta:.9g}")
-    elif least < left * (1 - EPSILON_TOLERANCE):
+    elif least < left * (1 - theorems.EPSILON_TOLERANCE):
         problems.append(
             f"the noise corresponds to epsilon {least + beside['epsilon']:.9g}, not {epsilon}"
         )
@@ -298,7 +242,7 @@ def _amplification_problems(document: Document, claims: Claims, lattice: Lattice
     inner_epsilon = epsilon + math.log1p((1 / fraction - 1) * -math.expm1(-epsilon))
     if log_delta_on_lattice(inner_epsilon, mu, inner_delta, lattice) > math.log(inner_delta):
         return [f"X'X of the subsample costs more than ({epsilon:.9g}, {delta:.9g})"]
-    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - EPSILON_TOLERANCE):
+    if epsilon_of(mu, inner_delta) < inner_epsilon * (1 - theorems.EPSILON_TOLERANCE):
         return [f"X'X of the subsample costs less than ({epsilon:.9g}, {delta:.9g})"]
     return []
 
@@ -307,20 +251,19 @@ def _draws(document: Document) -> int:
     """Return the number of noisy values in the release."""
     draws = 0
     for query in document["mechanism"]["queries"]:
+        sizes, copies = [query["shape"][0]], 1  # of symmetric matrices
         if query["name"] == "gram":
-            sizes = theorems.column_counts(document)
+            sizes = list(theorems.column_counts(document))
             copies = document["mechanism"]["gram_copies"]
-            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
-        elif query["name"] == "held_out_gram":
-            draws += 2 * query["shape"][0]  # six numbers for each phenotype
         elif query["name"] == "adjustment":
-            n_phenotypes = document["cohort"]["n_phenotypes"]
-            size = query["shape"][0] // n_phenotypes
-            draws += n_phenotypes * size * (size + 1) // 2
-        elif query["layout"] == "svec":
-            draws += query["shape"][0] * (query["shape"][0] + 1) // 2
-        else:
+            copies = document["cohort"]["n_phenotypes"]
+            sizes = [sizes[0] // copies]
+        if query["name"] == "held_out_gram":
+            draws += 2 * query["shape"][0]  # six numbers for each phenotype
+        elif query["off_diagonal_sigma"] is None:
             draws += math.prod(query["shape"])
+        else:
+            draws += copies * sum(size * (size + 1) // 2 for size in sizes)
     return draws
 
 
@@ -333,13 +276,6 @@ def _steps(document: Document) -> list[float]:
         if sigmas is not None
         for sigma, bits in zip(sigmas, query["fine_bits"], strict=True)
     ]
-
-
-def _ledger_line(ledger: Document) -> str:
-    limit = ledger["budget"]["epsilon"]
-    spent = min(ledger["after"]["epsilon"], limit)  # above it by rounding, or a problem is found
-    words = f"epsilon {spent:.5g} of {limit:.5g} spent after this release"
-    return f"{words}, at delta {ledger['delta']:.6g}"
 
 
 def _hold_out_problems(document: Document) -> Iterator[str]:
@@ -361,7 +297,7 @@ def _hold_out_problems(document: Document) -> Iterator[str]:
             continue
         found = accuracy_of(phenotype, stated, hold_out, sigma, groups)
         for member, value in found.items():
-            if not is_about(stated[member], value):
+            if not theorems.is_about(stated[member], value):
                 yield f"{name}: {member} is {stated[member]}, recomputed {value}"
         if stated["calibration"] not in (1.0, decisive(stated)["slope"]):
             yield f"{name}: the weights were multiplied by another number than the slope"
@@ -369,55 +305,151 @@ def _hold_out_problems(document: Document) -> Iterator[str]:
 
 # ---- The entry of the ledger -------------------------------------------------------------------
 
-_COST = ("mu_squared", "epsilon", "delta")
 
-
-def ledger_problems(document: Document, charged: float) -> list[str]:
-    """Return the contradictions of a ledger entry, given the recomputed mu^2 of its charge."""
+def check_ledger(document: Document) -> Finding:
+    """Check the account's epsilon before and after the cost of a release, and its budget."""
     ledger, guarantee = document["ledger"], document["guarantee"]
-    (charge,) = ledger["charges"]
-    cost = charge["cost"]
-    problems = []
-    for name, other in (("unit", "privacy"), ("adjacency", "adjacency"), ("delta", "delta")):
-        if ledger[name] != guarantee[other]:
-            problems.append(f"the account's {name} is {ledger[name]}, not {guarantee[other]}")
-    if not close(cost["mu_squared"], charged):
-        problems.append(f"the charge has mu^2 {cost['mu_squared']:.12g}, not {charged:.12g}")
-    problems += _sums(ledger, cost, guarantee["cost"])
-    problems += _epsilons(ledger)
-    return problems
-
-
-def _sums(ledger: Document, cost: Document, whole: Document) -> list[str]:
-    before, after = ledger["before"]["cost"], ledger["after"]["cost"]
-    problems = []
-    for name in _COST:
-        if not close(cost[name], whole[name]):
-            problems.append(f"the charge's {name} is {cost[name]:.12g}, not {whole[name]:.12g}")
-        if not close(before[name] + cost[name], after[name]):
-            problems.append(f"{name} rose from {before[name]:.12g} to {after[name]:.12g}")
-    return problems
-
-
-def _epsilons(ledger: Document) -> list[str]:
-    problems = []
-    delta, budget = ledger["delta"], ledger["budget"]
-    epsilons = {
-        "before": (_epsilon(ledger["before"]["cost"], delta), ledger["before"]["epsilon"]),
-        "after": (_epsilon(ledger["after"]["cost"], delta), ledger["after"]["epsilon"]),
-        "budget": (epsilon_of(math.sqrt(budget["mu_squared"]), delta), budget["epsilon"]),
-    }
-    for name, (found, stated) in epsilons.items():
-        if not math.isclose(found, stated, rel_tol=EPSILON_TOLERANCE, abs_tol=1e-12):
-            problems.append(f"epsilon {name} is {found:.9g}, stated {stated:.9g}")
-    if epsilons["after"][0] > budget["epsilon"] * (1 + EPSILON_TOLERANCE):
-        problems.append(
-            f"epsilon {epsilons['after'][0]:.9g} exceeds the budget of {budget['epsilon']}"
-        )
-    return problems
+    before, cost, delta = ledger["before"], guarantee["cost"], guarantee["delta"]
+    after = {name: before[name] + cost[name] for name in cost}
+    limit, spent = ledger["budget_epsilon"], _epsilon(after, delta)
+    budget = epsilon_of(math.sqrt(ledger["budget_mu_squared"]), delta)
+    epsilons = [
+        ("epsilon before", _epsilon(before, delta), ledger["epsilon_before"]),
+        ("epsilon after", spent, ledger["epsilon_after"]),
+        ("epsilon of the budget", budget, limit),
+    ]
+    problems = differences(epsilons, theorems.EPSILON_TOLERANCE, 1e-12)
+    if spent > limit * (1 + theorems.EPSILON_TOLERANCE):
+        problems.append(f"epsilon {spent:.9g} exceeds the budget of {limit}")
+    words = f"epsilon {min(spent, limit):.5g} of {limit:.5g} spent after this release"
+    return finding_of("ledger", problems, f"{words}, at delta {delta:.6g}")
 
 
 def _epsilon(cost: Document, delta: float) -> float:
     """Return ``eps(mu, delta - sum delta_j) + sum eps_j``."""
     gaussian = epsilon_of(math.sqrt(cost["mu_squared"]), delta - cost["delta"])
     return gaussian + float(cost["epsilon"])
+
+
+_OF_A_PROJECTION = ("projection_multiplier", "projection_radius")
+_OF_FITTED_EFFECTS = (
+    "effect_variance",
+    "residual_variance",
+    "genetic_factors",
+    "point_normal_columns",
+)
+
+# Estimators that a user may choose, and the numbers that each states.
+_OPEN: Mapping[str, tuple[str, ...]] = {
+    "known-noise": ("effect_variance", "residual_variance"),
+    "effect-variances": ("effect_variance", "residual_variance"),
+    "genetic-factors": _OF_FITTED_EFFECTS,
+    "point-normal": _OF_FITTED_EFFECTS,
+    "ridge": (),
+}
+# Names of the parameters of each estimator.
+PARAMETERS: Mapping[str, tuple[str, ...]] = {
+    **_OPEN,
+    "projection": _OF_A_PROJECTION,
+    "unit-ridge": (),
+    "ridge-beyond-smallest-eigenvalue": ("smallest_eigenvalue_bound",),
+}
+# Estimators that are no ridge.
+WITHOUT_PENALTIES = ("known-noise", "effect-variances", "genetic-factors", "point-normal")
+
+
+@dataclass(frozen=True)
+class MethodFacts:
+    """Privacy units, estimators and other properties of a method."""
+
+    privacy: tuple[str, ...]
+    estimators: tuple[str, ...]
+    # Whether a share of the statistics' mu^2 is spent on the smallest eigenvalue of X'X.
+    measures_eigenvalue: bool = False
+    copies_each: bool = False  # whether every phenotype has a separate X'X
+    subsamples: bool = False  # whether X'X is summed over a subsample
+    parameters: tuple[str, ...] = ()  # names of parameters besides those of the estimator
+
+
+# Estimators without noise, the first also for LD components; others choose by the noise.
+_NOISELESS = ("point-normal", "effect-variances", "ridge")
+# Methods for which public scores can be the prior mean of the effects.
+BUILD_ON_SCORES = ("reuse-cov-gauss", "sub-samp-reuse-cov")
+_EVERY = ("full", "label", "feature")
+_GENOTYPES = ("full", "feature")
+_EIGENVALUE = ("ridge-beyond-smallest-eigenvalue",)
+
+# Properties of every method of docs/methods.md.
+METHODS: Mapping[str, MethodFacts] = {
+    "reuse-cov-gauss": MethodFacts(_EVERY, tuple(_OPEN)),
+    "reuse-cov-proj-x": MethodFacts(("label",), ("projection",)),
+    "reuse-cov-proj-y": MethodFacts(("feature",), tuple(_OPEN), parameters=_OF_A_PROJECTION),
+    "reuse-cov-proj": MethodFacts(("full",), ("projection",)),
+    "sub-samp-reuse-cov": MethodFacts(_GENOTYPES, tuple(_OPEN), subsamples=True),
+    "ssp": MethodFacts(_GENOTYPES, ("unit-ridge",)),
+    "ada-ssp": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
+    "ada-ssp-budget": MethodFacts(_GENOTYPES, _EIGENVALUE, measures_eigenvalue=True),
+    "const-ssp-full": MethodFacts(_GENOTYPES, _EIGENVALUE),
+    "naive": MethodFacts(_GENOTYPES, tuple(_OPEN), copies_each=True),
+}
+
+
+def method_problems(document: Document) -> list[str]:
+    """Return the differences between a mechanism and the method that it names."""
+    mechanism, name = document["mechanism"], document["mechanism"]["method"]
+    facts = METHODS.get(name)
+    if facts is None:
+        return [f"there is no method {name}"]
+    copies = document["cohort"]["n_phenotypes"] if facts.copies_each else 1
+    share, subsample = mechanism["eigenvalue_share"], mechanism["subsample"]
+    problems = []
+    if document["guarantee"]["privacy"] not in facts.privacy:
+        problems.append(f"{name} does not have {document['guarantee']['privacy']} privacy")
+    if not (0 < share < 1 if facts.measures_eigenvalue else share == 0):
+        allowed = "more than 0 and less than 1" if facts.measures_eigenvalue else "0"
+        problems.append(f"{name} spends a share of {allowed} on an eigenvalue, not {share:.6g}")
+    if mechanism["gram_copies"] != copies:
+        problems.append(f"{name} makes {copies} copies of X'X, not {mechanism['gram_copies']}")
+    if (subsample is not None) != facts.subsamples:
+        problems.append(f"{name} has a subsample of {subsample}")
+    return problems
+
+
+def check_estimation(document: Document) -> Finding:
+    """Check estimator, parameters and public scores."""
+    detail = f"{document['estimation']['estimator']} with its parameters"
+    return finding_of("estimation", estimation_problems(document), detail)
+
+
+def estimation_problems(document: Document) -> list[str]:
+    """Return the differences between an estimation and its method and estimator.
+
+    A parameter with another name is a problem, because its origin is unknown.
+    """
+    estimation, mechanism = document["estimation"], document["mechanism"]
+    estimator = estimation["estimator"]
+    noiseless = _NOISELESS[:1] if document["cohort"]["component_sizes"] else _NOISELESS
+    facts = METHODS.get(mechanism["method"]) if mechanism else MethodFacts(_EVERY, noiseless)
+    if facts is None:
+        return []
+    if estimator not in facts.estimators:
+        return [f"estimator is {estimator}, not one of {', '.join(facts.estimators)}"]
+    problems = []
+    expected = {*PARAMETERS[estimator], *facts.parameters}
+    if estimation["parameters"].keys() != expected:
+        found = ", ".join(estimation["parameters"]) or "none"
+        allowed = ", ".join(sorted(expected)) or "none"
+        problems.append(f"parameters are {found}; {estimator} has {allowed}")
+    penalties = set(estimation["penalties"])
+    if estimator == "ridge" and (len(penalties) > 1 or min(penalties, default=0) < 0):
+        problems.append("ridge has one penalty of at least 0, the same in every LD block")
+    for score in estimation.get("public_scores", []):
+        names = {phenotype["name"] for phenotype in document["public_inputs"]["phenotypes"]}
+        file, phenotypes = score["file"], [slope["phenotype"] for slope in score["slopes"]]
+        if mechanism and mechanism["method"] not in BUILD_ON_SCORES:
+            problems.append(f"{mechanism['method']} does not build on public scores")
+        if len(set(phenotypes)) != len(phenotypes) or not names.issuperset(phenotypes):
+            problems.append(f"slopes on {file} are not of distinct phenotypes of the release")
+        if score["n_matched"] > min(score["n_variants"], document["cohort"]["n_variants"]):
+            problems.append(f"{file} matches more variants than there are")
+    return problems

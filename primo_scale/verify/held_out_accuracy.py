@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
@@ -18,29 +18,32 @@ import numpy.typing as npt
 import scipy
 
 Floats = npt.NDArray[np.float64]
+# Name of the group of all people.
 EVERYBODY = "all"
-"""Name of the group of all people."""
+# Name of the people of all groups, less the means of each person's group.
 WITHIN_GROUPS = "within groups"
-"""Name of the people of all groups, less the means of each person's group."""
 
+# Number of public numbers between which people are counted by their score.
 N_EDGES = 32
-"""Number of public numbers between which people are counted by their score."""
+# Number of sums of each group.
 N_SUMS = 6
-"""Number of sums of each group."""
+# Number of counts of people: those between the edges, and last those with too large a residual.
 N_COUNTS = N_EDGES + 2
-"""Number of counts of people: those between the edges, and last those with too large a residual."""
 _LARGEST_EDGE = 4.0  # in units of the bound on residuals
 _QUARTILES = 2.4  # half width of the range of scores, in units of the distance of their quartiles
 # A range of scores that cuts more than this share of people is too small.
 _CUT, _SIGNIFICANCE = 0.005, 3.0
-GROUP_NUMBERS = ("r2", "r2_lower", "r2_upper", "slope", "slope_lower", "slope_upper")
-"""Numbers of an accuracy that are stated of groups."""
+_NUMBERS = [
+    name + end
+    for name in ("r2", "slope", "auc", "liability_r2")
+    for end in ("", "_lower", "_upper")
+]
+# Width of an interval of R^2 below which that of a single group is told.
 NARROW = 0.05
-"""Width of an interval of R^2 below which that of a single group is told."""
+# 97.5% quantile of the normal distribution.
 NORMAL_QUANTILE = 1.959963984540054
-"""97.5% quantile of the normal distribution."""
+# Share of people with too large a residual above which no accuracy is stated (normal: 0.3%).
 MOST_BEYOND = 0.01
-"""Share of people with too large a residual above which no accuracy is stated (normal: 0.3%)."""
 _ERRORS_BEYOND = 2.0  # standard deviations of the noise on their number
 # Sums of squares that are not this many standard deviations of the noise above 0 measure nothing.
 _LEAST_SIGNIFICANCE = 3.0
@@ -49,8 +52,8 @@ _LEAST_PEOPLE = 30
 _LEAST_GROUP = 5.0
 # Ends of the interval of a slope that is precise enough to correct weights, one over the other.
 _PRECISE = 2.0
+# Range of slopes outside of which weights are called too large or too small.
 USUAL_SLOPES = 0.5, 2.0
-"""Range of slopes outside of which weights are called too large or too small."""
 
 
 def score_edges(residual: Floats) -> Floats:
@@ -69,33 +72,27 @@ def score_ranges(
 ) -> tuple[Floats, Floats]:
     """Return the centre and the half width of the range of scores, each of shape (l,).
 
-    The noisy `counts` of people, shape (l, `N_COUNTS`), have noise of `sigma`.
+    The noisy `counts` of people, shape (l, `N_COUNTS`), have noise of `sigma`. The centre is that
+    of the two middle quarters of the people, and the half width 2.4 times their width, 3.2 standard
+    deviations of normal scores. A wider range is chosen where the number of people cut is above
+    0.5% by three standard deviations of its noise.
     """
-    between, edges = counts[:, :-1], score_edges(residual).T
-    ranges = [_score_range(*each, sigma) for each in zip(between, edges, strict=True)]
-    centre, half_width = np.array(ranges).T
-    return centre, half_width
-
-
-def _score_range(counts: npt.NDArray[np.int64], edges: Floats, sigma: float) -> tuple[float, float]:
-    """Return the centre and the half width of the range of one phenotype's scores.
-
-    The centre is that of the two middle quarters of the people, and the half width 2.4 times their
-    width, 3.2 standard deviations of normal scores. A wider range is chosen where the number of
-    people cut is above 0.5% by three standard deviations of its noise.
-    """
-    total, below = counts.sum(), np.maximum.accumulate(counts.cumsum()[:-1])
-    lower, upper = np.interp([total / 4, 3 * total / 4], below, edges)
-    centre = (lower + upper) / 2
-    half_width = max(_QUARTILES * (upper - lower), edges[N_EDGES // 2])
-    for _ in range(N_EDGES):
-        outside = np.append(edges, np.inf) <= centre - half_width
-        outside |= np.append(-np.inf, edges) >= centre + half_width
-        allowed = _CUT * total + _SIGNIFICANCE * sigma * math.sqrt(outside.sum())
-        if counts[outside].sum() <= allowed:
-            break
-        half_width *= math.sqrt(2)
-    return float(centre), float(half_width)
+    ranges = []
+    for between, edges in zip(counts[:, :-1], score_edges(residual).T, strict=True):
+        total, below = between.sum(), np.maximum.accumulate(between.cumsum()[:-1])
+        lower, upper = np.interp([total / 4, 3 * total / 4], below, edges)
+        centre = (lower + upper) / 2
+        half_width = max(_QUARTILES * (upper - lower), edges[N_EDGES // 2])
+        for _ in range(N_EDGES):
+            outside = np.append(edges, np.inf) <= centre - half_width
+            outside |= np.append(-np.inf, edges) >= centre + half_width
+            allowed = _CUT * total + _SIGNIFICANCE * sigma * math.sqrt(outside.sum())
+            if between[outside].sum() <= allowed:
+                break
+            half_width *= math.sqrt(2)
+        ranges.append((centre, half_width))
+    centres, half_widths = np.array(ranges).T
+    return centres, half_widths
 
 
 def fits_its_range(counts: Sequence[int], sigma: float) -> bool:
@@ -118,26 +115,6 @@ def corrects_weights(slope: float | None, lower: float | None, upper: float | No
     if not USUAL_SLOPES[0] <= slope <= USUAL_SLOPES[1]:
         return False
     return not lower <= 1 <= upper or upper <= _PRECISE * lower
-
-
-@dataclass(frozen=True)
-class HeldOutAccuracy:
-    """Accuracy of one phenotype's weights; None for a number about which the sums say nothing."""
-
-    r2: float | None  # squared correlation of score and residual
-    r2_lower: float
-    r2_upper: float
-    slope: float | None  # of the residual on the score
-    slope_lower: float | None
-    slope_upper: float | None
-    # Area under the ROC curve and R^2 of the liability of a binary phenotype, for a normal score
-    # and liability; None for a quantitative one.
-    auc: float | None = None
-    auc_lower: float | None = None
-    auc_upper: float | None = None
-    liability_r2: float | None = None
-    liability_r2_lower: float | None = None
-    liability_r2_upper: float | None = None
 
 
 @dataclass(frozen=True)
@@ -186,9 +163,9 @@ def accuracy_of(
     of_groups = []
     for name, part in parts if groups else ():
         accuracy = held_out_accuracy(part, sums_sigma, scale)
-        of_groups.append({"name": name} | {each: getattr(accuracy, each) for each in GROUP_NUMBERS})
+        of_groups.append({"name": name} | {each: accuracy[each] for each in _NUMBERS[:6]})
     score_range = {"score_centre": centre, "score_bound": half_width}
-    return {**score_range, **asdict(overall), "groups": of_groups}
+    return {**score_range, **overall, "groups": of_groups}
 
 
 def decisive(measured: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -246,38 +223,42 @@ class _Moments:
         return self.sigma**2 * float(variances.sum())
 
 
-def held_out_accuracy(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> HeldOutAccuracy:
+def held_out_accuracy(
+    sums: Sequence[int], sigma: float, scale: HoldOutScale
+) -> dict[str, float | None]:
     """Return the accuracy from one phenotype's noisy sums, in the order of `NoisyHoldOut`.
 
+    It has R^2 and slope and, of a binary phenotype, area under the ROC curve and R^2 of the
+    liability for a normal score and liability; None for a number about which the sums say nothing.
     `sums` are those of one group or of several, whose means are subtracted in each. `sigma` is the
     standard deviation of the noise on the first three sums of a group; that on the others is
     smaller by sqrt(2).
     """
-    ratio = scale.ratio
-    nothing = _NOTHING if scale.prevalence is None else _NOTHING_BINARY
+    found = dict.fromkeys(_NUMBERS) | {"r2_lower": 0.0, "r2_upper": 1.0}
+    if scale.prevalence is not None:
+        found |= {f"{name}_lower": 0.0 for name in ("auc", "liability_r2")}
+        found |= {f"{name}_upper": 1.0 for name in ("auc", "liability_r2")}
     moments = _moments(sums, sigma, scale)
     if moments is None or not scale.fits:
-        return nothing
+        return found
     n, uu, ur, rr = moments.n, moments.uu, moments.ur, moments.rr
     if min(uu, rr) <= max(0.0, _LEAST_SIGNIFICANCE * sigma * math.sqrt(len(moments.mean_u))):
-        return nothing
+        return found
     lower, upper = _correlation_interval(moments)
-    ends = sorted((lower**2, upper**2))
+    least, most = sorted((lower**2, upper**2))
+    least, r2 = 0.0 if lower < 0 < upper else least, min(ur**2 / (uu * rr), 1.0)
+    found |= {"r2": r2, "r2_lower": least, "r2_upper": most, "slope": scale.ratio * ur / uu}
     slopes = _slope_interval(moments, scale)
-    accuracy = HeldOutAccuracy(
-        r2=min(ur**2 / (uu * rr), 1.0),
-        r2_lower=0.0 if lower < 0 < upper else ends[0],
-        r2_upper=ends[1],
-        slope=ratio * ur / uu,
-        slope_lower=None if slopes is None else ratio * slopes[0],
-        slope_upper=None if slopes is None else ratio * slopes[1],
-    )
-    if scale.prevalence is None:
-        return accuracy
-    correlation = math.copysign(math.sqrt(accuracy.r2 or 0.0), ur)
-    return _with_liability(
-        accuracy, (correlation, lower, upper), rr / n * scale.unit**2, scale.prevalence
-    )
+    if slopes is not None:
+        found |= {"slope_lower": scale.ratio * slopes[0], "slope_upper": scale.ratio * slopes[1]}
+    if scale.prevalence is not None:
+        share = _case_share(rr / n * scale.unit**2, scale.prevalence)
+        rho = math.copysign(math.sqrt(r2), ur)
+        for end, r, squared in (("", rho, r2), ("_lower", lower, least), ("_upper", upper, most)):
+            area = area_under_curve(liability_r2(r**2, share, scale.prevalence), scale.prevalence)
+            found[f"auc{end}"] = 0.5 + math.copysign(area - 0.5, r)
+            found[f"liability_r2{end}"] = liability_r2(squared, share, scale.prevalence)
+    return found
 
 
 def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments | None:
@@ -290,33 +271,6 @@ def _moments(sums: Sequence[int], sigma: float, scale: HoldOutScale) -> _Moments
     u, r = ku / kappa / n, kr / kappa / n
     uu, ur, rr = (part.sum() for part in (uu - n * u * u, ur - n * u * r, rr - n * r * r))
     return _Moments(min(float(n.sum()), scale.people), uu, ur, rr, u, r, sigma, kappa)
-
-
-def _with_liability(
-    accuracy: HeldOutAccuracy,
-    correlations: tuple[float, float, float],
-    variance: float,
-    prevalence: float,
-) -> HeldOutAccuracy:
-    """Add what a normal liability implies, from the correlation, its interval and Var(r)."""
-    share = _case_share(variance, prevalence)
-
-    def liability(r2: float) -> float:
-        return liability_r2(r2, share, prevalence)
-
-    def area(rho: float) -> float:
-        return 0.5 + math.copysign(area_under_curve(liability(rho**2), prevalence) - 0.5, rho)
-
-    correlation, lower, upper = correlations
-    return replace(
-        accuracy,
-        auc=area(correlation),
-        auc_lower=area(lower),
-        auc_upper=area(upper),
-        liability_r2=liability(accuracy.r2 or 0.0),
-        liability_r2_lower=liability(accuracy.r2_lower),
-        liability_r2_upper=liability(accuracy.r2_upper),
-    )
 
 
 def _case_share(variance: float, prevalence: float) -> float:
@@ -347,7 +301,11 @@ def _slope_interval(m: _Moments, scale: HoldOutScale) -> tuple[float, float] | N
     """Return Fieller's interval of the slope ur / uu, or None if it is unbounded."""
     z = NORMAL_QUANTILE**2
     slope = m.ur / m.uu
-    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n * _spread(m, scale)  # by sampling
+    residual = max(m.rr - slope * m.ur, 0.0) * m.uu / m.n  # by sampling
+    if scale.prevalence is not None:  # the variance of residuals is not the same at every score
+        share = _case_share(m.rr / m.n * scale.unit**2, scale.prevalence)
+        r2 = liability_r2(min(m.ur**2 / (m.uu * m.rr), 1.0), share, scale.prevalence)
+        residual *= residual_spread(r2, share, scale.prevalence)
 
     def rejection(b: float) -> float:
         return (m.ur - b * m.uu) ** 2 - z * (residual + m.noise_variance(-b, 1.0, 0.0))
@@ -359,21 +317,6 @@ def _slope_interval(m: _Moments, scale: HoldOutScale) -> tuple[float, float] | N
         return None
     root = math.sqrt(max(linear**2 - 4 * square * at[1], 0.0))
     return (-linear - root) / (2 * square), (-linear + root) / (2 * square)
-
-
-def _spread(m: _Moments, scale: HoldOutScale) -> float:
-    """Return the factor on the sampling variance of ``sum u e`` for unequal variances of e."""
-    if scale.prevalence is None:
-        return 1.0
-    share = _case_share(m.rr / m.n * scale.unit**2, scale.prevalence)
-    r2 = liability_r2(min(m.ur**2 / (m.uu * m.rr), 1.0), share, scale.prevalence)
-    return residual_spread(r2, share, scale.prevalence)
-
-
-_NOTHING = HeldOutAccuracy(None, 0.0, 1.0, None, None, None)
-_NOTHING_BINARY = replace(
-    _NOTHING, auc_lower=0.0, auc_upper=1.0, liability_r2_lower=0.0, liability_r2_upper=1.0
-)
 
 
 # ---- The scale of the liability ------------------------------------------------------------------

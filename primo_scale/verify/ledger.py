@@ -13,7 +13,6 @@ import math
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from primo_scale.errors import InputError
 from primo_scale.verify.document import Document, kind_of, read_document
 from primo_scale.verify.files import canonical_json, sha256_of
 from primo_scale.verify.finding import Finding, finding_of
-from primo_scale.verify.profile import close
+from primo_scale.verify.theorems import close
 from primo_scale.verify.words import NOT_PRIVATE, UNNAMED
 
 _FORMAT_VERSION = 2
@@ -32,47 +31,46 @@ _COST = {"mu_squared": "mu_squared", "epsilon": "approximate_epsilon", "delta": 
 _ACCOUNT = ("cohort", "unit", "adjacency")
 
 
-@dataclass(frozen=True)
-class _Ledger:
-    """What the events of a ledger say, and what is wrong with their chain."""
-
-    public_key: str
-    problems: list[str]
-    charges: dict[str, Document]  # bodies of the events that reserved them, oldest first
-    published: dict[str, list[str]]  # digests of release.json by charge
-    deltas: dict[tuple[str, ...], float]  # by account
-
-
 def ledger_findings(directory: Path, ledger_file: Path) -> list[Finding]:
     """Check a private release against the custodian's ledger, which only its owner can read.
 
     The ledger's chain of events must be intact, its key must have signed the release, and its
     charge must be that of the release. A file that is no ledger raises an InputError.
     """
-    kind = kind_of(directory)
-    document, schema = read_document(directory, kind)
+    form = kind_of(directory)
+    document, schema = read_document(directory, form)
     if document is None:
         return [schema]
     if not document["private"]:
         return [Finding(False, "ledger file", f"a {NOT_PRIVATE} release has no ledger")]
-    ledger, named = _read_ledger(ledger_file), document["signature"]["public_key"]
-    key, stated = ledger.public_key, document["ledger"]["charges"][0]["id"]
+    key, charges, published, deltas, problems = _read_ledger(ledger_file)
+    named, stated = document["signature"]["public_key"], document["ledger"]["charge"]
     signed = [f"the ledger's key is {key}, the release was signed by {named}"] * (key != named)
     findings = [
-        finding_of("ledger file", ledger.problems, "the chain of events is intact"),
+        finding_of("ledger file", problems, "the chain of events is intact"),
         finding_of("signer", signed, f"the ledger's own key {named}"),
     ]
-    if stated not in ledger.charges:
+    if stated not in charges:
         findings.append(Finding(False, "charge", f"charge {stated} is not in the ledger"))
         return [*findings, Finding(False, "account", "the charge is in no account")]
-    digest = sha256_of((directory / kind.name).read_bytes())
-    problems = _charge_problems(document, ledger, digest)
-    findings.append(finding_of("charge", problems, "published with this release.json"))
-    return [*findings, _check_balance(document, ledger)]
+    differences = list(_charge_problems(document, charges[stated]))
+    digest = sha256_of((directory / form.name).read_bytes())
+    if stated not in published:
+        differences.append(f"charge {stated} was not published")
+    elif digest not in published[stated]:
+        differences.append(f"charge {stated} was published with another release.json")
+    findings.append(finding_of("charge", differences, "published with this release.json"))
+    return [*findings, _check_balance(document, charges, deltas)]
 
 
-def _read_ledger(path: Path) -> _Ledger:
-    """Read the events and check their chain."""
+def _read_ledger(
+    path: Path,
+) -> tuple[str, dict[str, Document], dict[str, list[str]], dict[tuple[str, ...], float], list[str]]:
+    """Return what the events of a ledger say, and what is wrong with their chain.
+
+    That is the public key, the charges, oldest first, the digests of release.json by charge, and
+    the deltas by account.
+    """
     if not path.is_file():
         raise InputError("no ledger here", where=path, remedy="Check --ledger")
     try:
@@ -88,13 +86,13 @@ def _read_ledger(path: Path) -> _Ledger:
         events = [(kind, json.loads(body)) for _, _, kind, body, _ in rows]
         public_key, format_version = events[0][1]["public_key"], events[0][1]["format_version"]
         problems = list(_chain_problems(key, rows))
-        signer = Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
         charges = {body["charge"]: body for kind, body in events if kind == "reserved"}
         deltas = {_account(body): body["delta"] for kind, body in events if kind == "budget"}
-        published: dict[str, list[str]] = {charge: [] for charge in charges}
+        published: dict[str, list[str]] = {}
         for kind, body in events:
             if kind == "published":
-                published[body["charge"]].append(body["digest"])
+                published.setdefault(body["charge"], []).append(body["digest"])
+        signer = Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
     except (sqlite3.DatabaseError, ValueError, LookupError, TypeError) as error:
         raise InputError(f"is not a privacy ledger: {error}", where=path) from error
     if format_version != _FORMAT_VERSION:
@@ -104,7 +102,7 @@ def _read_ledger(path: Path) -> _Ledger:
     problems += [] if is_whole else ["an event is missing at the end"]
     if signer.hex() != public_key:
         problems.append("the signing key is not the one that was recorded")
-    return _Ledger(public_key, problems, charges, published, deltas)
+    return public_key, charges, published, deltas, problems
 
 
 def _account(body: Document) -> tuple[str, ...]:
@@ -123,55 +121,48 @@ def _chain_problems(key: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[str
         previous = digest
 
 
-def _charge_problems(document: Document, ledger: _Ledger, digest: str) -> Iterator[str]:
+def _charge_problems(document: Document, paid: Document) -> Iterator[str]:
     """Yield the differences between a charge and the release that it should have paid for."""
-    promise, entry = document["guarantee"], document["ledger"]
-    stated = entry["charges"][0]
-    paid, published = ledger.charges[stated["id"]], ledger.published[stated["id"]]
-    known = f"charge {stated['id']}"
+    promise, known = document["guarantee"], f"charge {paid['charge']}"
+    cohort = UNNAMED if _is_digest(paid["cohort"]) else paid["cohort"]
     found = {
         "epsilon": (paid["epsilon"], promise["epsilon"]),
         "delta": (paid["delta"], promise["delta"]),
         "privacy unit": (paid["unit"], promise["privacy"]),
         "adjacency": (paid["adjacency"], promise["adjacency"]),
-        "cohort": (UNNAMED if _is_digest(paid["cohort"]) else paid["cohort"], entry["cohort"]),
+        "cohort": (cohort, document["ledger"]["cohort"]),
     }
     for what, (value, expected) in found.items():
         if value != expected:
             yield f"{known} is for {what} {value}, stated is {expected}"
     for name, member in _COST.items():
-        if not close(paid[member], stated["cost"][name]):
+        if not close(paid[member], promise["cost"][name]):
             yield f"{known} cost {name} {paid[member]}, not what is stated"
-    if not published:
-        yield f"{known} was not published"
-    elif digest not in published:
-        yield f"{known} was published with another release.json"
 
 
-def _check_balance(document: Document, ledger: _Ledger) -> Finding:
+def _check_balance(
+    document: Document, charges: dict[str, Document], deltas: dict[tuple[str, ...], float]
+) -> Finding:
     """Check that the stated balance is one that the account has had.
 
     Charges are never removed from an account. The stated spending before this release includes at
     least the charges that precede the release's own, because the statement is made after it, and at
     most all other charges that the account has now.
     """
-    entry, problems = document["ledger"], []
-    charge, before = ledger.charges[entry["charges"][0]["id"]], entry["before"]["cost"]
+    before, problems = document["ledger"]["before"], []
+    charge = charges[document["ledger"]["charge"]]
     account = _account(charge)
-    own = [each for each in ledger.charges.values() if _account(each) == account]
+    own = [each for each in charges.values() if _account(each) == account]
     place, others = own.index(charge), [each for each in own if each is not charge]
     for name, member in _COST.items():
-        least, most = (
-            math.fsum(each[member] for each in charges) for charges in (own[:place], others)
-        )
+        least, most = (math.fsum(each[member] for each in some) for some in (own[:place], others))
         stated = f"{name} {before[name]} is stated as spent before"
         if before[name] > most and not close(before[name], most):
             problems.append(f"{stated}; the other charges cost {most}")
         if before[name] < least and not close(before[name], least):
             problems.append(f"{stated}; the earlier charges cost {least}")
-    if ledger.deltas.get(account) != entry["delta"]:
-        delta = ledger.deltas.get(account)
-        problems.append(f"the account's delta is {delta}, not {entry['delta']}")
+    if deltas.get(account) != document["guarantee"]["delta"]:
+        problems.append(f"the account's delta is {deltas.get(account)}")
     cohort, unit, adjacency = account
     name = cohort[:12] if _is_digest(cohort) else cohort
     return finding_of("account", problems, f"{name} ({unit} privacy, {adjacency})")

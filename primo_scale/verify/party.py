@@ -12,8 +12,8 @@ import numpy as np
 from primo_scale.verify.document import Document
 from primo_scale.verify.files import COLUMNS_FILE, README_FILE, VALUES_FILE
 from primo_scale.verify.finding import Finding, finding_of
-from primo_scale.verify.guarantee import check_epsilon, ledger_problems
-from primo_scale.verify.profile import COARSEST_SIGMA, FINEST_SIGMA, Lattice, close
+from primo_scale.verify.guarantee import check_epsilon, check_ledger, check_mu
+from primo_scale.verify.theorems import COARSEST_SIGMA, FINEST_SIGMA, differences
 
 _UNIT = 1 << 20
 _VALUE_BYTES = 8
@@ -72,22 +72,19 @@ def promise_findings(document: Document) -> list[Finding]:
     mu_squared = (sensitivity / mechanism["sigma"]) ** 2
     steps = mechanism["sigma"] * 2.0 ** mechanism["fine_bits"]
     problems = [] if mechanism["unit"] == _UNIT else [f"unit {mechanism['unit']}, not {_UNIT}"]
-    if not close(mechanism["sensitivity"], sensitivity):
-        problems.append(f"sensitivity {mechanism['sensitivity']:.12g}, not {sensitivity:.12g}")
+    problems += differences([("sensitivity", sensitivity, mechanism["sensitivity"])])
     if not COARSEST_SIGMA <= steps <= FINEST_SIGMA:
         problems.append(f"sigma is {steps:.6g} steps of the noise lattice, needs 2^32 to 2^58")
-    if not close(guarantee["mu"] ** 2, mu_squared):
-        problems.append(f"mu is {math.sqrt(mu_squared):.12g}, stated {guarantee['mu']:.12g}")
-    if not close(guarantee["cost"]["mu_squared"], mu_squared):
-        problems.append("the cost is not mu^2")
     if guarantee["cost"]["epsilon"] or guarantee["cost"]["delta"]:
         problems.append("Gaussian noise has no separate cost (epsilon, delta)")
+    if (guarantee["privacy"], guarantee["adjacency"]) != ("full", "replace-one"):
+        problems.append("the promise of a party is full privacy under replace-one")
     if covered < count:
         problems.append(f"the promise covers {covered} of {count} columns")
-    ledger = ledger_problems(document, mu_squared)
-    lattice = Lattice(rows * max(count, covered), steps)  # of all columns that the promise covers
+    lattice = rows * max(count, covered), steps  # of all columns that the promise covers
     return [
         finding_of("mechanism", problems, f"sensitivity {sensitivity:.6g}"),
+        check_mu(guarantee, mu_squared),
         check_epsilon(guarantee, math.sqrt(mu_squared * covered / count), lattice),
-        finding_of("ledger", ledger, f"charge {document['ledger']['charges'][0]['id']}"),
+        check_ledger(document),
     ]

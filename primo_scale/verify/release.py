@@ -10,29 +10,11 @@ from pathlib import Path
 
 from primo_scale.errors import InputError, UsageError, errors_explained
 from primo_scale.storage.locations import usable_path
-from primo_scale.verify import files, party
-from primo_scale.verify.document import (
-    PARTY,
-    RELEASE,
-    Document,
-    DocumentKind,
-    kind_of,
-    read_document,
-    statement_digest,
-)
-from primo_scale.verify.files import README_FILE, REPORT_FILE, UNREADABLE
+from primo_scale.verify import document as documents
+from primo_scale.verify import files, guarantee, party, tables, words
+from primo_scale.verify.document import PARTY, RELEASE, Document, DocumentKind
 from primo_scale.verify.finding import Finding, finding_of, verdict
-from primo_scale.verify.guarantee import guarantee_findings
 from primo_scale.verify.ledger import ledger_findings
-from primo_scale.verify.methods import WITHOUT_PENALTIES, estimation_problems
-from primo_scale.verify.tables import phenotype_files, table_problems
-from primo_scale.verify.words import (
-    NOT_PRIVATE,
-    check_words,
-    party_unit,
-    people_in_words,
-    unit_in_words,
-)
 
 
 @dataclass(frozen=True)
@@ -110,11 +92,11 @@ def verify(
         )
     directory = usable_path(directory, "directory")
     ledger = None if ledger is None else usable_path(ledger, "ledger")
-    kind = kind_of(directory)
+    kind = documents.kind_of(directory)
     findings = release_findings(directory, kind, public_key=public_key)
     if ledger is not None:
         findings += ledger_findings(directory, ledger)
-    document, _ = read_document(directory, kind)
+    document, _ = documents.read_document(directory, kind)
     is_private = bool(document and document["private"])
     return Verification(tuple(findings), is_private, _promise(document) if document else "")
 
@@ -131,7 +113,7 @@ def release_findings(
         raise InputError(
             "holds no release", where=directory, remedy=f"Give the directory of a {kind.name}"
         )
-    document, schema = read_document(directory, kind)
+    document, schema = documents.read_document(directory, kind)
     if document is None:
         return [schema]
     listed = files.check_files(directory, document["files"], kind.name)
@@ -139,78 +121,68 @@ def release_findings(
     findings += verdict("signature", lambda: [_check_signature(document, public_key)])
     if listed.ok:
         findings += verdict("contents", lambda: [_check_contents(directory, document, kind)])
-    return findings + (party_findings if kind is PARTY else document_findings)(document)
+    return findings + document_findings(document, kind)
 
 
 def _check_signature(document: Document, public_key: str | None) -> Finding:
     """Check that the custodian signed a document; a release without noise has no signature."""
     if not document["private"]:
-        problems = [] if public_key is None else [f"a {NOT_PRIVATE} release has no signature"]
-        return finding_of("signature", problems, f"none: {NOT_PRIVATE}")
+        problems = [] if public_key is None else [f"a {words.NOT_PRIVATE} release has no signature"]
+        return finding_of("signature", problems, f"none: {words.NOT_PRIVATE}")
     problem = files.signature_problem(document, public_key)
     key = document["signature"]["public_key"]
     expected = "as expected" if public_key else "compare it with the custodian's key"
     return finding_of("signature", [problem] if problem else [], f"by {key}, {expected}")
 
 
-def document_findings(document: Document) -> list[Finding]:
-    """Check a release.json, valid under its schema, for consistency."""
-    promise = document["guarantee"]
-    unit = promise and unit_in_words(promise["privacy"], promise["adjacency"])
+def document_findings(document: Document, kind: DocumentKind = RELEASE) -> list[Finding]:
+    """Check a release.json or party.json, valid under its schema, for consistency."""
     checks: dict[str, Callable[[], list[Finding]]] = {
-        "stamp": lambda: [check_words(document, unit)],
-        "sizes": lambda: [_check_sizes(document)],
-        "estimation": lambda: [_check_estimation(document)],
+        "stamp": lambda: [words.check_words(document)]
     }
-    if document["private"]:
-        checks["guarantee"] = lambda: guarantee_findings(document)
+    if kind is PARTY:
+        checks["guarantee"] = lambda: party.promise_findings(document)
+    else:
+        checks["sizes"] = lambda: [_check_sizes(document)]
+        checks["estimation"] = lambda: [guarantee.check_estimation(document)]
+        if document["private"]:
+            checks["guarantee"] = lambda: guarantee.guarantee_findings(document)
     return [finding for name, check in checks.items() for finding in verdict(name, check)]
-
-
-def party_findings(document: Document) -> list[Finding]:
-    """Check a party.json, valid under its schema, for consistency."""
-    fixed = {"privacy": "full", "adjacency": "replace-one"}
-    words = verdict("stamp", lambda: [check_words(document, party_unit(document), **fixed)])
-    return words + verdict("guarantee", lambda: party.promise_findings(document))
 
 
 def _promise(document: Document) -> str:
     """Return the guarantee in a line, by the numbers that the other checks recompute."""
-    guarantee = document["guarantee"]
-    if guarantee is None:
+    promise = document["guarantee"]
+    if promise is None:
         return ""
     return (
-        f"epsilon {guarantee['epsilon']:.6g}, delta {guarantee['delta']:.6g}, mu "
-        f"{guarantee['mu']:.6g}, hiding {guarantee['unit']} ({guarantee['adjacency']})"
+        f"epsilon {promise['epsilon']:.6g}, delta {promise['delta']:.6g}, mu "
+        f"{promise['mu']:.6g}, hiding {promise['unit']} ({promise['adjacency']})"
     )
 
 
 def _check_contents(directory: Path, document: Document, kind: DocumentKind) -> Finding:
-    """Check the other files, whose digests are in the document."""
+    """Check the other files, whose digests are in the document.
+
+    Texts must have the stamp, and report.html a digest of the statement, too, so that it belongs to
+    this release.json; what else they say is the signer's word.
+    """
     if kind is PARTY:
         problems = party.contents_problems(directory, document)
         return finding_of("contents", problems, "columns and values agree with party.json")
-    problems = table_problems(directory, document) + _text_problems(directory, document)
-    return finding_of("contents", problems, "weights, centres, pgs/ and sumstats/ agree")
-
-
-def _text_problems(directory: Path, document: Document) -> list[str]:
-    """Return which texts lack the stamp; what else they say is the signer's word.
-
-    report.html has a digest of the statement, too, so that it belongs to this release.json.
-    """
-    problems = []
-    needed = {README_FILE: [document["stamp"]]}
-    needed[REPORT_FILE] = [document["stamp"], statement_digest(document)]
-    for name, texts in needed.items():
+    problems, stamp = tables.table_problems(directory, document), document["stamp"]
+    for name, digest in (
+        (files.README_FILE, ""),
+        (files.REPORT_FILE, documents.statement_digest(document)),
+    ):
         try:
             content = html.unescape(files.bounded_bytes(directory / name).decode())
-        except UNREADABLE as error:
+        except files.UNREADABLE as error:
             problems.append(f"{name} cannot be read: {error}")
             continue
-        if not all(text in content for text in texts):
+        if stamp not in content or (name == files.REPORT_FILE and digest not in content):
             problems.append(f"{name} lacks the stamp, or belongs to another release.json")
-    return problems
+    return finding_of("contents", problems, "weights, centres, pgs/ and sumstats/ agree")
 
 
 def _check_sizes(document: Document) -> Finding:
@@ -220,7 +192,7 @@ def _check_sizes(document: Document) -> Finding:
     copies = document["mechanism"]["gram_copies"] if document["mechanism"] else 1
     shares = estimation["between_populations"]  # which some panels do not tell
     scores = cohort["n_phenotypes"] * bool(populations and shares)
-    is_ridge = estimation["estimator"] not in WITHOUT_PENALTIES
+    is_ridge = estimation["estimator"] not in guarantee.WITHOUT_PENALTIES
     counts = {
         "phenotypes with bounds": (len(public["phenotypes"]), cohort["n_phenotypes"]),
         "covariates with bounds": (len(public["covariates"]), cohort["n_covariates"]),
@@ -255,7 +227,7 @@ def _check_sizes(document: Document) -> Finding:
     return finding_of(
         "sizes",
         problems,
-        f"{people_in_words(document)}, {cohort['n_variants']} variants, "
+        f"{words.people_in_words(document)}, {cohort['n_variants']} variants, "
         f"{cohort['n_phenotypes']} phenotypes, {cohort['n_covariates']} covariates",
     )
 
@@ -263,24 +235,12 @@ def _check_sizes(document: Document) -> Finding:
 def _list_problems(document: Document) -> list[str]:
     """Return which files should be listed, or should not."""
     names = {entry["name"] for entry in document["files"]}
-    pgs, *sumstats = phenotype_files(document).values()
-    needed = {
-        README_FILE,
-        REPORT_FILE,
-        files.WEIGHTS_FILE,
-        files.COVARIATES_FILE,
-        files.CENTRE_FILE,
-        *pgs,
-    }
-    optional = {name for files in sumstats for name in files}
+    needed = {files.README_FILE, files.REPORT_FILE}
+    needed |= {files.WEIGHTS_FILE, files.COVARIATES_FILE, files.CENTRE_FILE}
+    pgs, *sumstats = tables.phenotype_files(document).values()
+    needed, optional = needed.union(pgs), {name for group in sumstats for name in group}
     if document["private"]:  # phenotypes without variance have no file
         needed |= optional
     problems = [f"{name} is not listed" for name in sorted(needed - names)]
     unknown = sorted(names - needed - optional)
     return problems + [f"{name} is no file of this release" for name in unknown]
-
-
-def _check_estimation(document: Document) -> Finding:
-    estimator = document["estimation"]["estimator"]
-    detail = f"{estimator} with its parameters"
-    return finding_of("estimation", estimation_problems(document), detail)

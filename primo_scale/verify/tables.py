@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import islice, zip_longest
@@ -20,15 +20,8 @@ import numpy.typing as npt
 from primo_scale.errors import InputError
 from primo_scale.verify import files, formats
 from primo_scale.verify.document import Document
-from primo_scale.verify.files import (
-    PGS_DIRECTORY,
-    SUMSTATS_DIRECTORY,
-    UNREADABLE,
-    WEIGHTS_FILE,
-    bounded_lines,
-    open_gzip_text,
-)
-from primo_scale.verify.formats import NAMED_COLUMNS, FixedText, Float64, VariantRow
+from primo_scale.verify.formats import NAMED_COLUMNS, Float64, VariantRow
+from primo_scale.verify.held_out_accuracy import public_prevalence
 
 # A number as "%.9g" writes it: at most nine digits without zeros at an end, and an exponent where
 # it is below -4 or above 8.
@@ -58,17 +51,18 @@ _TOLERANCE = 1e-3  # of log10 p, and relative of n_eff, above the rounding of th
 def table_problems(directory: Path, document: Document) -> list[str]:
     """Return the contradictions of the files with weights, each of which names the file."""
     problems: list[str] = []
-    checks = {
-        WEIGHTS_FILE: _weights_problems,
-        files.COVARIATES_FILE: _covariates_problems,
-        files.CENTRE_FILE: _centre_problems,
-    }
-    of_phenotypes = {PGS_DIRECTORY: _pgs_problems, SUMSTATS_DIRECTORY: _sumstats_problems}
-    for group in (checks, of_phenotypes):
-        for name, check in group.items() if not problems else ():
+    for group in (
+        (
+            (files.WEIGHTS_FILE, _weights_problems),
+            (files.COVARIATES_FILE, _covariates_problems),
+            (files.CENTRE_FILE, _centre_problems),
+        ),
+        ((files.PGS_DIRECTORY, _pgs_problems), (files.SUMSTATS_DIRECTORY, _sumstats_problems)),
+    ):
+        for name, check in group if not problems else ():
             try:
                 found = list(check(directory, document))
-            except (InputError, *UNREADABLE) as error:
+            except (InputError, *files.UNREADABLE) as error:
                 found = [f"cannot be read: {error}"]
             problems += [each if each.startswith(name) else f"{name} {each}" for each in found]
     return problems
@@ -79,9 +73,9 @@ def phenotype_files(document: Document) -> dict[str, list[str]]:
     stems = formats.pgs_file_stems(
         [each["name"] for each in document["public_inputs"]["phenotypes"]]
     )
-    suffixes = {PGS_DIRECTORY: files.PGS_SUFFIX}
+    suffixes = {files.PGS_DIRECTORY: files.PGS_SUFFIX}
     if document["summary_statistics"]:
-        suffixes[SUMSTATS_DIRECTORY] = files.SUMSTATS_SUFFIX
+        suffixes[files.SUMSTATS_DIRECTORY] = files.SUMSTATS_SUFFIX
     return {
         directory: [f"{directory}/{stem}{suffix}" for stem in stems]
         for directory, suffix in suffixes.items()
@@ -93,8 +87,8 @@ def phenotype_files(document: Document) -> dict[str, list[str]]:
 
 def _rows(directory: Path, document: Document) -> Iterator[list[str]]:
     """Yield the rows of weights.tsv.gz, whose last item is the text of all weights."""
-    with open_gzip_text(directory / WEIGHTS_FILE) as file:
-        lines = bounded_lines(file, document)
+    with files.open_gzip_text(directory / files.WEIGHTS_FILE) as file:
+        lines = files.bounded_lines(file, document)
         if next(lines, None) != formats.weights_header(document):
             raise ValueError("it has a header that differs from the statement")
         for line in islice(lines, 1 + document["cohort"]["n_variants"]):
@@ -128,8 +122,8 @@ def _weights_problems(directory: Path, document: Document) -> Iterator[str]:
         chromosomes[row[3]] = None
     if len(seen) != n_variants:
         yield f"has {'more' if len(seen) > n_variants else 'fewer'} variants than {n_variants}"
-    elif formats.scoring_of(chromosomes) != document["scoring"]:
-        yield "has other chromosomes than the member scoring of release.json"
+    elif formats.chromosomes_of(chromosomes) != document["chromosomes"]:
+        yield "has other chromosomes than release.json"
 
 
 def _covariates_problems(directory: Path, document: Document) -> Iterator[str]:
@@ -157,7 +151,7 @@ def _centre_problems(directory: Path, document: Document) -> Iterator[str]:
         if file.read(len(header)) != header:
             yield "lacks the stamp or the columns of a plink2 --freq file"
             return
-        pairs = zip_longest(bounded_lines(file, document), _rows(directory, document))
+        pairs = zip_longest(files.bounded_lines(file, document), _rows(directory, document))
         for number, (line, row) in enumerate(pairs, start=3):
             if line is None or row is None:
                 yield "has another number of variants than the weights"
@@ -218,15 +212,17 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
     expected = _expected_digests(directory, document)
 
     def problem(name: str) -> str:
-        """Return what is wrong with a file, or an empty text."""
+        """Return what is wrong with a file, or an empty text; unpack no more than expected."""
+        digest, size = hashlib.sha256(), 0
         try:
-            if _unpacks_to(directory / name, expected[name]):
-                return ""
-        except UNREADABLE as error:
+            with files.open_gzip(directory / name) as file:
+                while size <= expected[name][1] and (part := file.read(_READ_BYTES)):
+                    digest.update(part)
+                    size += len(part)
+        except files.UNREADABLE as error:
             return f"{name} cannot be read: {error}"
-        return (
-            f"{name} has another header, variants or weights than {WEIGHTS_FILE} and release.json"
-        )
+        is_right = (digest.hexdigest(), size) == expected[name]
+        return "" if is_right else f"{name} has another content than {files.WEIGHTS_FILE} implies"
 
     with ThreadPoolExecutor() as pool:
         return list(filter(None, pool.map(problem, expected)))
@@ -234,66 +230,48 @@ def _pgs_problems(directory: Path, document: Document) -> list[str]:
 
 def _expected_digests(directory: Path, document: Document) -> dict[str, tuple[str, int]]:
     """Return SHA-256 and size in bytes of the expected content of each scoring file."""
-    names = [entry["name"] for entry in document["public_inputs"]["phenotypes"]]
-    stems, shares = formats.pgs_file_stems(names), formats.case_shares(document)
-    headers = [
-        formats.pgs_header(name, stem, share, document).encode()
-        for name, stem, share in zip(names, stems, shares, strict=True)
-    ]
+    phenotypes = document["public_inputs"]["phenotypes"]
+    shares = list(map(public_prevalence, phenotypes))
+    headers = [formats.pgs_header(phenotype, document).encode() for phenotype in phenotypes]
     digests, sizes = list(map(hashlib.sha256, headers)), list(map(len, headers))
     rows = _rows(directory, document)
-    while chunk := list(islice(rows, max(1, _ROWS_TOGETHER // len(names)))):
+    while chunk := list(islice(rows, max(1, _ROWS_TOGETHER // len(phenotypes)))):
         beginnings = [formats.pgs_row_prefix(_variant(row)) for row in chunk]
         columns = zip(*(row[-1].split("\t") for row in chunk), strict=True)
+        weights: Iterable[str]
         for number, (weights, share) in enumerate(zip(columns, shares, strict=True)):
-            part = _pgs_rows(beginnings, weights, share)
+            if share is not None:
+                weights = map(formats.weight_in_text, formats.scaled_weights(weights, share))
+            part = "".join(map("{}{}\n".format, beginnings, weights)).encode()
             digests[number].update(part)
             sizes[number] += len(part)
-    files = phenotype_files(document)[PGS_DIRECTORY]
+    names = phenotype_files(document)[files.PGS_DIRECTORY]
     found = zip((digest.hexdigest() for digest in digests), sizes, strict=True)
-    return dict(zip(files, found, strict=True))
-
-
-def _pgs_rows(beginnings: list[str], weights: Sequence[str], share: float | None) -> bytes:
-    """Return the rows of a phenotype from the texts of its weights."""
-    if share is not None:
-        scale = formats.effect_of_odds(share)
-        weights = [formats.weight_in_text(float(weight) / scale) for weight in weights]
-    return "".join(map("{}{}\n".format, beginnings, weights)).encode()
-
-
-def _unpacks_to(path: Path, expected: tuple[str, int]) -> bool:
-    """Return whether a file unpacks to content with this SHA-256 and size; read no more bytes."""
-    digest, size = hashlib.sha256(), 0
-    with files.open_gzip(path) as file:
-        while size <= expected[1] and (part := file.read(_READ_BYTES)):
-            digest.update(part)
-            size += len(part)
-    return (digest.hexdigest(), size) == expected
+    return dict(zip(names, found, strict=True))
 
 
 def _sumstats_problems(directory: Path, document: Document) -> Iterator[str]:
     """Check every file of summary statistics, of a release that has them."""
     listed = {entry["name"] for entry in document["files"]}
-    names = phenotype_files(document).get(SUMSTATS_DIRECTORY, [])
+    names = phenotype_files(document).get(files.SUMSTATS_DIRECTORY, [])
     expected = list(_expected_rows(directory, document)) if names else []
     for name, phenotype in zip(names, document["public_inputs"]["phenotypes"], strict=False):
         if name not in listed:  # without noise, a phenotype without variance has no file
             continue
         try:
-            with open_gzip_text(directory / name) as file:
-                lines = bounded_lines(file, document)
+            with files.open_gzip_text(directory / name) as file:
+                lines = files.bounded_lines(file, document)
                 if next(lines, None) != formats.sumstats_header(document):
                     yield f"{name} has a header that differs from the statement"
                 else:
                     yield from (
                         f"{name} {each}" for each in _row_problems(lines, expected, phenotype["sd"])
                     )
-        except UNREADABLE as error:
+        except files.UNREADABLE as error:
             yield f"{name} cannot be read: {error}"
 
 
-def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[FixedText, float]]:
+def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield the public columns of each variant, and half its public centre."""
     with (directory / files.CENTRE_FILE).open(encoding="utf-8") as file:
         centres = islice(file, 2, None)
@@ -304,19 +282,15 @@ def _expected_rows(directory: Path, document: Document) -> Iterator[tuple[FixedT
 
 
 def _row_problems(
-    lines: Iterator[str], expected: list[tuple[FixedText, float]], sd: float
+    lines: Iterator[str], expected: list[tuple[tuple[str, str], float]], sd: float
 ) -> Iterator[str]:
     """Yield the first problem of a file's rows."""
     rows, number = zip_longest(lines, expected), 2
     while chunk := list(islice(rows, _ROWS_TOGETHER)):
-        texts = [None if None in pair else _numbers_in(pair[0], pair[1][0]) for pair in chunk]
-        if None in texts:
-            yield f"line {number + texts.index(None)} is not the row of the next variant"
-            return
+        texts = [None if None in pair else _numbers_in(pair[0], *pair[1][0]) for pair in chunk]
         found = [text for text in texts if text is not None]
-        wrong = [not _are_as_written(*text) for text in found]
-        if any(wrong):
-            yield f"line {number + wrong.index(True)} has a number in another format"
+        if len(found) < len(texts):
+            yield f"line {number + texts.index(None)} is not the row of the next variant as written"
             return
         wrong = _wrong_rows(found, np.array([pair[1][1] for pair in chunk]), sd)
         if any(wrong):
@@ -325,21 +299,17 @@ def _row_problems(
         number += len(chunk)
 
 
-def _numbers_in(line: str, text: FixedText) -> list[str] | None:
-    """Return beta, error, frequency, p and n_eff of a line, or None if it is of another variant."""
-    columns = line.removeprefix(text.before).split("\t")
+def _numbers_in(line: str, before: str, after: str) -> list[str] | None:
+    """Return beta, error, frequency, p and n_eff of a line; None if it is not as it is written."""
+    columns = line.removeprefix(before).split("\t")
     numbers = [*columns[:4], *columns[-2:-1]]
-    again = "\t".join(numbers[:4]) + text.after + "\t".join(numbers[4:]) + "\t.\n"
-    return numbers if line == text.before + again else None
-
-
-def _are_as_written(beta: str, error: str, frequency: str, p_value: str, people: str) -> bool:
-    """Return whether the numbers of a row have the digits that are written."""
-    return (
-        all(f"{float(text):.6g}" == text for text in (beta, error, people))
-        and f"{float(frequency):.5g}" == frequency
-        and _P_VALUE.fullmatch(p_value) is not None
-    )
+    again = "\t".join(numbers[:4]) + after + "\t".join(numbers[4:]) + "\t.\n"
+    if line != before + again:
+        return None
+    beta, error, frequency, p_value, people = numbers
+    digits = all(f"{float(text):.6g}" == text for text in (beta, error, people))
+    digits &= f"{float(frequency):.5g}" == frequency and bool(_P_VALUE.fullmatch(p_value))
+    return numbers if digits else None
 
 
 def _wrong_rows(numbers: list[list[str]], centres: Float64, sd: float) -> list[bool]:

@@ -9,23 +9,28 @@ of the noise.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.special import erfcx, log_ndtr
 
 from primo_scale.verify.document import Document
+from primo_scale.verify.words import KEYSTREAM_DISTANCE
 
+# Statistics of every release, with noise unless the guarantee assumes that they are public.
 PARTS = ("gram", "phenotype_cross", "phenotype_gram", "observed")
-"""Statistics of every release, with noise unless the guarantee assumes that they are public."""
 _EIGENVALUE = "smallest_eigenvalue"
+# Statistics of the people held out, who count in no other one.
 HELD_OUT = ("held_out_counts", "held_out_gram")
-"""Statistics of the people held out, who count in no other one."""
 SYMMETRIC = ("gram", "phenotype_gram", "adjustment", "held_out_gram")
+# Statistics that each guarantee assumes to be public, which alone may have no noise.
 PUBLIC_PARTS: Mapping[str, tuple[str, ...]] = {
     "full": (),
     "label": ("gram",),
     "feature": ("observed",),
 }
-"""Statistics that each guarantee assumes to be public, which alone may have no noise."""
 _PEOPLE_ALIVE = 8.3e9  # limit of the size of a cohort whose number of people is private
 
 
@@ -195,17 +200,13 @@ def implied_split(claims: Claims) -> float | None:
     """Return t = D/A of the noise for add-remove; None for theorems that take t as an input."""
     if calibration_of(claims) != "add-remove":
         return None
-    return claims.row * claims.phenotype / _cross(claims) ** 2 / _gram_ratio(claims, 1.0)
+    return _ratios(claims)[0] / _gram_ratio(claims, 1.0)
 
 
-def _cross(claims: Claims) -> float:
-    """Return sigma_2, the standard deviation of the noise on X'Y."""
-    return claims.least("phenotype_cross")
-
-
-def _outcome(claims: Claims) -> float:
-    """Return sigma_3, the standard deviation of the noise on the diagonal of Y'Y."""
-    return claims.least("phenotype_gram")
+def _ratios(claims: Claims) -> tuple[float, float]:
+    """Return ``N_x N_y / sigma_2^2`` and ``N_y^2 / sigma_3^2`` of the noise on X'Y and Y'Y."""
+    cross = claims.row * claims.phenotype / claims.least("phenotype_cross") ** 2
+    return cross, claims.phenotype**2 / claims.least("phenotype_gram") ** 2
 
 
 def _gram_ratio(claims: Claims, factor: float) -> float:
@@ -229,8 +230,8 @@ def _stacked(claims: Claims) -> float:
     joint = 2 * (row + squared * outcome) ** 2
     return max(
         _gram_ratio(claims, joint / row**2),
-        joint / (2 * squared * _cross(claims) ** 2),
-        joint / (squared * _outcome(claims)) ** 2,
+        joint / (2 * squared * claims.least("phenotype_cross") ** 2),
+        joint / (squared * claims.least("phenotype_gram")) ** 2,
     )
 
 
@@ -246,12 +247,9 @@ def _by_block(claims: Claims) -> float:
         return math.inf
     tau = claims.split / 2
     total = 2 * (1 + tau) ** 3
-    slope = tau * (3 + tau**2)
-    return max(
-        _gram_ratio(claims, total),
-        total / slope * claims.row * claims.phenotype / _cross(claims) ** 2,
-        total * (1 + tau**2) / (tau * slope) * claims.phenotype**2 / _outcome(claims) ** 2,
-    )
+    slope, (cross, square) = tau * (3 + tau**2), _ratios(claims)
+    squares = total * (1 + tau**2) / (tau * slope) * square
+    return max(_gram_ratio(claims, total), total / slope * cross, squares)
 
 
 def _add_remove(claims: Claims) -> float:
@@ -259,8 +257,7 @@ def _add_remove(claims: Claims) -> float:
 
     ``sum_b ||x_b||^4/sigma_b^2 <= max beta_b N_x/sigma_b^2``.
     """
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    return _gram_ratio(claims, 1.0) + cross + claims.phenotype**2 / _outcome(claims) ** 2
+    return _gram_ratio(claims, 1.0) + sum(_ratios(claims))
 
 
 def _label(claims: Claims) -> float:
@@ -268,15 +265,14 @@ def _label(claims: Claims) -> float:
 
     For replace-one it is the larger of the two.
     """
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    square = claims.phenotype**2 / _outcome(claims) ** 2
+    cross, square = _ratios(claims)
     return max(4 * cross, 8 * square) if claims.replace else cross + square
 
 
 def _beside_subsample(claims: Claims) -> float:
     """Return mu^2 of X'Y and Y'Y of everybody: `_stacked` at t = 2 without X'X."""
-    cross = claims.row * claims.phenotype / _cross(claims) ** 2
-    return max(4 * cross, 8 * claims.phenotype**2 / _outcome(claims) ** 2)
+    cross, square = _ratios(claims)
+    return max(4 * cross, 8 * square)
 
 
 @dataclass(frozen=True)
@@ -285,42 +281,120 @@ class Theorem:
 
     applies: Callable[[Claims], bool]
     joint_shift: Callable[[Claims], float]  # as the function `joint_shift`
-    description: str  # in report.html
     splits: bool = True  # whether the noise rests on a split, and may rest on norms of LD blocks
 
 
+# Theorems by the name of the calibration in release.json; the first that applies is used.
 THEOREMS = {
-    "label": Theorem(
-        lambda claims: claims.privacy == "label",
-        _label,
-        "only what phenotypes enter has noise: X'Y and Y'Y, with phenotypes clipped so "
-        "that the norm of y and its product with that of x are bounded",
-        splits=False,
-    ),
+    "label": Theorem(lambda claims: claims.privacy == "label", _label, splits=False),
     "subsampled": Theorem(
-        lambda claims: claims.subsample is not None,
-        _beside_subsample,
-        "X'X is summed over a secret random subsample and is private by amplification; "
-        "X'Y and Y'Y of everybody are calibrated jointly and the two are added",
-        splits=False,
+        lambda claims: claims.subsample is not None, _beside_subsample, splits=False
     ),
-    "add-remove": Theorem(
-        lambda claims: not claims.replace,
-        _add_remove,
-        "one row at all its bounds moves X'X, X'Y and Y'Y most, so that the squared "
-        "shifts of the three add up; the split t is that of X'Y over that of X'X",
-    ),
+    "add-remove": Theorem(lambda claims: not claims.replace, _add_remove),
     "stacked": Theorem(
-        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row,
-        _stacked,
-        "X'X, X'Y and Y'Y are parts of one Gram matrix of stacked rows (x, k y), which has "
-        "one joint sensitivity; the split t, by k, says how X'X and X'Y share it",
+        lambda claims: claims.blocks is None or sum(claims.blocks) <= claims.row, _stacked
     ),
-    "by-block": Theorem(
-        lambda claims: True,
-        _by_block,
-        "rows are clipped in every LD block and in total, and one theorem bounds X'X of "
-        "all blocks, X'Y and Y'Y jointly; the split t says how X'X and X'Y share",
-    ),
+    "by-block": Theorem(lambda claims: True, _by_block),
 }
-"""Theorems by the name of the calibration in release.json; the first that applies is used."""
+
+
+_ERFCX_OVERFLOWS = 26.0
+_HOPELESS_MU = 1e6  # epsilon is above 10^11
+# Every sigma is rounded up, and mu down, by at most 1e-12 of its value. The tolerance is wider than
+# this rounding and far narrower than any relevant change.
+TOLERANCE = 1e-9
+# Noise is calibrated to (1 - 1e-6) epsilon; the rest covers the cost of the lattice.
+EPSILON_TOLERANCE = 1e-5
+# Steps of the noise lattice to a standard deviation: the fewest for which the lattice's cost is
+# proved, and the most that the 64-bit integers of the sampler hold.
+COARSEST_SIGMA, FINEST_SIGMA = 2.0**32, 2.0**58
+MOST_DRAWS = 10**11  # in a release, for which the lattice's cost is proved to be negligible
+_ROUNDING = 1e-6  # of numbers that were computed from the same noisy statistics
+
+
+# Number of noisy values in a release, and least lattice steps per standard deviation.
+Lattice = tuple[int, float]
+
+
+def close(found: float, expected: float) -> bool:
+    """Return whether two numbers are equal up to `TOLERANCE`."""
+    return math.isclose(found, expected, rel_tol=TOLERANCE, abs_tol=1e-300)
+
+
+def differences(
+    numbers: Iterable[tuple[str, float, float]], tolerance: float = TOLERANCE, least: float = 1e-300
+) -> list[str]:
+    """Return which of some names, recomputed and stated numbers are not equal."""
+    return [
+        f"{name} is {found:.12g}, stated {stated:.12g}"
+        for name, found, stated in numbers
+        if not math.isclose(found, stated, rel_tol=tolerance, abs_tol=least)
+    ]
+
+
+def is_about(found: Any, wanted: Any) -> bool:
+    """Return whether two JSON values are equal up to the rounding of their numbers."""
+    if isinstance(wanted, dict):
+        same = isinstance(found, dict) and found.keys() == wanted.keys()
+        return same and all(is_about(found[name], wanted[name]) for name in wanted)
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(map(is_about, found, wanted))
+    if isinstance(wanted, float) and isinstance(found, int | float):
+        return math.isclose(found, wanted, rel_tol=_ROUNDING, abs_tol=_ROUNDING)
+    return bool(found == wanted)
+
+
+def log_delta(epsilon: float, mu: float) -> float:
+    """Return the logarithm of the exact privacy profile of the Gaussian mechanism.
+
+    ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` (Balle and Wang 2018),
+    in a form without cancellation (docs/maths/calibration.md).
+    """
+    if mu == 0:
+        return -math.inf
+    upper = (epsilon / mu - mu / 2) / math.sqrt(2)
+    lower = (epsilon / mu + mu / 2) / math.sqrt(2)
+    if upper < -_ERFCX_OVERFLOWS:
+        tail = math.exp(epsilon + float(log_ndtr(-lower * math.sqrt(2))))
+        return math.log1p(-math.exp(log_ndtr(upper * math.sqrt(2))) - tail)
+    difference = float(erfcx(upper) - erfcx(lower))
+    if difference <= 0:
+        return -math.inf
+    return math.log(difference / 2) - upper * upper
+
+
+def epsilon_of(mu: float, delta: float) -> float:
+    """Return the smallest epsilon such that mu-Gaussian privacy is (epsilon, delta)-privacy."""
+    if delta <= 0 or mu > _HOPELESS_MU:
+        return math.inf
+    target = math.log(delta)
+    if log_delta(0.0, mu) <= target:
+        return 0.0
+    high = max(1.0, mu * mu)
+    while log_delta(high, mu) > target:
+        high *= 2
+    low = 0.0
+    while low < (middle := (low + high) / 2) < high:  # by bisection, to neighbouring numbers
+        low, high = (middle, high) if log_delta(middle, mu) > target else (low, middle)
+    return high
+
+
+def log_delta_on_lattice(epsilon: float, mu: float, delta: float, lattice: Lattice) -> float:
+    """Return `log_delta` for noise on a lattice instead of ideal noise.
+
+    m draws at sigma/h or finer cost eta + eta' of epsilon, a factor e^eta of delta, and an event of
+    probability e^-a with a free parameter a (docs/maths/noise.md, Theorem 3). The keystream sampler
+    costs (1 + e^epsilon) m tau of delta instead. Both costs are included. `delta` is an approximate
+    result, by which a is chosen.
+    """
+    draws, steps = lattice
+    eta = draws / (24 * steps**2)
+    rare = epsilon + 50 - math.log(delta)
+    other_way = eta * (1 + 2 * math.sqrt(rare / draws) + 2 * rare / draws)
+    left = epsilon - eta - other_way
+    if left <= 0:
+        return math.inf
+    ideal = np.logaddexp(log_delta(left, mu), left - rare)
+    keystream = np.logaddexp(0.0, epsilon) + math.log(draws) + math.log(KEYSTREAM_DISTANCE)
+    return float(np.logaddexp(eta + ideal, keystream))

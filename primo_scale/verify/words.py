@@ -14,33 +14,19 @@ from primo_scale.verify.finding import Finding, finding_of
 
 NOT_PRIVATE = "NOT PRIVATE"
 NOT_PRIVATE_COLUMN = NOT_PRIVATE.replace(" ", "_")
+# Beginning of the name of the column that states the guarantee of a private release.
 STAMP_BEGINNING = "epsilon="
-"""Beginning of the name of the column that states the guarantee of a private release."""
+# Cohort in the ledger that the custodian gave no name.
 UNNAMED = "unnamed"
-"""Cohort in the ledger that the custodian gave no name."""
-STATISTICS = {
-    "gram": "X'X by LD block",
-    "phenotype_cross": "X'Y, genotypes by phenotypes",
-    "phenotype_gram": "Y'Y, phenotypes",
-    "observed": "people with each phenotype, and all people if their number is private",
-    "smallest_eigenvalue": "smallest eigenvalue of X'X",
-    "adjustment": "(C, y)'(C, y) of each phenotype y, by which phenotypes are adjusted",
-    "second_round": "y'z of each phenotype y and directions z of its own, chosen by X'X and X'Y",
-    "held_out_counts": "people held out, by their score, for each phenotype",
-    "held_out_gram": "people held out: Gram matrix of 1, score and residual, for each phenotype",
-}
-"""Names of all statistics that can be measured, and their descriptions."""
+# Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md).
 KEYSTREAM_DISTANCE = 4e-119
-"""Total variation between a keystream draw and the rounded Gaussian (docs/maths/sampler.md)."""
-KEYSTREAM = {
-    "sampler": "Gaussian from an AES-256-CTR keystream on a fine lattice, rounded to integers",
-    "sampler_exactness": "Gaussian rounded to a lattice with at least 2^32 steps to a standard "
-    f"deviation, each draw within {KEYSTREAM_DISTANCE:g} of it in total variation, proved in "
-    "docs/maths/sampler.md",
-    "rng": "AES-256-CTR under a fresh key from operating system entropy, so that the guarantee "
-    "is computational (docs/maths/sampler.md)",
-}
-"""Members of a mechanism: the sampler, its distance to the ideal distribution, its randomness."""
+# Source of the noise, and its distance to the ideal distribution.
+SAMPLER = (
+    "Gaussian from an AES-256-CTR keystream under a fresh key from operating system entropy, so "
+    "that the guarantee is computational; rounded to a lattice with at least 2^32 steps to a "
+    f"standard deviation, each draw within {KEYSTREAM_DISTANCE:g} of that in total variation "
+    "(docs/maths/sampler.md)"
+)
 
 _UNITS = {
     ("full", "replace-one"): "one person's whole row",
@@ -64,14 +50,6 @@ _VARIANTS_AND_NAMES = (
     "the variants: IDs, positions, alleles and which allele is counted",
     "names, public bounds and codings of phenotypes and covariates",
 )
-_ACCOUNTANT = (
-    "analytic Gaussian profile (Balle and Wang 2018); mu^2 adds up over statistics, joint "
-    "sensitivities proved in docs/maths"
-)
-_SUBSAMPLED = (
-    "; X'X of the subsample by amplification, log(1 + (s/n)(e^epsilon - 1)), and added to the rest "
-    "as an (epsilon, delta) of its own"
-)
 
 
 def unit_in_words(privacy: str, adjacency: str) -> str:
@@ -79,21 +57,18 @@ def unit_in_words(privacy: str, adjacency: str) -> str:
     return _UNITS[privacy, adjacency]
 
 
-def party_unit(document: Document) -> str:
-    """Return what neighbouring cohorts may differ in under the promise of a party."""
-    alone = document["person_columns"] == len(document["columns"])
-    return f"one person's values at {'this party' if alone else 'all parties'}"
+def unit_of(document: Document) -> str:
+    """Return what neighbouring cohorts may differ in, under the promise of a document."""
+    if "party" in document:
+        alone = document["person_columns"] == len(document["columns"])
+        return f"one person's values at {'this party' if alone else 'all parties'}"
+    return unit_in_words(document["guarantee"]["privacy"], document["guarantee"]["adjacency"])
 
 
 def public_by_assumption(privacy: str, adjacency: str) -> tuple[str, ...]:
     """Return what the guarantee assumes to be public and does not protect."""
     hides_people = (privacy, adjacency) == ("full", "add-remove")
     return (*_KNOWN[privacy], *(() if hides_people else _PEOPLE), *_VARIANTS_AND_NAMES)
-
-
-def accountant_in_words(*, subsampled: bool) -> str:
-    """Return how (epsilon, delta) is computed from the noise."""
-    return _ACCOUNTANT + (_SUBSAMPLED if subsampled else "")
 
 
 def people_in_words(document: Document) -> str:
@@ -128,25 +103,16 @@ def stamp_column(document: Mapping[str, Any]) -> str:
     )
 
 
-def check_words(document: Document, unit: str | None, **fixed: str) -> Finding:
-    """Check that the sentences of a document agree with its numbers and names.
-
-    `unit` is the protected unit in words. `fixed` are members of the guarantee that can have only
-    one value.
-    """
+def check_words(document: Document) -> Finding:
+    """Check that the sentences of a document agree with its numbers and names."""
     expected, promise = stamp_of(document), document["guarantee"]
     pairs: dict[str, tuple[Any, Any]] = {"stamp": (document["stamp"], expected)}
-    if promise is None:
-        pairs["list of public values"] = document["public_by_assumption"], []
-    else:
+    public: tuple[str, ...] = ()
+    if promise is not None:
         public = public_by_assumption(promise["privacy"], promise["adjacency"])
-        accountant = accountant_in_words(subsampled=promise["cost"]["delta"] > 0)
-        pairs |= {name: (promise[name], value) for name, value in fixed.items()} | {
-            "unit": (promise["unit"], unit),
-            "list of public values": (document["public_by_assumption"], list(public)),
-            "accountant": (promise["accountant"]["method"], accountant),
-            **{name: (document["mechanism"][name], words) for name, words in KEYSTREAM.items()},
-        }
+        pairs["unit"] = promise["unit"], unit_of(document)
+        pairs["sampler"] = document["mechanism"]["sampler"], SAMPLER
+    pairs["list of public values"] = document["public_by_assumption"], list(public)
     problems = [
         f"the stated {name} is {found!r}, not {right!r}"
         for name, (found, right) in pairs.items()

@@ -101,8 +101,8 @@ def test_a_release_that_dies_between_its_draws_is_continued(label, tmp_path) -> 
     assert charge.id == bought.id
     checked = command(verify, cohort.out, "--ledger", cohort.ledger)
     assert "verified:" in checked.stdout, checked.output
-    stated = json.loads(texts(cohort.out)["release.json"])["ledger"]["charges"]
-    assert [each["id"] for each in stated] == [charge.id]
+    stated = json.loads(texts(cohort.out)["release.json"])["ledger"]["charge"]
+    assert stated == charge.id
 
 
 @pytest.mark.parametrize("lost", ["the key", "the phenotypes"])

@@ -22,11 +22,7 @@ import numpy.typing as npt
 import pytest
 from distributed import Client
 from sklearn.linear_model import Ridge
-from support.acceptance_inputs import (
-    Float64,
-    Published,
-    texts,
-)
+from support.acceptance_inputs import Float64, Published, texts
 from support.tiers import thinned
 
 from primo_scale.cluster import workers

@@ -122,6 +122,7 @@ def test_a_score_of_no_phenotype_is_a_prior_of_all(folder, tmp_path):
 
 REFUSALS = {
     "of a phenotype that is not released": ("QT3={score}", 2, "no such phenotype", "QT3"),
+    "that does not exist": ("none.txt", 2, "no such file", "none.txt"),
     "with weights that are no numbers": ("{nan}", 3, "2 of 300 variants have a weight"),
     "of another genome build": ("{build}", 3, "positions are in GRCh38", "GRCh37"),
     "of other variants": ("{other}", 3, "0 of 300 variants of the score", "at least 10%"),

@@ -28,10 +28,6 @@ def test_windows_respect_their_size_and_chromosomes(lengths, size):
         assert len(set(names[start:stop])) == 1
 
 
-def test_without_a_specification_there_is_one_dense_block():
-    assert block_boundaries(None, variants(["1", "2"], [5, 6])) == (0, 2)
-
-
 @pytest.mark.parametrize(
     "text", ["window:0", "window:-3", "window:", "window:1.5", "window:²", "window:" + "9" * 5000]
 )

@@ -14,9 +14,7 @@ from primo_scale.accumulation.plan import Plan, default_plan
 from primo_scale.cluster.profile import JobQueueProfile, SchedulerProfile
 from primo_scale.errors import ResourceError
 from primo_scale.genotypes.store import HARD_CALLS
-from primo_scale.outcomes.store import rows_layout
 from primo_scale.storage.block_matrices import BlockLayout, stored_bytes
-from primo_scale.storage.groups import array_bytes, create_array, create_group, write_block
 
 ELSEWHERE = SchedulerProfile("tls://a:1")
 
@@ -36,21 +34,6 @@ def test_memory_does_not_depend_on_the_number_of_people(sizes):
     assert few.worker_bytes == many.worker_bytes
     tasks = many.tasks - few.tasks
     assert 0 <= many.client_bytes - few.client_bytes <= 2048 * tasks  # the list of tasks
-
-
-def test_sums_that_need_int64_are_counted_with_eight_bytes():
-    """In a row group of a million people, codes of 127 exceed int32 and codes of 45 do not."""
-    narrow, wide = (
-        needs_of(10**6, sizes=(500,) * 40, q=1000, code=code).disk_bytes for code in (45, 127)
-    )
-    assert wide - narrow == 40 * 500**2 * 4
-
-
-def test_worker_memory_includes_codes_sums_and_maps():
-    """A worker holds int8 codes of two tiles and their int32 sum, each twice."""
-    assert needs_of(sizes=(8192,)).worker_bytes >= 2 * (2 * 2048 * 8192 + 4 * 2048**2)
-    mapped = needs_of(sizes=(1000,), variants=(6144,)).task_bytes
-    assert mapped - needs_of(sizes=(1000,)).task_bytes >= 1000 * 6144 + 8192 * 6144
 
 
 def test_existing_files_reduce_the_needed_disk_space(tmp_path, monkeypatch):
@@ -104,15 +87,3 @@ def test_statistics_fit_the_predicted_size(tmp_path, copies):
     zero_statistics(path, layout, gram_copies=copies)
     predicted = stored_bytes(layout, gram_copies=copies)
     assert 0.99 * predicted <= bytes_below(path) <= predicted
-
-
-def test_outcomes_fit_the_predicted_size(tmp_path):
-    """A chunk of 100 columns holds 20,971 people, so that 30,000 people take two chunks."""
-    layout = rows_layout(30_000, 100)
-    group = create_group(tmp_path / "outcomes.zarr", "outcomes", {})
-    rows = create_array(group, "rows", layout)
-    for start in range(0, 30_000, layout.chunks[0]):
-        part = slice(start, min(start + layout.chunks[0], 30_000))
-        write_block(rows, (part, slice(None)), np.zeros((part.stop - start, 100), np.int16))
-    predicted = array_bytes(layout)
-    assert 0.99 * predicted <= bytes_below(tmp_path / "outcomes.zarr") <= predicted

@@ -106,15 +106,6 @@ def test_repeated_damage_ends_the_run(tmp_path, monkeypatch):
     assert len(rounds) == statistics._ROUNDS
 
 
-def test_damage_of_another_store_is_raised_unchanged(tmp_path, monkeypatch):
-    def damaged_genotypes(*_):
-        raise DamagedChunk("a stored chunk is damaged", where="genotypes.zarr")
-
-    monkeypatch.setattr(statistics, "_run_remaining", damaged_genotypes)
-    with pytest.raises(DamagedChunk, match=r"genotypes\.zarr"):
-        accumulate(None, store(tmp_path), tmp_path / "s", lambda done, total: None)
-
-
 def test_committed_tasks_are_reduced_and_tiles_wait_for_rows(tmp_path, monkeypatch):
     partials, reduced, runs, progress = store(tmp_path), [], [], []
     committed = [RowTask(1), TileTask(0, 0, 0, 0)]

@@ -90,23 +90,3 @@ def test_the_default_plan_bounds_memory_and_keeps_workers_busy(n_samples, block_
     whole = plan.people(TileTask(0, 0, 0, 0))
     widest = max(map(max, sides))
     assert (whole.stop - whole.start) * 2 * widest**2 <= 2 * 10**12 or plan.n_row_groups == reads
-
-
-def test_row_groups_are_of_equal_size():
-    """A short last group would leave workers idle at the end."""
-    plan = default_plan(BlockLayout((0, 10_000), 1, 1), 500_000)
-    sizes = {plan.people(task).stop - plan.people(task).start for task in plan.tile_tasks()}
-    assert max(sizes) - min(sizes) <= plan.n_row_groups * plan.rows_per_read
-
-
-@pytest.mark.parametrize("block", [500, 2_000, 10_000])
-@pytest.mark.parametrize("n_samples", [50_000, 238_000, 500_000])
-def test_tasks_are_as_long_as_the_documentation_says(n_samples, block):
-    """Bounds of docs/architecture.md: X'X alone, X'X with 5,000 phenotypes, and Z'Z."""
-    layout = BlockLayout((0, block), 10, 5_000)
-    plan = default_plan(layout, n_samples)
-    side, planes = min(plan.tile, block), 2 * layout.n_outcomes + 1
-    people = min(plan.row_group, n_samples)
-    assert 2 * side**2 * people <= 2e12
-    assert 2 * side * (side + planes) * people <= 1.2e13
-    assert 2 * planes**2 * min(plan.stripe, n_samples) <= 1.35e13

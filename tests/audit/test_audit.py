@@ -32,8 +32,7 @@ from primo_scale.audit.mechanism_audit import (
     worst_pairs,
 )
 from primo_scale.gaussian import sensitivity
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import add_lattice_noise, off_diagonal_sigma
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.privacy.mechanism import Promise, Recipe, calibrate
 from primo_scale.privacy.private_statistics import KIND, Draw, NoisyMatrices, privatise
 from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices
@@ -136,24 +135,6 @@ def test_too_little_noise_is_found_without_assumptions(monkeypatch):
     assert found.epsilon > EPSILON
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fields", "factor", "pair", "runs"),
-    [
-        (["gram"], 0.5, "X'X, diagonal", 4000),
-        (["phenotype_cross"], 0.5, "everything", 12_000),
-        (["phenotype_gram"], 0.25, "phenotypes", 16_000),
-    ],
-)
-def test_too_little_noise_on_one_part_is_found(fields, factor, pair, runs, monkeypatch):
-    """A pair that changes this statistic detects it, even if the promise still holds."""
-    audited = mechanism()
-    less = less_noisy(audited, factor).scales
-    scales = replace(audited.scales, **{name: getattr(less, name) for name in fields})
-    monkeypatch.setattr(auditing, "publish", publishing_with(replace(audited, scales=scales)))
-    assert audit(audited, named(audited, pair), **effort(runs)).verdict != WITHIN
-
-
 def test_a_missing_factor_of_two_in_the_cross_sensitivity_is_found(monkeypatch):
     sound, whole = mechanism(LABEL), sensitivity.cross
     monkeypatch.setattr(sensitivity, "cross", lambda *bounds: whole(*bounds) / 2)
@@ -211,55 +192,11 @@ def test_noise_that_runs_or_parts_share_is_found(runs, noise):
     assert found.gaussian_epsilon > 1.0
 
 
-@pytest.mark.slow
-def test_too_little_noise_on_the_diagonal_is_found(monkeypatch):
-    """The diagonal has the smaller scale of the off-diagonal entries."""
-
-    def wrong(noisy, gram, tile, *, block, copy):
-        sigma = off_diagonal_sigma(noisy.mechanism.scales.gram[block])
-        noise = add_lattice_noise(np.zeros(3, np.int64), sigma, source=noisy.source, label="X'X")
-        return gram + np.array([[noise[0], noise[1]], [noise[1], noise[2]]])
-
-    monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
-    audited = mechanism()
-    found = audit(audited, worst_pairs(audited)[:1], **effort(26_000))
-    assert found.gaussian_epsilon > EPSILON
-
-
-@pytest.mark.slow
-def test_noise_that_is_not_mirrored_is_found(monkeypatch):
-    """Two independent draws for one number: their mean has half the variance."""
-
-    def wrong(noisy, gram, tile, *, block, copy):
-        sigma, source = noisy.mechanism.scales.gram[block], noisy.source
-        noise = add_lattice_noise(
-            np.zeros(gram.size, np.int64), off_diagonal_sigma(sigma), source=source, label="X'X"
-        ).reshape(gram.shape)
-        diagonal = add_lattice_noise(
-            np.zeros(len(gram), np.int64), sigma, source=source, label="diagonal"
-        )
-        return gram + noise - np.diag(noise.diagonal()) + np.diag(diagonal)
-
-    monkeypatch.setattr(NoisyMatrices, "gram_tile", wrong)
-    audited = mechanism()
-    found = audit(audited, named(audited, "X'X, off the diagonal"), **effort(16_000))
-    assert found.verdict != WITHIN
-
-
 def test_counts_without_noise_are_found(monkeypatch):
     monkeypatch.setattr(NoisyMatrices, "counts", lambda noisy, counts: counts)
     audited = mechanism()
     found = audit(audited, named(audited, "phenotypes"), **effort(2000))
     assert found.epsilon > EPSILON
-
-
-def test_a_protected_part_that_is_stated_to_be_public_is_found():
-    audited = mechanism()
-    public = replace(audited, scales=replace(audited.scales, phenotype_gram=0.0))
-    found = audit(public, named(public, "phenotypes"), **effort(2000))
-    assert found.attainable == math.inf
-    assert found.epsilon > EPSILON
-    assert found.verdict == EXCEEDED
 
 
 @pytest.mark.parametrize("by_block", [False, True])

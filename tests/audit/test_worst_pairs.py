@@ -118,11 +118,3 @@ def test_the_first_pair_attains_the_proved_shift(unit, adjacency, by_block, shar
     found = mu_of(audited, worst_pairs(audited)[0])
     # Rows are integers of 1,000 to 10,000 steps, each below its bound by at most one.
     assert found**2 == pytest.approx(share * MU**2, rel=5e-3)
-
-
-@pytest.mark.parametrize("split", [0.2, 1.0, 1.9])
-@LAYOUTS
-def test_pairs_are_valid_at_other_splits(split, by_block):
-    for unit in (FULL, FEATURE):
-        audited = mechanism(unit, REPLACE, by_block=by_block, split=split)
-        assert all(mu_of(audited, pair) <= MU for pair in worst_pairs(audited))

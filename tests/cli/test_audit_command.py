@@ -44,15 +44,6 @@ def test_a_part_without_noise_ends_with_exit_1_and_says_where(monkeypatch):
     assert result.output.splitlines()[-1] == "AUDIT FAILED: 2 of 2 mechanisms"
 
 
-@pytest.mark.slow
-def test_it_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    assert run(*ONE).exit_code == 0
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -47,20 +47,6 @@ def test_every_option_is_listed_once_under_a_heading(main: click.Command) -> Non
     assert next(reversed(listed)) == "Other" and "help" in listed["Other"]
 
 
-def test_the_release_has_headings_in_order() -> None:
-    listed = sections(gwas_release)
-    assert list(listed) == HEADINGS
-    assert {"bfile", "keep", "extract"} <= set(listed["Genotypes"])
-    assert {"epsilon", "delta", "ledger", "privacy"} <= set(listed["Privacy and budget"])
-    assert listed["Other"] == ["help"]
-
-
-def test_a_group_without_a_command_shows_its_help_alone() -> None:
-    result = command(ledger)
-    assert result.exit_code == 2
-    assert result.stderr.rstrip("\n") == command(ledger, "--help").stdout.rstrip("\n")
-
-
 def test_the_examples_are_read_by_the_command() -> None:
     text = command(gwas_release, "--help").stdout
     examples = text[text.index("Examples:") :].replace("\\\n", " ")

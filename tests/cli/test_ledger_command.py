@@ -1,21 +1,17 @@
 """``primo-scale ledger`` as a user runs it."""
 
-import re
 import shlex
 import sqlite3
-import sys
 from dataclasses import replace
 
 import pytest
-from support import processes
 from support.ledger_examples import request
 from support.small_cohort import command
 
 from primo_scale.cli.commands import ledger as main
 from primo_scale.errors import BudgetRefused
-from primo_scale.gaussian.calibration import Cost, release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
-from primo_scale.ledger.accounts import Account, ChargeRequest
+from primo_scale.ledger.accounts import Account
 from primo_scale.ledger.ledger import Ledger
 
 
@@ -57,52 +53,6 @@ def test_show_prints_budget_spent_left_and_charges(path):
         assert key == ledger.public_key
 
 
-def test_a_tilde_that_no_shell_expanded_is_refused():
-    output = set_budget("~/ledger", "--cohort", "a", "--epsilon", 1, "--delta", 1e-9, code=2)
-    assert "begins with ~, which only a shell takes for the home directory" in output
-
-
-def test_show_says_what_a_subsampled_charge_takes(path):
-    cost = Cost(release_mu(1.0, 5e-9) ** 2, 1.0, 5e-9)
-    with Ledger(path) as ledger:
-        account = ledger.balances()[0].account
-        ledger.set_budget(account, epsilon=20.0)
-        ledger.reserve(ChargeRequest(account, "subsampled", 2.0, 1e-8, cost))
-    output = run("show", "--ledger", path)
-    assert output.count("epsilon 2  mu^2 ") == 1
-    assert output.count(" and (epsilon 1, delta 5e-09)") == 1
-    assert re.search(r"left    epsilon 1\d\.\d+ \(mu\^2 adds up, not epsilon\)\n", output)
-
-
-def test_each_unit_and_adjacency_has_a_budget_of_its_own(path):
-    short = identifier(path)[:12]
-    label = ("--cohort", short, "--epsilon", 3, "--privacy", "label")
-    output = set_budget(path, *label, code=2)
-    assert f"a new budget needs a delta (got {short} (label privacy, replace-one))" in output
-    output = set_budget(path, *label, "--delta", 1e-9)
-    assert "new cohort" not in output
-    assert f"cohort {short} (label privacy, replace-one)" in output
-    assert "left    epsilon 3\n" in output
-    add_remove = ("--adjacency", "add-remove", "--delta", 1e-7)
-    set_budget(path, "--cohort", short, "--epsilon", 2, *add_remove)
-    output = run("show", "--ledger", path, "--cohort", short)
-    assert [line for line in output.splitlines() if line.startswith("cohort ")] == [
-        f"cohort {short} (full privacy, replace-one)",
-        f"cohort {short} (label privacy, replace-one)",
-        f"cohort {short} (full privacy, add-remove)",
-    ]
-    # Three accounts, one cohort: it need not be named.
-    set_budget(path, "--epsilon", 4, "--privacy", "label")
-    with Ledger(path, create=False) as ledger:
-        epsilons = {balance.account: balance.budget.epsilon for balance in ledger.balances()}
-    cohort = identifier(path)
-    assert epsilons == {
-        Account(cohort): 5.0,
-        Account(cohort, PrivacyUnit.LABEL): 4.0,
-        Account(cohort, adjacency=Adjacency.ADD_REMOVE): 2.0,
-    }
-
-
 def test_one_of_several_cohorts_has_to_be_named(path):
     assert "budget  epsilon 6 at delta 1e-08" in set_budget(path, "--epsilon", 6)
     set_budget(path, "--cohort", "biobank", "--epsilon", 1, "--delta", 1e-9)
@@ -131,17 +81,6 @@ def test_the_command_that_a_refusal_names_opens_the_budget(path, cohort):
         assert not ledger.reserve(asked).opened_budget
 
 
-def test_set_budget_opens_a_named_cohort_in_a_new_ledger(tmp_path):
-    path = tmp_path / "new.sqlite"
-    output = set_budget(path, "--cohort", "biobank", "--epsilon", 3, code=2)
-    assert "error: --delta: a new budget needs a delta" in output
-    assert "new cohort" not in output
-    output = set_budget(path, "--cohort", "biobank", "--epsilon", 3, "--delta", 1e-10)
-    assert "new cohort: biobank" in output
-    with Ledger(path) as ledger:
-        assert not ledger.reserve(request("r", 3.0, 1e-10, Account("biobank"))).opened_budget
-
-
 def test_verify_says_what_is_wrong(path):
     assert "verified" in run("verify", "--ledger", path)
     with sqlite3.connect(path) as database:
@@ -156,21 +95,3 @@ def test_no_ledger_is_one_line(tmp_path, name):
     output = run(name, "--ledger", tmp_path / "none.sqlite", code=3)
     assert output.count("\n") == 1
     assert "no ledger here" in output
-
-
-def test_default_ledger(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    run("set-budget", "--cohort", "biobank", "--epsilon", 1, "--delta", 1e-9)
-    assert (tmp_path / "primo_scale" / "ledger.sqlite").is_file()
-    run("show")
-
-
-def test_help_is_quick():
-    """For it imports none of what takes long."""
-    done = processes.run(
-        [sys.executable, "-X", "importtime", "-m", "primo_scale", "ledger", "--help"]
-    )
-    assert done.returncode == 0, done.stderr
-    imported = {line.split("|")[-1].strip() for line in done.stderr.splitlines()}
-    assert "click" in imported
-    assert imported.isdisjoint({"numpy", "cryptography", "zarr", "distributed"})

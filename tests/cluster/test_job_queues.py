@@ -5,7 +5,6 @@ Only real queues can show that they accept the scripts; `test_grid_engine` has o
 
 import asyncio
 import os
-import pwd
 import signal
 import subprocess
 import sys
@@ -98,12 +97,6 @@ def test_what_a_profile_asks_of_this_machine_is_checked_before_work(options, wor
     assert not [*sbatch.glob("tls-*")], "certificates are left"
 
 
-@pytest.mark.parametrize("character", " '\"$&%,:;\\\n")
-def test_a_path_that_a_job_script_cannot_contain_is_refused(character: str, sbatch) -> None:
-    with pytest.raises(InputError, match=r"letters, digits and _\./"):
-        check_reachable(JobQueueProfile("slurm"), sbatch / f"a{character}b")
-
-
 def test_no_private_key_is_in_a_job_script_an_environment_or_a_command_line(
     sbatch, monkeypatch
 ) -> None:
@@ -118,9 +111,3 @@ def test_no_private_key_is_in_a_job_script_an_environment_or_a_command_line(
         for text in (script, str(os.environ), str(psutil.Process().cmdline())):
             assert "PRIVATE KEY" not in text
             assert lines[1] not in text
-
-
-def test_jobs_are_listed_for_the_user_who_submits_them(monkeypatch) -> None:
-    """With another name every job would count as lost, and jobs be submitted without end."""
-    monkeypatch.setenv("LOGNAME", "another")
-    assert workers.user_name() == pwd.getpwuid(os.geteuid()).pw_name

@@ -1,15 +1,12 @@
 """The example for Kubernetes conforms to the operator's own schema."""
 
-import copy
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 from jsonschema.protocols import Validator
@@ -71,20 +68,3 @@ def test_containers_run_commands_of_the_installed_dask(container: str) -> None:
         [sys.executable, *words[:2], "--help"], check=True, capture_output=True, text=True
     ).stdout
     assert [word for word in words[2:] if word.startswith("--") and word not in known] == []
-
-
-WRONG: dict[str, Callable[[dict[str, Any]], object]] = {
-    "typo in the spec": lambda r: r["spec"].update(idleTimeOut=0),
-    "typo in the pod": lambda r: r["spec"]["worker"]["spec"].update(nodeSelectors={}),
-    "typo in a container": lambda r: r["spec"]["worker"]["spec"]["containers"][0].update(arg=[]),
-    "no service": lambda r: r["spec"]["scheduler"].pop("service"),
-    "wrong type": lambda r: r["spec"]["worker"].update(replicas="2"),
-}
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_an_invalid_manifest_is_detected(name: str) -> None:
-    resource = copy.deepcopy(example())
-    WRONG[name](resource)
-    with pytest.raises(jsonschema.ValidationError):
-        validate(resource)

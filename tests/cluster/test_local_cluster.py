@@ -1,6 +1,5 @@
 """The local cluster is private to its owner, limits memory, and replaces lost workers."""
 
-import os
 import threading
 import urllib.error
 import urllib.request
@@ -58,15 +57,6 @@ def test_a_local_worker_computes_on_one_thread_and_keeps_its_memory(tmp_path, mo
     assert found["BLAS threads"] == 1
 
 
-def test_the_environment_is_left_as_it_was(tmp_path, monkeypatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("NUMBA_NUM_THREADS", raising=False)
-    before = dict(os.environ)
-    with dask_client(LocalProfile(workers=1), tmp_path):
-        assert dict(os.environ) != before  # the reason why it is restored
-    assert dict(os.environ) == before
-
-
 @pytest.mark.parametrize(
     ("said", "may_have"), thinned([(None, 1 << 30), ("1.5GiB", 3 << 29)], every=2)
 )
@@ -81,11 +71,6 @@ def test_the_memory_limit_of_a_worker_is_that_of_the_preflight(
     with dask_client(profile, tmp_path) as client:
         (worker,) = client.scheduler_info()["workers"].values()
     assert worker["memory_limit"] == may_have
-
-
-def test_no_worker_limit_exceeds_the_available_memory(monkeypatch) -> None:
-    monkeypatch.setattr(profiles, "memory_limit", lambda: 2 << 30)
-    assert worker_memory(LocalProfile(1, "4GiB")) == 2 << 30
 
 
 @contextmanager

@@ -56,22 +56,6 @@ def test_an_example_renders_to_its_golden_file(kind: str) -> None:
     assert rendered(kind) == (FOLDER / f"{kind}.sh").read_text()
 
 
-@pytest.mark.parametrize(
-    "name", [path.name for path in sorted(EXAMPLES.iterdir()) if path.is_dir()]
-)
-def test_every_kind_has_a_readme_and_a_script(name: str) -> None:
-    assert (EXAMPLES / name / "README.md").is_file()
-    assert [*(EXAMPLES / name).glob("*.sh"), *(EXAMPLES / name).glob("*.yaml")]
-
-
-def test_options_are_those_of_dask_jobqueue(tmp_path: Path) -> None:
-    text = 'cores = 3\nmemory = "3GiB"\nprocesses = 1\nwalltime = "1-00:30"\nqos = "x"'
-    profile = read(tmp_path, OPTIONS + text)
-    assert profile.all_options["qos"] == "x"
-    assert worker_memory(profile) == 3 << 30
-    assert profile.walltime_seconds == 86400 + 1800
-
-
 REFUSED = {
     "no kind": ("jobs = 1", ["kind is unknown", "slurm"]),
     "unknown kind": ('kind = "moab"', ["kind is unknown", "moab"]),

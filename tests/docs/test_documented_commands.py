@@ -1,12 +1,10 @@
 """Commands and programs of the documentation: they run, or have only options that exist."""
 
 import re
-import sys
 from pathlib import Path
 
 import click
 import pytest
-from support import documented_code
 from support.documented_code import ROOT, blocks, run_blocks
 from test_links import PAGES
 
@@ -79,12 +77,3 @@ def unknown_options(path: Path) -> list[str]:
 def test_documented_options_exist(page):
     if page.name != "CHANGELOG.md" and "news" not in page.parts:
         assert unknown_options(page) == []
-
-
-def test_options_are_found_and_compared(monkeypatch, tmp_path):
-    assert ("release", "--epsilon") in options_of(ROOT / "docs/tutorial.md")
-    page = tmp_path / "page.md"
-    page.write_text("```\nprimo-scale release --bfile x \\\n    --gone 3\n```\n")
-    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
-    monkeypatch.setattr(documented_code, "ROOT", tmp_path)
-    assert unknown_options(page) == ["release --gone"]

@@ -58,12 +58,6 @@ def test_documentation_named_in_the_code_exists():
     assert sorted(item for item in named if not (REPOSITORY / item[1]).exists()) == []
 
 
-def test_a_broken_link_is_found(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text("[a](none.md) [b][file]\n\n[file]: page.md\n", encoding="utf-8")
-    assert broken_links(page) == ["none.md"]
-
-
 def test_the_citation_and_the_image_names_have_this_version():
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {__version__}\n" in citation

@@ -4,7 +4,6 @@ import gzip
 import json
 import re
 import shutil
-import tracemalloc
 from dataclasses import replace
 from unittest.mock import Mock
 
@@ -18,11 +17,9 @@ from support.readme_scores import own_scores, readme_scores
 from support.small_cohort import command, refused, succeeded
 
 import primo_scale as ps
-from primo_scale.cli.commands import evaluate, ingest
+from primo_scale.cli.commands import evaluate
 from primo_scale.evaluation import scores
-from primo_scale.evaluation.accuracy import Sample, why_unmeasured
 from primo_scale.evaluation.scores import match_weights, open_files, read_scoring_file, score_people
-from primo_scale.genotypes.coding import MatchCounts
 from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import HARD_CALLS
 from primo_scale.run.principal_components import components_of
@@ -123,20 +120,6 @@ def test_scores_do_not_depend_on_the_chunks(folder, monkeypatch):
     np.testing.assert_allclose(in_parts, whole, rtol=1e-12)
 
 
-def test_memory_is_that_of_a_small_batch_of_people():
-    """Every thread that projects people on principal components takes it."""
-    n, d = 8192, 1024
-    packed = np.zeros((d, n // 4), np.uint8)
-    genotypes = scores.Genotypes(range(n), None, lambda variants: packed[variants], HARD_CALLS, d)
-    columns = np.ones((d, 1)), np.zeros(1), np.ones(d)
-    matched = scores.MatchedWeights(np.arange(d), *columns, MatchCounts(d, d))
-    tracemalloc.start()
-    score_people(genotypes, matched)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 12 << 20  # of which 2 MiB are packed genotypes
-
-
 @pytest.mark.slow
 def test_results_are_those_of_independent_tools(folder, evaluated):
     predicted, truth = own_scores(folder / "release", folder / "fresh"), phenotypes(folder)
@@ -155,31 +138,6 @@ def test_results_are_those_of_independent_tools(folder, evaluated):
     assert (own["r2_lower"] <= own["r2"]).all()
     liability = own["liability_r2"].dropna()
     assert (liability > own.loc[liability.index, "r2"]).all()
-
-
-def test_exchanged_alleles_are_told(folder, tmp_path):
-    for suffix in (".bed", ".fam"):
-        shutil.copy(folder / f"fresh{suffix}", tmp_path / f"fresh{suffix}")
-    bim = pd.read_csv(folder / "fresh.bim", sep=r"\s+", header=None)
-    bim[[0, 1, 2, 3, 5, 4]].to_csv(tmp_path / "fresh.bim", sep="\t", header=False, index=False)
-    words = ("--bfile", tmp_path / "fresh", "--weights", folder / "release")
-    result = succeeded(run(folder, tmp_path / "out", *words))
-    assert "predicts the opposite, r < 0: QT1, QT2, CASE" in result.stderr
-    assert re.search(r"QT1, all, n = \d+: r -0\.\d+, R\^2 0\.", result.stdout)
-    assert (table(tmp_path / "out")["r"] < 0).all()
-
-
-@pytest.mark.parametrize(("factor", "kind"), [(0.1, "large"), (10.0, "small")])
-def test_slopes_far_from_one_are_told(factor, kind, folder, tmp_path):
-    """Of releases alone: the units of other scores are their own."""
-    scaled = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
-    scaled["QT1"] *= factor
-    scaled.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
-    words = (*people(folder), "--pheno", tmp_path / "pheno.tsv")
-    for weights, warned in (("release", True), ("release/weights.tsv.gz", False)):
-        options = ("--weights", folder / weights, "--out", tmp_path / f"out-{warned}")
-        result = succeeded(command(evaluate, *words, *options))
-        assert (f"weights are too {kind} by this factor: QT1 (" in result.stderr) is warned
 
 
 def test_the_calibration_uses_the_releases_intercept_and_covariates(folder, evaluated):
@@ -210,16 +168,6 @@ def test_every_file_carries_the_stamp(folder, evaluated):
     assert json.loads((evaluated / "evaluation.json").read_text())["stamp"] == stamp
 
 
-@pytest.mark.slow
-def test_a_store_gives_the_results_of_the_fileset(folder, tmp_path):
-    store = tmp_path / "fresh.zarr"
-    assert command(ingest, "--bfile", folder / "fresh", "--out", store).exit_code == 0
-    release = ("--weights", folder / "release")
-    for name, source in (("a", people(folder)), ("b", ("--genotypes", store))):
-        assert run(folder, tmp_path / name, *release, *source).exit_code == 0
-    assert table(tmp_path / "a").equals(table(tmp_path / "b"))
-
-
 def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path):
     rows = pd.read_csv(folder / "release" / "weights.tsv.gz", sep="\t", dtype={"ID": str})
     rows = rows[["ID", "effect_allele", "other_allele", "chrom", "pos", "QT1"]]
@@ -245,28 +193,6 @@ def test_alleles_are_matched_in_any_order_and_on_either_strand(folder, tmp_path)
     np.testing.assert_allclose(found - expected, np.full_like(found, constant), rtol=1e-7)
 
 
-@pytest.mark.slow
-def test_a_catalog_file_without_ids_is_matched_by_position(folder, tmp_path):
-    with gzip.open(folder / "release/pgs/QT1.txt.gz", "rt") as file:
-        lines = file.read().splitlines()
-    head = [line for line in lines if line.startswith("#")]
-    names, *rows = (line.split("\t", 1)[1] for line in lines[len(head) :])
-    rows[::2] = (f"chr{row}" for row in rows[::2])  # another name of the same chromosome
-    head = [line.replace("=QT1", "=height") for line in head]
-    path = tmp_path / "positions.txt"
-    path.write_text("\n".join([*head, names, *rows]) + "\n")
-    expected, _ = scores_of(folder / "release/pgs/QT1.txt.gz", folder)
-    np.testing.assert_array_equal(scores_of(path, folder)[0], expected)
-    assert run(folder, tmp_path / "out", "--weights", path, *people(folder)).exit_code == 0
-    assert len(table(tmp_path / "out")) == len(NAMES)  # it predicts no phenotype of that name
-    place = names.split("\t").index("chr_position")
-    cells = [row.split("\t") for row in rows]
-    moved = ["\t".join([*row[:place], f"{10**8 + n}", *row[place + 1 :]])
-             for n, row in enumerate(cells)]  # fmt: skip
-    path.write_text("\n".join([*head, names, *moved]) + "\n")
-    refused(run(folder, tmp_path / "none", "--weights", path, *people(folder)), 3, "genome build")
-
-
 @pytest.fixture(scope="module")
 def plink_release(folder):
     """The same release of phenotypes in which CASE has PLINK's codes."""
@@ -281,16 +207,6 @@ def plink_release(folder):
         found.to_csv(folder / f"plink.{kind}.tsv", sep="\t", index=False, na_rep="NA")
     ps.release(request_of(folder, "plink", folder / "plink"))
     return folder / "plink"
-
-
-def test_a_quotation_mark_is_a_character_of_a_name(folder, tmp_path):
-    path = folder / "release" / "weights.tsv.gz"
-    plain = read_scoring_file(path, NAMES)
-    text = gzip.decompress(path.read_bytes()).decode()
-    quoted = tmp_path / "quoted.tsv"
-    quoted.write_text(text.replace(NAMES[0], f'"{NAMES[0]}', 1))
-    found = read_scoring_file(quoted, (f'"{NAMES[0]}', *NAMES[1:]))
-    np.testing.assert_array_equal(found.per_allele, plain.per_allele)
 
 
 @pytest.mark.parametrize("weights", ["release", "plink", "weights.tsv.gz", "pgs/CASE.txt.gz"])
@@ -323,47 +239,6 @@ def test_the_coding_of_a_binary_trait_is_that_of_the_table(
         pd.testing.assert_frame_equal(found, results[0])
 
 
-def test_other_columns_of_the_tables_may_hold_text(folder, tmp_path):
-    for name in ("pheno", "covar"):
-        plain = pd.read_csv(folder / f"fresh.{name}.tsv", sep="\t")
-        plain.assign(site="London").to_csv(tmp_path / f"{name}.tsv", sep="\t", index=False)
-    tables = ("--pheno", tmp_path / "pheno.tsv", "--covar", tmp_path / "covar.tsv")
-    options = ("--weights", folder / "release", *people(folder), *tables, "--out", tmp_path / "out")
-    refused(command(evaluate, *options), 3, "the value of site is not a number", "London")
-    chosen = ("--pheno-name", "QT*", "--covar-name", "age")
-    succeeded(command(evaluate, *options, *chosen))
-    found = table(tmp_path / "out")
-    assert {*found.index.get_level_values("phenotype")} == {*NAMES} - {"CASE"}
-    assert found["incremental_r2"].notna().all()
-
-
-def test_values_of_plinks_codes_are_warned_of(folder, tmp_path):
-    """Nothing but a prevalence or a release says that they are not the values of a quantity."""
-    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")[["IID", "CASE"]]
-    plain["CASE"] = (plain["CASE"] + 1).mask(plain.index < 50, 0)
-    plain.to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
-    score = folder / "release" / "pgs" / "CASE.txt.gz"
-    options = ("--weights", score, *people(folder), "--pheno", tmp_path / "pheno.tsv")
-    found = succeeded(command(evaluate, *options, "--out", tmp_path / "out"))
-    assert "CASE has the values 0, 1 and 2, and is taken as quantitative" in found.stderr
-    prevalence = ("--prevalence", "CASE=0.3", "--out", tmp_path / "binary")
-    found = succeeded(command(evaluate, *options, *prevalence))
-    assert "taken as quantitative" not in found.stderr
-
-
-def test_a_prevalence_of_one_of_two_binary_traits_gives_one_liability(folder, tmp_path):
-    """A score of neither trait is compared with both."""
-    text = gzip.decompress((folder / "release" / "pgs" / "CASE.txt.gz").read_bytes()).decode()
-    score, pheno = tmp_path / "score.txt", tmp_path / "pheno.tsv"
-    score.write_text(text.replace("#trait_reported=CASE", "#trait_reported=a disease"))
-    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")[["IID", "CASE"]]
-    plain.assign(OTHER=plain["CASE"]).to_csv(pheno, sep="\t", index=False)
-    options = ("--weights", score, *people(folder), "--prevalence", "CASE=0.3")
-    succeeded(command(evaluate, *options, "--pheno", pheno, "--out", tmp_path / "out"))
-    liability = table(tmp_path / "out")["liability_r2"].droplevel(["weights", "group"])
-    assert liability.notna().to_dict() == {"CASE": True, "OTHER": False}
-
-
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
@@ -382,11 +257,6 @@ def test_the_reason_why_a_score_has_no_result_is_named(values, reason, folder, t
     result = command(evaluate, *options)
     refused(result, 3, f"no score has a result; QT1 in group all: {reason}")
     assert f"QT1.txt.gz: no result for QT1 in group all: {reason}" in result.stderr
-
-
-def test_a_score_that_does_not_vary_has_no_result():
-    constant = Sample(np.arange(40.0), np.ones(40), np.empty((40, 0)), None)
-    assert why_unmeasured(constant) == "the score does not vary"
 
 
 @pytest.fixture(scope="module")
@@ -484,52 +354,6 @@ def test_components_are_covariates_like_those_of_a_table(structured, tmp_path):
     both = evaluated_in(structured, tmp_path / "c", "--pc-loadings", path, "--covar", covar)
     refused(both, 3, "panel.eigenvec.allele", "PC1", "--covar-name")
     assert not (tmp_path / "c").exists()
-
-
-def test_components_are_those_that_a_release_has_weights_of(structured, tmp_path):
-    bounds, loadings = tmp_path / "bounds.tsv", structured / "panel.eigenvec.allele"
-    bounds.write_text("name\tlower\tupper\nENVIRONMENT\t-9\t9\nHERITABLE\t-9\t9\n")
-    ps.release(
-        bfile=structured / "people",
-        pheno=structured / "pheno.tsv",
-        pheno_bounds=bounds,
-        pc_loadings=loadings,
-        non_private=True,
-        out=tmp_path / "release",
-        ledger=tmp_path / "ledger.sqlite",
-    )
-    words = ("--bfile", structured / "people", "--weights", tmp_path / "release")
-    words += ("--pheno", structured / "pheno.tsv")
-    for name, options in (("with", ("--pc-loadings", loadings)), ("without", ())):
-        succeeded(command(evaluate, *words, *options, "--out", tmp_path / name))
-        content = json.loads((tmp_path / name / "evaluation.json").read_text())
-        offsets = {result["measures"]["offset"] for result in content["results"]}
-        assert offsets == {name == "with"}
-
-
-@pytest.mark.parametrize("name", ["within groups", "all"])
-def test_a_group_named_like_the_results_of_all_is_refused(name, structured, tmp_path):
-    path = tmp_path / "groups.csv"
-    path.write_text(f"I0,A\nI1,{name}\n")
-    result = evaluated_in(structured, tmp_path / "out", "--groups", path)
-    refused(result, 3, "groups.csv:2", "is no name of a group", name)
-
-
-def test_a_slope_beyond_the_covariates_is_warned_of(folder, tmp_path):
-    """And not the slope with them: here, the covariate is most of the phenotype."""
-    plain = pd.read_csv(folder / "fresh.pheno.tsv", sep="\t")
-    score = own_scores(folder / "release", folder / "fresh").loc[plain["IID"], "QT1"].to_numpy()
-    ancestry = -5 * score + np.random.default_rng(1).normal(size=len(score))
-    plain.assign(QT1=plain["QT1"] + ancestry).to_csv(tmp_path / "pheno.tsv", sep="\t", index=False)
-    plain[["IID"]].assign(x=ancestry).to_csv(tmp_path / "covar.tsv", sep="\t", index=False)
-    words = (*people(folder), "--weights", folder / "release", "--pheno-name", "QT1")
-    words += ("--pheno", tmp_path / "pheno.tsv")
-    result = succeeded(command(evaluate, *words, "--out", tmp_path / "plain"))
-    assert "predicts the opposite, r < 0: QT1" in result.stderr
-    words += ("--covar", tmp_path / "covar.tsv", "--out", tmp_path / "beyond")
-    result = succeeded(command(evaluate, *words))
-    assert "predicts the opposite" not in result.stderr
-    assert "by this factor" not in result.stderr
 
 
 def edited(change):

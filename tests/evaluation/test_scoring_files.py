@@ -66,13 +66,9 @@ WEIGHTS = ("ID", "effect_allele", "other_allele", "chrom", "pos", "epsilon=5", "
 # Headers that are near a documented one, and what was lost before they were refused.
 UNKNOWN_HEADERS = {
     "the guarantee of weights is left out, and QT1 with it": (*WEIGHTS[:5], *WEIGHTS[6:]),
-    "phenotypes take the place of the guarantee": (*WEIGHTS[:5], "QT1", "QT2", "QT3"),
-    "alleles have the names of PLINK": ("ID", "A1", "A2", *WEIGHTS[3:]),
     "columns of weights in another order": (*WEIGHTS[:3], "pos", "chrom", *WEIGHTS[5:]),
-    "weights of no phenotype": WEIGHTS[:6],
     "a plink2 --score file": ("ID", "effect_allele", "QT1"),
     "a PGS Catalog file without other alleles": tuple(n for n in ROWS if n != "other_allele"),
-    "a PGS Catalog file without a place or name": tuple(ROWS)[3:],
     "a PGS Catalog file without weights": tuple(n for n in ROWS if n != "effect_weight"),
 }
 

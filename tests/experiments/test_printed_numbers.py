@@ -13,7 +13,6 @@ from scipy.stats import norm
 from experiments import papers_constants as papers
 from experiments import printed_numbers as printed
 from experiments.accounting import zcdp_sigma
-from experiments.printed_numbers import Printed
 from primo_scale.gaussian.calibration import mu_for
 from primo_scale.gaussian.sensitivity import Adjacency
 
@@ -115,14 +114,6 @@ def test_a_person_at_all_parties_has_a_larger_epsilon():
     assert exact_epsilon(person, 1e-5) == pytest.approx(0.15448, abs=1e-5)
 
 
-def test_all_printed_decimals_are_compared():
-    assert Printed("", 1.2345, "1.23").agrees
-    assert not Printed("", 1.2351, "1.23").agrees
-    assert Printed("", 9.8499, "9.84", is_limit=True).agrees
-    assert not Printed("", 9.8301, "9.84", is_limit=True).agrees
-    assert Printed("", 83.91, "84").agrees
-
-
 @pytest.mark.parametrize("split", [0.2, 1.0, 2.0])
 def test_joint_scales_spend_mu_exactly(split):
     """The worst pair of full-length rows, found by a search over their angle, attains mu."""
@@ -131,11 +122,3 @@ def test_joint_scales_spend_mu_exactly(split):
     cosine = np.linspace(0, 1, 100_001)
     shift = (2 - 2 * cosine**2) / gram**2 + (2 + 2 * cosine) / cross**2
     assert math.sqrt(shift.max()) == pytest.approx(mu, rel=1e-9)
-
-
-def test_the_split_is_the_best_of_a_grid():
-    grid = np.linspace(0.01, 2, 2000)
-    losses = [printed.first_order_loss(float(split)) for split in grid]
-    best, excess = printed.split_claim()
-    assert best.value == pytest.approx(grid[int(np.argmin(losses))], abs=1e-3)
-    assert excess.value == pytest.approx(losses[-1] / min(losses), rel=1e-4)

@@ -7,8 +7,7 @@ import pytest
 from scipy.stats import chi2, norm
 
 from experiments.gaussian_noise import draw
-from experiments.haplotypes import simulate
-from experiments.product_methods import planned_phenotype_bound, release
+from experiments.product_methods import release
 from primo_scale.gaussian.sensitivity import PrivacyUnit
 from primo_scale.privacy.mechanism import Promise
 
@@ -36,21 +35,3 @@ def test_noise_scales_spend_the_promise(cohort, unit):
     mu = math.sqrt(np.max(shift) / rest)
     delta = norm.cdf(mu / 2 - 2 / mu) - math.exp(2) * norm.cdf(-mu / 2 - 2 / mu)
     assert delta == pytest.approx(1e-6, rel=1e-3)
-
-
-@pytest.mark.parametrize("unit", list(PrivacyUnit))
-def test_rows_are_clipped_as_the_unit_asks(cohort, unit):
-    noisy = release(cohort, silent_draws(), Promise(2.0, 1e-6, unit))
-    public = noisy.gram_sigma == 0
-    assert public == (unit is PrivacyUnit.LABEL)
-    if public:
-        np.testing.assert_allclose(noisy.gram, cohort.gram)
-    else:
-        assert np.trace(noisy.gram) < np.trace(cohort.gram)
-    assert (noisy.attenuation == 1) == (unit is PrivacyUnit.FEATURE)
-
-
-def test_planned_clip_is_tighter_where_noise_dominates():
-    crowded = simulate(600, 6, 60, np.random.default_rng(9))
-    promise = Promise(0.5, 1e-6)
-    assert planned_phenotype_bound(crowded, promise) < math.sqrt(60)

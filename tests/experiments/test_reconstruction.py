@@ -5,12 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
-from support.noise_checks import exact_delta
 
-from experiments import reconstruction
-from experiments.reconstruction import Genotypes, recognition_bound, reconstruct, rounded, run
-from experiments.reproduction import Task
-from primo_scale.gaussian.calibration import release_mu
+from experiments.reconstruction import Genotypes, reconstruct, rounded
 
 RIDGE = 3.0
 
@@ -51,24 +47,3 @@ def test_exact_weights_give_every_genotype_away(example):
 
     without_ld = reconstruct(before, after, np.diag(np.diag(scatter)), genotypes)
     assert (rounded(without_ld, genotypes, mean) == genotypes.dosages[-1]).mean() < 0.9
-
-
-def test_the_bound_is_that_of_the_total_variation_distance():
-    """At epsilon 0 delta is the total variation distance; the best guess is right in (1 + it)/2."""
-    for epsilon in (1.0, 5.0, 20.0):
-        distance = float(exact_delta(0.0, release_mu(epsilon, reconstruction.DELTA)))
-        assert recognition_bound(epsilon) == pytest.approx((1 + distance) / 2, rel=1e-9)
-    assert recognition_bound(np.inf) == 1
-
-
-@pytest.mark.parametrize("epsilon", [0.0, 5.0])
-def test_only_a_release_without_noise_gives_the_target_away(epsilon):
-    """The target's 200 genotypes, from releases of 2,000 people by the product."""
-    rows = pd.DataFrame(run(Task({"n": 2000, "epsilon": epsilon}, range(2)))).set_index("LD")
-    itself = rows.loc["attack with the cohort's LD"]
-    if epsilon:
-        assert (rows.right < 0.9).all()
-    else:
-        assert (itself.right == 1).all() and (itself.recognised == 1).all()
-        assert (rows.recognised > 0.9).all()
-        assert (rows.right > rows.guessed + 0.1).all()

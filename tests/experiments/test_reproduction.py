@@ -3,8 +3,6 @@
 Worker processes import this module, which therefore imports no figure.
 """
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
@@ -38,9 +36,3 @@ def test_a_figure_is_continued_and_extended(tmp_path):
     assert set(whole.seed) == set(range(25))
     pd.testing.assert_frame_equal(whole, pd.read_csv(tmp_path / "f.csv"))
     assert (tmp_path / "f.svg").read_text() == "50 rows"
-
-
-def test_repetitions_are_divided_between_tasks():
-    tasks = [*replace(FIGURE, seeds_per_task=4).tasks(9)]
-    assert [task.seeds for task in tasks[:3]] == [range(4), range(4, 8), range(8, 9)]
-    assert len(tasks) == 6

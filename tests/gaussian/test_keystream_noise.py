@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from support.noise_checks import KEY, correlated
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian import keystream_noise
-from primo_scale.gaussian.keystream_noise import (
+from primo_scale.gaussian import noise as noise_module
+from primo_scale.gaussian.noise import (
     ACCEPTED,
     REJECTED,
     UNDECIDED,
@@ -47,8 +47,8 @@ mp.dps = 160
 
 
 def test_tables_have_the_sizes_that_the_proof_takes():
-    assert (keystream_noise.N_BINS, keystream_noise.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
-    assert (keystream_noise.OFFSET_BITS, keystream_noise.BIN_BITS) == (BITS, BITS - 1)
+    assert (noise_module.N_BINS, noise_module.TAIL_SIGMAS) == (TAIL * BINS, TAIL)
+    assert (noise_module.OFFSET_BITS, noise_module.BIN_BITS) == (BITS, BITS - 1)
     assert mp.erfc(TAIL / mp.sqrt(2)) + mp.mpf(2) ** -394 < mp.mpf("4e-119")
 
 
@@ -258,8 +258,8 @@ def test_every_attempt_has_its_own_further_bits(monkeypatch):
     def last_bits(words, extension, *_):
         return None if words[0] & 1 else int.from_bytes(extension[-7:], "little")
 
-    monkeypatch.setattr(keystream_noise, "decide_from_prefixes", decides_nothing)
-    monkeypatch.setattr(keystream_noise, "decide", last_bits)
+    monkeypatch.setattr(noise_module, "decide_from_prefixes", decides_nothing)
+    monkeypatch.setattr(noise_module, "decide", last_bits)
     attempts = reference_attempts(KEY, "a", 300, SCALE)
     expected = first_results((last_bits(*a) for a in attempts), 300)
     assert KeystreamNoise(KEY).draw("a", 300, SCALE).tolist() == expected
@@ -277,7 +277,7 @@ def test_every_attempt_has_its_own_further_bits(monkeypatch):
 def test_the_noise_does_not_depend_on_how_it_is_computed(monkeypatch, count, changes):
     expected = KeystreamNoise(KEY).draw("a", count, SCALE)
     for name, value in changes.items():
-        monkeypatch.setattr(keystream_noise, name, value)
+        monkeypatch.setattr(noise_module, name, value)
     assert np.array_equal(KeystreamNoise(KEY).draw("a", count, SCALE), expected)
 
 

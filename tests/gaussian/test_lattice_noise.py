@@ -16,9 +16,8 @@ from scipy import stats
 from support.noise_checks import RISK, has_scale
 
 from primo_scale.errors import UsageError
-from primo_scale.gaussian import lattice_noise as drawing
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
-from primo_scale.gaussian.lattice_noise import fine_bits, off_diagonal_sigma, rounded_shift
+from primo_scale.gaussian import noise as drawing
+from primo_scale.gaussian.noise import KeystreamNoise, fine_bits, off_diagonal_sigma, rounded_shift
 
 SIGMA = 12_345.6
 SOURCE, LABELS = KeystreamNoise(os.urandom(32)), map(str, itertools.count())

@@ -13,8 +13,8 @@ from support.noise_checks import KEY, RISK, correlated, has_scale
 from support.opendp_noise import OpenDPNoise
 from support.tiers import thinned
 
-from primo_scale.gaussian import keystream_noise as noise_module
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian import noise as noise_module
+from primo_scale.gaussian.noise import KeystreamNoise
 
 SCALE = 2.0**32 * 1.2345
 BINS, TAIL = 64, 24

@@ -34,14 +34,6 @@ def test_labels_and_shape(store, base):
     assert array["sample"].values.tolist() == fam[1::6]
 
 
-def test_only_the_needed_blocks_are_read(store):
-    array = primo_scale.open_genotypes(store.path)
-    whole = array.values
-    for chunk in (store.path / "genotypes/c").glob("[123]/*"):
-        chunk.unlink()
-    np.testing.assert_array_equal(array[3:9, 5:40].values, whole[3:9, 5:40])
-
-
 def test_task_names_and_payloads_hold_no_identifier(store):
     graph = primo_scale.open_genotypes(store.path).data.__dask_graph__()
     public = repr(dict(graph)).encode() + pickle.dumps(dict(graph))
@@ -55,8 +47,3 @@ def test_a_store_is_pickled_as_its_path(store):
     payload = pickle.dumps(store)
     assert store.samples.individual[0].encode() not in payload
     assert pickle.loads(payload) == store
-
-
-def test_samples_inside_a_byte_are_a_programming_error(store):
-    with pytest.raises(ValueError, match="inside a byte"):
-        store.read_packed(slice(0, 1), slice(2, 4))

@@ -110,14 +110,6 @@ def test_probabilities_of_a_bgen_become_the_dosages_of_plink2(plink2, files_of, 
     np.testing.assert_array_equal(found, of_plink2(tmp_path / "p"))
 
 
-@pytest.mark.slow
-def test_the_other_order_of_alleles_gives_the_other_dosage(files_of):
-    files = files_of("probabilities", "bgen")
-    first = dosages(open_source(files))
-    last = dosages(open_source(replace(files, allele_order="ref-last")))
-    np.testing.assert_array_equal(last, np.where(first == 255, 255, 254 - first.astype(int)))
-
-
 @pytest.mark.parametrize(
     ("kind", "chunk_shape"), thinned(product(KINDS, [(3, 4), (512, 8192)]), every=3)
 )
@@ -268,19 +260,3 @@ def test_scores_are_those_of_plink2(dummy, plink2, tmp_path):
     ours = score_people(open_store(tmp_path / "g"), every)[:, 0]
     assert 0 < np.abs(ours - theirs).max() < np.abs(weights).sum() / 254
     assert np.std(ours - theirs) < 3 * np.sqrt((weights**2).sum() / 12) / STEPS
-
-
-@pytest.mark.slow
-@pytest.mark.oracle
-def test_scores_of_whole_weights_have_the_same_bits_for_any_chunks(dummy, tmp_path):
-    """Public principal components rely on it (docs/maths/principal-components.md)."""
-    rng = np.random.default_rng(4)
-    weights = rng.integers(-(2**22), 2**22, size=(300, 2)).astype(float)
-    centre = rng.integers(0, 2**15, size=300) / 2**14
-    every = every_variant(weights, centre)
-    scores = []
-    for chunks in ((64, 128), (7, 500)):
-        store = tmp_path / f"{chunks[0]}"
-        run(SourceFiles((dummy,), "pfile", packing=DOSAGES), store, chunk_shape=chunks)
-        scores.append(score_people(open_store(store), every))
-    np.testing.assert_array_equal(*scores)

@@ -10,12 +10,7 @@ import pytest
 from support.filesets import sample_table, variants_with, written
 
 from primo_scale.errors import InputError, UsageError
-from primo_scale.genotypes.filters import (
-    Selection,
-    read_people,
-    select_samples,
-    select_variants,
-)
+from primo_scale.genotypes.filters import Selection, select_samples, select_variants
 from primo_scale.genotypes.tables import VariantTable, parse_chromosomes, read_bim, read_fam
 
 
@@ -43,11 +38,6 @@ VARIANT_LISTS = {
     "several in a line": "rs331635 rs7538364\n\nabsent   rs9628692\r\n",
     "twice the same": "rs331635\nrs331635\n",
 }
-
-
-def test_lines_of_a_list_may_end_in_carriage_returns(tmp_path):
-    people = read_people(written(tmp_path / "people.txt", "#FID IID\rF1 I1\rF2 I2\r"))
-    assert people == {("F1", "I1"), ("F2", "I2")}
 
 
 CHROMOSOMES = ["x", "23", "chrX", "par1,PAR2", "25", "X,XY", "1-4,22,X,PAR1", "0-9"]
@@ -115,30 +105,12 @@ def test_variants_rare_in_the_panel_are_left_out_as_by_plink2(reference, plink2,
     assert (count.found, count.left) == (61 - len(expected), len(expected))
 
 
-def test_counts_report_named_found_and_left(tmp_path):
-    people = sample_table([("a", "1"), ("b", "2"), ("c", "3")])
-    keep = written(tmp_path / "keep", "a 1\nb 2\nz 9\n")
-    remove = written(tmp_path / "remove", "2\n")
-    index, counts = select_samples(people, Selection(keep=keep, remove=remove))
-    assert index.tolist() == [0]
-    assert [str(count) for count in counts] == [
-        "--keep: 3 named, 2 found, 2 samples left",
-        "--remove: 1 named, 1 found, 1 samples left",
-    ]
-
-
 def test_an_entry_that_matches_two_rows_is_refused(tmp_path):
     people = sample_table([("a", "1"), ("b", "1")])
     with pytest.raises(InputError, match="several rows"):
         select_samples(people, Selection(keep=written(tmp_path / "keep", "1\n")))
     index, _ = select_samples(people, Selection(keep=written(tmp_path / "keep", "b 1\n")))
     assert index.tolist() == [1]
-
-
-def test_nobody_left_is_an_error(tmp_path):
-    keep = written(tmp_path / "keep", "a 2\n")
-    with pytest.raises(InputError, match="nobody is left"):
-        select_samples(sample_table([("a", "1")]), Selection(keep=keep))
 
 
 def test_y_mt_and_unplaced_contigs_are_left_out_by_default():
@@ -153,14 +125,6 @@ def test_y_mt_and_unplaced_contigs_are_left_out_by_default():
         "chromosome 0: 1 variants left out (not placed on a chromosome), 7 left",
         "other contigs: 2 variants left out (not placed on a chromosome), 5 left",
     ]
-
-
-def test_unplaced_variants_can_be_selected():
-    index, (count,) = select_variants(
-        variants_on("0", "1", "2"), Selection(chromosomes=parse_chromosomes("0-1,7"))
-    )
-    assert index.tolist() == [0, 1]
-    assert str(count) == "--chr: 3 named, 2 found, 2 variants left"
 
 
 ONE_COPY = ["Y", "24", "1-26", "MT", "chrM", "1,26"]

@@ -163,12 +163,6 @@ def test_the_other_order_of_alleles_counts_the_other_allele(files_of):
     np.testing.assert_array_equal(codes[1], np.array([3, 1, 2, 0])[codes[0]])
 
 
-def test_a_bgen_file_with_its_own_sample_ids_needs_no_sample_file(files_of):
-    files = files_of("odd", "bgen")
-    ids = open_source(replace(files, sample=None)).samples.individual.tolist()
-    assert ids == open_source(files).samples.individual.tolist()
-
-
 # ---- Refusals ------------------------------------------------------------------------------------
 
 
@@ -176,22 +170,6 @@ def test_a_bgen_file_with_its_own_sample_ids_needs_no_sample_file(files_of):
 def test_variants_of_several_alleles_are_refused_by_name(kind, files_of):
     with pytest.raises(InputError, match=r"rs2 has more than two alleles .got 1 such"):
         open_source(files_of("several", kind))
-
-
-@pytest.mark.parametrize(
-    ("kind", "ending"),
-    [("pfile", ".pgen"), ("pfile", ".pvar.zst"), ("bgen", ".bgen"), ("vcf", ".vcf.gz")],
-)
-@pytest.mark.parametrize("kept", [0, 11, 0.5])
-def test_truncated_files_are_refused_in_one_line(kind, ending, kept, files_of, tmp_path):
-    files = copied(files_of("base_n43_m61", kind), tmp_path)
-    broken = tmp_path / f"base_n43_m61{ending}"
-    content = broken.read_bytes()
-    broken.write_bytes(content[: int(kept * len(content)) if kept < 1 else kept])
-    with pytest.raises(InputError) as caught:
-        run(files, tmp_path / "g.zarr")
-    assert "base_n43_m61" in str(caught.value) and "\n" not in str(caught.value)
-    assert not (tmp_path / "g.zarr").exists()
 
 
 def test_a_vcz_store_without_an_array_or_with_an_unknown_allele_is_refused(files_of, tmp_path):
@@ -268,11 +246,6 @@ def test_damaged_files_are_read_or_refused_in_one_line(kind, ending, files_of, t
     assert 10 < refused < 150
 
 
-def test_a_file_of_a_plink_2_fileset_is_refused_with_its_prefix(tmp_path):
-    with pytest.raises(InputError, match=rf"Give {tmp_path}/x$"):
-        open_source(SourceFiles((tmp_path / "x.pgen",), "pfile"))
-
-
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_file_that_is_missing_or_of_another_format_is_refused(kind, tmp_path):
     with pytest.raises(InputError, match=r"none"):
@@ -281,18 +254,6 @@ def test_a_file_that_is_missing_or_of_another_format_is_refused(kind, tmp_path):
         (tmp_path / name).write_text("#IID\nno genotypes\n")
     with pytest.raises(InputError, match=r"text"):
         open_source(SourceFiles((tmp_path / "text",), kind))
-
-
-def test_tables_of_plink2_without_headers_are_those_of_plink1(reference, tmp_path):
-    base = reference / "data/edge/plink_made/base_n43_m61"
-    shutil.copy(FORMATS / "base_n43_m61.pgen", tmp_path / "c.pgen")
-    shutil.copy(f"{base}.bim", tmp_path / "c.pvar")
-    shutil.copy(f"{base}.fam", tmp_path / "c.psam")
-    stores = [
-        run(SourceFiles((tmp_path / "c",), "pfile"), tmp_path / "pgen.zarr"),
-        run(base, tmp_path / "bed.zarr"),
-    ]
-    assert_equal_stores(*stores, "pfile")
 
 
 # ---- Real genotypes ------------------------------------------------------------------------------

@@ -10,11 +10,7 @@ from support.filesets import variants_with
 from support.processes import run_program
 
 from primo_scale.errors import InputError
-from primo_scale.genotypes.coding import (
-    MatchCounts,
-    read_reference_frequencies,
-    refuse_few_matches,
-)
+from primo_scale.genotypes.coding import MatchCounts, read_reference_frequencies
 from primo_scale.genotypes.tables import VariantTable, read_bim
 
 HEADER = "#CHROM\tID\tREF\tALT\tALT_FREQS\tOBS_CT\n"
@@ -94,13 +90,6 @@ def test_every_way_of_matching(tmp_path):
     assert matched.counts == MatchCounts(13, 7, 3, 2, 1, 3, 3)
 
 
-def test_columns_are_found_by_name_and_gzip_is_read(tmp_path):
-    file = tmp_path / "panel.afreq.gz"
-    text = "##meta\n#CHROM POS ID REF ALT PROVISIONAL_REF? OBS_CT ALT_FREQS\n1 5 v G A Y 10 0.3\n"
-    file.write_bytes(gzip.compress(text.encode()))
-    assert read_reference_frequencies(file, variant_table(("v", "A", "G"))).a1_frequency == [0.3]
-
-
 @pytest.mark.parametrize(
     ("rows", "line", "message"),
     [
@@ -129,15 +118,3 @@ def test_a_file_of_another_kind_is_refused(tmp_path):
     broken.write_bytes(gzip.compress(HEADER.encode() * 100)[:30])
     with pytest.raises(InputError, match="cannot be decompressed"):
         read_reference_frequencies(broken, variants)
-
-
-@pytest.mark.parametrize(
-    ("row", "remedy"),
-    [("1\trs1\tg\ta\t0.3\t100", "alleles of both in capitals"),
-     ("1\t1:5:A:G\tG\tA\t0.3\t100", "identifiers of the .bim file")],
-    ids=["other alleles", "other identifiers"],
-)  # fmt: skip
-def test_the_remedy_suits_what_does_not_match(tmp_path, row, remedy):
-    matched = read_reference_frequencies(panel(tmp_path, row), variant_table(("rs1", "A", "G")))
-    with pytest.raises(InputError, match=remedy):
-        refuse_few_matches(matched)

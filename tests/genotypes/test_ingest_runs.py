@@ -2,7 +2,6 @@
 
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,6 @@ from primo_scale import machine
 from primo_scale.errors import InputError, ResourceError
 from primo_scale.genotypes import ingest as ingest_module
 from primo_scale.genotypes.filters import Selection
-from primo_scale.genotypes.ingest import plan_ingest
-from primo_scale.genotypes.source import SourceFiles
 from primo_scale.genotypes.store import open_genotypes
 
 
@@ -114,23 +111,3 @@ def test_a_full_disk_is_explained_and_the_run_can_continue(base, tmp_path, monke
             run(base, tmp_path / "g.zarr")
     assert not (tmp_path / "g.zarr").exists()
     run(base, tmp_path / "g.zarr")
-
-
-def test_large_chunks_that_are_read_whole_are_written_one_at_a_time(base, tmp_path):
-    plan = plan_ingest(SourceFiles((base,)), tmp_path / "g.zarr", chunk_shape=(16, 12))
-    assert plan.partitions_at_once == 2
-    for variant_major, at_once in ((True, 2), (False, 1)):  # of .bed and of VCF-Zarr
-        source = replace(plan.source, variant_major=variant_major)
-        large = replace(plan, source=source, chunk_shape=(65_536, 8192))
-        assert large.partitions_at_once == at_once
-
-
-def test_variants_without_names_or_calls_are_counted(reference, tmp_path):
-    """The counts are those of reference/data/README.md, "edge/plink_made"."""
-    folder = reference / "data/edge/plink_made"
-    expected = {
-        "base_n43_m61": [], "degenerate": ["variants without any call (kept): 1"],
-        "dot_ids": ["variants with the identifier '.', which no list and no score can name: 61"],
-    }  # fmt: skip
-    for name, lines in expected.items():
-        assert run(folder / name, tmp_path / name).input_warnings() == lines

@@ -1,7 +1,6 @@
 """LD blocks of a panel: costs of cuts by brute force, and the division of least total cost."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -34,13 +33,6 @@ def test_costs_are_the_sums_over_all_pairs_across_a_cut(per_pass, monkeypatch):
     np.testing.assert_allclose(
         crossing_ld(lambda part: rows[part], range(30), 9), expected, atol=1e-5
     )
-
-
-def test_missing_dosages_are_the_mean_and_equal_ones_are_uncorrelated():
-    dosages = np.array([[0, 2, -1, 1], [1, 1, 1, -1], [-1, -1, -1, -1]], dtype=np.int8)
-    rows = standardise(centred(dosages))
-    np.testing.assert_allclose(rows[0], np.array([-1, 1, 0, 0]) / math.sqrt(2), rtol=1e-6)
-    assert not rows[1:].any()
 
 
 @given(

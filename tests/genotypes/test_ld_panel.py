@@ -15,7 +15,7 @@ from primo_scale.panel.components import (
     variances_outside,
     write_components,
 )
-from primo_scale.panel.ld import fixation_index, open_ld_panel, panel_boundaries
+from primo_scale.panel.ld import fixation_index, open_ld_panel
 
 
 def write_panel(prefix, dosages):
@@ -60,16 +60,6 @@ def test_variants_match_by_position_and_alleles_in_either_order_and_strand(tmp_p
     expected[[1, 3]] = 2 - expected[[1, 3]]
     expected -= expected.mean(axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-6)
-
-
-def test_the_order_of_the_cohort_and_missing_values_are_respected(tmp_path, dosages):
-    dosages[2, :5] = -1
-    panel = opened_panel(tmp_path, dosages, table([("A", "G")] * 3, [6, 3, 1]))
-    _, found = panel.centred_dosages(slice(0, 3))
-    called = dosages[2, 5:]
-    np.testing.assert_allclose(found[1, 5:], called - called.mean(), atol=1e-6)
-    assert not found[1, :5].any()
-    np.testing.assert_allclose(found[0], dosages[5] - dosages[5].mean(), atol=1e-6)
 
 
 def test_frequencies_are_those_of_the_cohorts_alleles(tmp_path, dosages):
@@ -153,14 +143,6 @@ def test_variances_are_those_of_other_people(tmp_path, people):
         assert variances[47:].sum() / true[47:].sum() == pytest.approx(1, abs=0.1)
 
 
-def test_blocks_are_cut_where_the_panel_has_no_ld(tmp_path):
-    rng = np.random.default_rng(4)
-    blocks = [correlated(200, size, rng, factors=1)[0] for size in (12, 17, 11)]
-    variants = table([("A", "G")] * 40, range(1, 41))
-    panel = opened_panel(tmp_path, np.vstack(blocks), variants)
-    assert panel_boundaries(panel, (8, 20)) == (0, 12, 29, 40)
-
-
 def test_maps_are_stored_and_reproduce_the_components(tmp_path):
     rng = np.random.default_rng(5)
     vectors = np.linalg.qr(rng.standard_normal((40, 40)))[0][:7]
@@ -173,15 +155,6 @@ def test_maps_are_stored_and_reproduce_the_components(tmp_path):
     assert (again.sizes, again.boundaries) == ((7, 2), (0, 40, 49))
     for block, expected in enumerate(maps):
         np.testing.assert_array_equal(again.map_of(block).real, expected.real)
-
-
-def test_maps_of_the_same_request_are_not_computed_again(tmp_path):
-    first = component_map(np.eye(3), np.ones(3))
-    other = component_map(np.eye(3)[::-1].copy(), np.ones(3))
-    path = tmp_path / "components.zarr"
-    digest = write_components(path, "one", [first]).digest
-    assert write_components(path, "one", iter(())).digest == digest
-    assert write_components(path, "two", [other]).digest != digest
 
 
 def test_variants_without_variance_in_the_panel_are_components_of_their_own(tmp_path, dosages):

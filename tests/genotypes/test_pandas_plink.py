@@ -69,9 +69,3 @@ def test_a_dosage_or_another_array_is_refused(array_of, tmp_path):
         with pytest.raises(InputError, match="read_plink1_bin"):
             from_pandas_plink(other, tmp_path / "store")
     assert not list(tmp_path.iterdir()), "no copy of the genotypes is left"
-
-
-def test_an_array_in_memory_and_a_second_call_give_the_same_store(array_of, tmp_path):
-    first = from_pandas_plink(array_of("base_n43_m61"), tmp_path / "store")
-    again = from_pandas_plink(array_of("base_n43_m61").compute(), tmp_path / "store")
-    assert again.identity_digest == first.identity_digest

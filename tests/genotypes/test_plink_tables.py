@@ -20,16 +20,6 @@ def test_absent_and_empty_files_are_named(tmp_path):
             read(tmp_path / name / "below")
 
 
-def test_bim_columns(tmp_path):
-    content = b"1\trs1\t0.5\t100\tA\tG\r\nchr2  rs2 0\t 7 <DEL> acgt extra\n"
-    variants = read_bim(written(tmp_path / "x.bim", content))
-    assert variants.chromosome.tolist() == ["1", "chr2"]
-    assert variants.identifier.tolist() == ["rs1", "rs2"]
-    assert variants.position.tolist() == [100, 7]
-    assert variants.allele1.tolist() == ["A", "<DEL>"]
-    assert variants.allele2.tolist() == ["G", "acgt"]
-
-
 TOKEN = st.text(st.characters(codec="utf-8"), min_size=1).filter(
     lambda text: len(text.encode().split()) == 1 and text.encode().split()[0] == text.encode()
 )

@@ -3,11 +3,10 @@
 import hashlib
 import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from support.integer_products import available, product
+from support.integer_products import product
 from support.processes import run
 from support.tiers import thinned
 
@@ -55,15 +54,6 @@ def features(monkeypatch: pytest.MonkeyPatch):
 
     yield pretend
     product_kernels._fastest.cache_clear()
-
-
-def test_a_request_knows_the_names_without_importing_numba() -> None:
-    program = (
-        "import sys; from primo_scale.run.request import KERNELS; "
-        "from primo_scale.kernels import NAMES; "
-        "assert KERNELS == NAMES; assert 'numba' not in sys.modules"
-    )
-    printed(program)
 
 
 @pytest.mark.parametrize(
@@ -136,44 +126,3 @@ def test_a_process_without_the_instructions_gives_the_same_products(setting) -> 
         codes = np.random.default_rng(largest).integers(-largest, largest + 1, (50, 3001))
         expected.update(product(codes, codes).astype("<i8").tobytes())
     assert digest == expected.hexdigest()
-
-
-# Multiplies as a worker does, and prints how many functions had to be compiled for it.
-AFTER_THE_WARM_UP = """
-import sys
-import numpy as np
-from primo_scale.kernels import products
-from primo_scale.kernels import compiling, packed
-from primo_scale.kernels.product_kernels import choose_kernel, warmed_up
-from primo_scale.kernels.products import ProductSum, spread_rows
-save_overload, compiled = compiling._Cache.save_overload, []
-def counted(cache, sig, data):
-    compiled.append(sig)
-    save_overload(cache, sig, data)
-compiling._Cache.save_overload = counted
-name = sys.argv[1]
-warmed_up(name, 1)
-before, memory = len(compiled), spread_rows(50, 700)
-for people in (512, 700):
-    stored = np.zeros((50, people // 4), np.uint8)
-    stored.flags.writeable = people == 700
-    table = np.zeros((50, 4), np.int8)
-    packed.add_squared_norms(np.zeros(people, np.int64), stored, table)
-    codes = packed.decode_into(memory, stored, table)
-    products.scale_columns(codes[:, :people], np.full(people, 1, np.int64))
-    for largest in (1, 128):
-        for left in (codes, spread_rows(40, people)):
-            ProductSum(choose_kernel(name, largest), (len(left), 50), 1).add(left, codes)
-print(before, len(compiled) - before)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["amx", "vnni", "avx2", "float32"])
-def test_nothing_is_compiled_after_the_warm_up(name: str, tmp_path: Path) -> None:
-    """Otherwise every worker would compile the functions again, at the same time."""
-    available(name, 1)
-    counts = printed(AFTER_THE_WARM_UP, name, NUMBA_CACHE_DIR=str(tmp_path))
-    before, later = map(int, counts.split())
-    assert before > 0
-    assert later == 0

@@ -1,6 +1,5 @@
 """Kernels from Numba's cache: nothing stale, damaged or of somebody else, for many processes."""
 
-import errno
 import os
 import subprocess
 import sys
@@ -9,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba.core.caching import IndexDataCacheFile
-from numba.core.errors import NumbaError
 
 from primo_scale.kernels import compiling
 from primo_scale.kernels.compiling import (
@@ -20,7 +17,6 @@ from primo_scale.kernels.compiling import (
     compiled,
     emitted,
     function,
-    host_features,
     inlined,
     pointer,
     word,
@@ -110,22 +106,6 @@ def test_without_a_private_folder_kernels_run(cache: Path, obstacle: str) -> Non
     assert [compilations(), compilations()] == [1, 1]
 
 
-def test_a_full_disk_stops_no_kernel(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_words: object) -> None:
-        raise OSError(errno.ENOSPC, "no space left")
-
-    monkeypatch.setattr(IndexDataCacheFile, "save", full)
-    assert [compilations(), compilations()] == [1, 1]
-
-
-def test_a_kernel_that_allocates_is_refused(cache: Path) -> None:
-    def allocates(values):
-        return np.zeros(values.shape[0]).sum()
-
-    with pytest.raises(NumbaError):
-        compiled(allocates)(LEFT)
-
-
 @pytest.mark.slow
 def test_processes_that_start_at_once_share_the_cache(tmp_path: Path) -> None:
     program = (
@@ -167,10 +147,3 @@ def test_other_threads_run_while_a_kernel_runs(cache: Path) -> None:
         process.stdin.flush()
         thread.join()
     assert bytes(target) == b"S"
-
-
-def test_settings_of_numba_select_the_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "_processor", lambda: ("", "", "+avx2,-amx-int8,+fma"))
-    assert host_features() == {"avx2", "fma"}
-    monkeypatch.setattr(compiling.numba.config, "DISABLE_JIT", 1)
-    assert host_features() == frozenset()

@@ -61,15 +61,6 @@ def test_exponents_have_the_bits_of_python(cell, exponent):
     assert found >= plain and (count or not found)
 
 
-EXPONENT_CELLS = ["1e", "1e+", "1e-x", "1e23", "1e-23", "e5", "1e1.5", "1e99999"]
-OTHER_CELLS = ["n", "N", "nan", "inf", "1_0", "0x1", "--1", "1.2.3", ".", "é"]
-
-
-@pytest.mark.parametrize("cell", [*EXPONENT_CELLS, *OTHER_CELLS])
-def test_other_spellings_are_left_to_the_caller(cell):
-    assert read(cell.encode()) == [None]
-
-
 @pytest.mark.parametrize("ending", ["", "\n", "\r\n", " \t\n"])
 def test_columns_go_to_their_places(ending):
     line = f"\tf é 1.5\tNA  na x -2{ending}".encode()

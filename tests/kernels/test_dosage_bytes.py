@@ -6,7 +6,6 @@ import numpy as np
 from support.dosage_definition import nearest_byte
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
-from primo_scale.kernels import packed
 from primo_scale.kernels.dosage_bytes import (
     MISSING_BYTE,
     STEPS,
@@ -51,14 +50,6 @@ def test_codes_are_those_of_the_table_for_every_coding_and_byte():
     np.testing.assert_array_equal(codes, [code_table(k, m) for k, m in pairs])
     ends = np.abs(tables(*pairs)[:, [0, 3]].astype(int)).max(axis=1)
     assert (np.abs(codes.astype(int)).max(axis=1) <= ends).all()
-
-
-def test_hard_calls_have_the_codes_of_two_bits():
-    pairs = every_coding()
-    two_bits = np.tile(np.array([0b11100100], np.uint8), (len(pairs), 1))  # raw values 0, 1, 2, 3
-    expected = packed.decode(two_bits, tables(*pairs), 4)
-    bytes_of_raw = np.tile(np.array([254, 255, 127, 0], np.uint8), (len(pairs), 1))
-    np.testing.assert_array_equal(decode(bytes_of_raw, tables(*pairs)), expected)
 
 
 def test_squared_norms_are_those_of_the_codes():
@@ -140,12 +131,3 @@ def test_no_pair_of_people_with_any_dosages_changes_a_sum_by_more_than_the_sensi
     rows = clipped_rows(limit)
     assert 0.9 * limit < (rows**2).sum(axis=1).max() <= limit
     assert 0.8 * 2 * limit**2 < largest_change(rows) <= 2 * limit**2
-
-
-def test_norms_of_whole_copies_would_leave_rows_too_long():
-    """The test above fails if the clip is given another norm than that of the codes."""
-
-    def norms_of_whole_copies(norms, dosages, table):
-        add_squared_norms(norms, (dosages // STEPS * STEPS).astype(np.uint8), table)
-
-    assert (clipped_rows(300, norms_of_whole_copies) ** 2).sum(axis=1).max() > 300

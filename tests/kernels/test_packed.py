@@ -65,14 +65,6 @@ def test_decode_reuses_the_memory_of_earlier_reads(raw: np.ndarray, data: st.Dat
     assert (memory[len(raw) :] == 77).all()
 
 
-def test_decode_reads_strided_rows() -> None:
-    raw = np.random.default_rng(1).integers(0, 4, (5, 80), dtype=np.uint8)
-    table = np.arange(20, dtype=np.int8).reshape(5, 4)[:, ::-1]
-    expected = np.take_along_axis(table, raw.astype(np.intp), axis=1)
-    np.testing.assert_array_equal(decode(pack(raw)[:, 3:], table, 68), expected[:, 12:])
-    np.testing.assert_array_equal(decode(pack(raw)[::2], table[::2], 80), expected[::2])
-
-
 @settings(deadline=None)
 @given(raw=raw_genotypes, data=st.data())
 def test_squared_norms_are_added_to_the_existing_sums(raw: np.ndarray, data: st.DataObject) -> None:
@@ -129,8 +121,3 @@ def test_repack_of_a_run(start: int, stop: int) -> None:
     raw = np.random.default_rng(start).integers(0, 4, (3, 90), dtype=np.uint8)
     keep = np.arange(start, stop)
     np.testing.assert_array_equal(repack(pack(raw), keep), pack(raw[:, keep]))
-
-
-def test_repack_of_no_samples_is_empty() -> None:
-    nobody = np.array([], dtype=np.intp)
-    assert repack(pack(np.ones((3, 9), dtype=np.uint8)), nobody).shape == (3, 0)

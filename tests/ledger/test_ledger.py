@@ -24,7 +24,7 @@ def test_the_first_release_opens_its_budget(path):
 
 def test_a_reservation_survives_power_loss(ledger):
     """A power loss cannot be simulated here: check the settings that SQLite documents for it."""
-    database = ledger._log._database
+    database = ledger._database
     assert database.execute("PRAGMA synchronous").fetchone() == (3,)  # EXTRA
     assert database.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 

@@ -5,13 +5,12 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.ledger_examples import ACCOUNT, DELTA, gaussian, request
+from support.ledger_examples import ACCOUNT, DELTA, request
 from support.noise_checks import exact_delta
 
 from primo_scale.errors import BudgetRefused
 from primo_scale.gaussian.calibration import Cost, composed_epsilon, release_mu
 from primo_scale.ledger.accounts import (
-    Account,
     AccountBudget,
     Balance,
     Charge,
@@ -99,22 +98,6 @@ def test_the_delta_of_an_account_is_never_exhausted(ledger):
     ledger.reserve(request("Gaussian"))
 
 
-def test_spent_before_sums_the_earlier_charges_of_the_account(path):
-    costs = [gaussian(1.0), Cost(0.1, 0.5, DELTA / 4), gaussian(2.0)]
-    with Ledger(path) as ledger:
-        ledger.set_budget(ACCOUNT, epsilon=9.0, delta=DELTA)
-        charges = []
-        for k, cost in enumerate(costs):
-            charges.append(ledger.reserve(request(str(k), cost=cost)).charge.id)
-            ledger.reserve(request(account=Account(f"other {k}")))  # another account
-        balance = ledger.balance(ACCOUNT)
-    assert balance.spent_before(charges[0]) == Cost(0.0)
-    assert balance.spent_before(charges[1]) == costs[0]
-    assert balance.spent_before(charges[2]) == costs[0] + costs[1]
-    with pytest.raises(ValueError, match="not in list"):
-        balance.spent_before("another")
-
-
 IMPOSSIBLE = [
     (Cost(-0.1), "not positive and finite"),
     (Cost(math.nan), "not positive and finite"),
@@ -146,6 +129,6 @@ def test_a_recorded_invalid_cost_is_reported(path, cost, problem):
     with Ledger(path) as ledger:
         ledger.set_budget(ACCOUNT, epsilon=50.0, delta=DELTA)
         body = reservation_as_json(Charge("charge", request(cost=cost)))
-        with ledger._log.exclusively():
-            ledger._log.append("reserved", body)
+        with ledger.exclusively():
+            ledger.append("reserved", body)
         assert [problem in line for line in ledger.verify()] == [True]

@@ -34,7 +34,7 @@ def release(path):
 def kinds_of_events(path):
     with Ledger(path, create=False) as ledger:
         assert ledger.verify() == []
-        return [kind for _, kind, _ in ledger._log.events()]
+        return [kind for _, kind, _ in ledger.events()]
 
 
 def test_the_steps_of_the_ledger_are_announced_in_order(path):

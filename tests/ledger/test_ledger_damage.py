@@ -131,7 +131,7 @@ def test_a_newer_format_is_refused(path, monkeypatch):
 def test_a_full_disk_is_reported_and_records_no_event(used):
     """SQLite's page limit causes the same error as a full disk."""
     with Ledger(used) as ledger:
-        database = ledger._log._database
+        database = ledger._database
         pages = database.execute("PRAGMA page_count").fetchone()[0]
         database.execute(f"PRAGMA max_page_count = {pages}")
         ledger_head = ledger.head()
@@ -145,7 +145,7 @@ def test_a_locked_ledger_is_reported(path, ledger, monkeypatch):
     monkeypatch.setattr("primo_scale.ledger.event_log._LOCK_SECONDS", 0.05)
     with (
         Ledger(path) as other,
-        ledger._log.exclusively(),
+        ledger.exclusively(),
         pytest.raises(InputError, match="another process has held the ledger"),
     ):
         other.reserve(request())

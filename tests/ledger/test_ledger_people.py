@@ -59,10 +59,10 @@ def test_a_paid_charge_stays_valid_after_charges_of_the_old_rule(ledger):
     charge = ledger.reserve(paid).charge
     ledger.mark_drawn(charge, "noised")
     old_rule = [of("others", SECOND), of("others", FIRST), of("everybody", FIRST)]
-    with ledger._log.exclusively():
+    with ledger.exclusively():
         ledger._append_budget(FIRST, 9.0, DELTA)
         for k, asked in enumerate(old_rule):
-            ledger._log.append("reserved", reservation_as_json(Charge(str(k), asked)))
+            ledger.append("reserved", reservation_as_json(Charge(str(k), asked)))
     assert ledger.reserve(paid, stored_noise=[charge.id]).charge.id == charge.id
     for people in ("everybody", "others"):
         for account in (FIRST, SECOND):

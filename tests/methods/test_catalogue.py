@@ -13,7 +13,7 @@ from primo_scale.methods.catalogue import (
     estimator_for,
     method_named,
 )
-from primo_scale.privacy.mechanism import Promise, Recipe
+from primo_scale.privacy.mechanism import Promise
 from primo_scale.privacy.planning import PublicSizes
 
 FULL, LABEL, FEATURE = PrivacyUnit.FULL, PrivacyUnit.LABEL, PrivacyUnit.FEATURE
@@ -30,14 +30,6 @@ def sizes(n_phenotypes, *, row_norm=25):
         variant_variance=1.0,
         phenotype_scale=1024,
     )
-
-
-def test_recipes():
-    assert METHODS["reuse-cov-gauss"].recipe(7, None) == Recipe()
-    assert METHODS["naive"].recipe(7, None) == Recipe(gram_copies=7)
-    assert METHODS["ada-ssp"].recipe(7, None) == Recipe(eigenvalue_share=1 / 3)
-    assert METHODS["ada-ssp-budget"].recipe(7, None) == Recipe(eigenvalue_share=0.05)
-    assert METHODS["sub-samp-reuse-cov"].recipe(7, 900) == Recipe(subsample=900)
 
 
 @pytest.mark.parametrize(
@@ -90,20 +82,3 @@ def test_feature_privacy_projects_from_the_crossover_on():
     more, reason = choose_method(promise, sizes(470))
     assert more.name == "reuse-cov-proj-y"
     assert "470 phenotypes are not fewer than the 459" in reason
-
-
-@pytest.mark.parametrize(
-    ("n_phenotypes", "row_norm", "share", "name"),
-    [
-        # Rows below their bound are projected sooner.
-        (240, 100, 1.0, "reuse-cov-proj-y"),
-        (220, 100, 1.0, "reuse-cov-gauss"),
-        # With a bound below the variance, the filled share of the bound is limited to 1.
-        (450, 5, 1.0, "reuse-cov-gauss"),
-        # A share of the budget moves the crossover.
-        (240, 25, 0.25, "reuse-cov-proj-y"),
-    ],
-)
-def test_row_norms_and_shares_of_the_budget_move_the_crossover(n_phenotypes, row_norm, share, name):
-    promise = Promise(5.0, 1 / 5008**2, FEATURE, share=share)
-    assert choose_method(promise, sizes(n_phenotypes, row_norm=row_norm))[0].name == name

@@ -86,24 +86,6 @@ def test_misstated_noise_biases_the_variance():
     assert np.mean(found) > 1 + 4 * np.std(found) / 10
 
 
-def test_errors_of_the_gram_that_are_left_out_bias_the_variance():
-    """Noise that is there without effects is then taken to be larger than it is."""
-    differences = []
-    for seed in range(100):
-        blocks = drawn(np.eye(1) * 0.3, seed=seed)[1]
-        without = [replace(block, errors=np.zeros_like(block.errors)) for block in blocks]
-        found = (fit_effects(each, np.eye(1), np.ones(1)).scales[0] for each in (blocks, without))
-        differences.append(np.subtract(*found))
-    assert np.mean(differences) > 4 * np.std(differences) / 10
-
-
-def test_without_information_the_prior_is_kept():
-    _, blocks = drawn(np.zeros((3, 3)), seed=1, errors=np.zeros(600))
-    weak = [replace(block, exposures=block.exposures * 1e-9) for block in blocks]
-    prior = np.array([0.5, 1.0, 1.5])
-    np.testing.assert_allclose(fit_effects(weak, np.eye(3), prior).scales, prior, rtol=1e-3)
-
-
 def test_phenotypes_without_any_signal_have_finite_variances() -> None:
     """Estimates of all factors can be 0 together, which leaves none to share."""
     for seed in range(40):
@@ -147,13 +129,6 @@ def test_correlated_phenotypes_are_not_taken_for_genetic_factors():
     assert known.basis is None or known.scales[0] < 1.4
     mistaken = fit_effects(blocks, np.eye(10), np.ones(10))
     assert mistaken.scales[0] > 1.6
-
-
-def test_noise_of_other_sizes_is_no_factor_either():
-    release = independent_noise([1.0, 1.0, 1.0, 3.0, 0.5])
-    _, blocks = drawn(np.eye(5) * 0.2, release=release)
-    found = fit_effects(blocks, np.eye(5), np.ones(5))
-    assert found.scales.max() < 0.5
 
 
 def test_errors_that_phenotypes_share_are_no_factor_either():
@@ -298,36 +273,3 @@ def test_few_effects_are_predicted_better_than_by_normal_ones():
 def test_effects_of_every_variant_stay_normal():
     chosen = [bool(sampled(*cohort(600, seed=seed)[:2])) for seed in range(8)]
     assert sum(chosen) <= 2
-
-
-def test_factors_without_variance_are_not_sampled():
-    blocks, matrices, _ = cohort(12)
-    two = [
-        Coordinates(
-            b.exposures, b.sampling, b.errors, np.hstack([b.values] * 2), independent_noise([1, 1])
-        )
-        for b in blocks
-    ]
-    covariance = EffectCovariance(np.array([1.0, 0.01]), None)
-    assert set(sample_effects(two, matrices, covariance, np.eye(2), 1.0)) == {0}
-
-
-def test_factors_that_fit_the_noise_of_their_coordinates_are_not_sampled():
-    rng = np.random.default_rng(4)
-    values, half = rng.standard_normal((120, 100)), np.full(120, 0.5)
-    matrix = np.linalg.qr(rng.standard_normal((120, 120)))[0].astype(np.float32) * 0.3**0.5
-    values[:, 3] += np.sqrt(2 * 120 / 3) * matrix[:3].sum(axis=0)  # three effects
-    block = Coordinates(np.full(120, 0.3), half, 0 * half, values, independent_noise([1] * 100))
-
-    def columns(basis):
-        covariance = EffectCovariance(np.where(np.arange(100) < 4, 2.0, 0.0), basis)
-        return set(sample_effects([block], [matrix], covariance, np.eye(100), 1.0))
-
-    assert 3 in columns(np.eye(100))
-    assert not columns(np.linalg.svd(values)[2].T)
-
-
-def test_nothing_is_sampled_where_no_effect_has_variance():
-    blocks, matrices, _ = cohort(12)
-    none = EffectCovariance(np.zeros(1), None)
-    assert not sample_effects(blocks, matrices, none, np.eye(1), 1.0)

@@ -9,7 +9,7 @@ from support.stores import write_matrices
 from support.traced_memory import least_peak
 
 from primo_scale.methods.catalogue import ESTIMATORS, METHODS
-from primo_scale.methods.effects import EffectPrior, PublicScores
+from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.forecast import (
     BlockNoise,
     effects_bytes,
@@ -67,10 +67,6 @@ def test_half_the_noise_is_told_from_all():
     assert abs(half - simulated(NOISE)) > 0.015
 
 
-def test_an_exact_gram_costs_nothing():
-    assert share_with_noisy_gram(replace(NOISE, gram_sigma=0.0), LAMBDA) == 1
-
-
 # ---- Memory --------------------------------------------------------------------------------------
 
 # NumPy decomposes a matrix in three others, which tracemalloc does not see.
@@ -99,21 +95,6 @@ def test_peak_memory_of_solving_is_as_predicted(case, tmp_path):
     peak = least_peak(lambda: solved(statistics, inputs, method, estimator))
     chosen = ESTIMATORS.get(estimator, METHODS[method].estimator)
     said = solve_bytes(layout, METHODS[method], chosen) + effects_bytes(layout, sizes, chosen)
-    assert LEAST_USED * said <= peak <= MOST_BEYOND * said
-
-
-@pytest.mark.slow
-def test_peak_memory_with_public_scores_is_as_predicted(tmp_path):
-    """The effects of the scores are in memory before."""
-    layout = BlockLayout((0, 600, 1300), 2, 50)
-    statistics = random_statistics(tmp_path / "statistics", layout, 1)
-    effects = np.random.default_rng(1).normal(size=(layout.n_variants, 20))
-    scores = PublicScores(effects, np.ones((20, 50), dtype=np.bool_))
-    inputs = replace(inputs_of(layout, 1), scores=scores)
-    peak = least_peak(lambda: solved(statistics, inputs))
-    method = METHODS["reuse-cov-gauss"]
-    said = solve_bytes(layout, method, method.estimator, n_scores=20)
-    said += effects_bytes(layout, layout.sizes, method.estimator)
     assert LEAST_USED * said <= peak <= MOST_BEYOND * said
 
 

@@ -6,12 +6,7 @@ import numpy as np
 from threadpoolctl import threadpool_info
 
 from primo_scale.methods import linear_algebra as module
-from primo_scale.methods.linear_algebra import (
-    LARGEST_SIDE_BY_SIDE,
-    floored_at_zero,
-    map_blocks,
-    noise_norm,
-)
+from primo_scale.methods.linear_algebra import LARGEST_SIDE_BY_SIDE, map_blocks, noise_norm
 
 
 def test_each_block_has_its_threads_and_results_keep_their_order(monkeypatch) -> None:
@@ -36,8 +31,3 @@ def test_noise_norm_bounds_the_spectral_norm_of_svec_noise():
         norms = np.abs(np.linalg.eigvalsh((E + E.transpose(0, 2, 1)) / 2)).max(axis=1)
         assert (norms <= noise_norm(1.0, size)).all()
         assert (norms > 0.3 * noise_norm(1.0, size)).any(), "the bound would be useless"
-
-
-def test_negative_and_negligible_eigenvalues_count_as_zero():
-    values = floored_at_zero(np.array([-3.0, 0.0, 1e-17, 2.0]))
-    np.testing.assert_array_equal(values, [0, 0, 0, 2])

@@ -81,24 +81,6 @@ def test_slopes_are_those_of_a_regression_on_the_scores():
     assert found.slopes[0, 0] == pytest.approx(1, abs=0.05)
 
 
-def test_a_perfect_score_predicts_better_and_leaves_little():
-    noise = 6e5
-    noisy = with_noise(EXACT, inputs(phenotype_cross=noise).scales, np.random.default_rng(3))
-    alone = weights(inputs(phenotype_cross=noise), noisy)
-    given = inputs(EFFECTS[:, :1], np.array([[True, False]]), phenotype_cross=noise)
-    solution = solved(noisy, given, estimator="known-noise")
-    first = np.array([1, 0])  # the phenotype of the score
-    errors = [
-        squared_error(w * first + EFFECTS * (1 - first))
-        for w in (alone, solution.weights.genotypes)
-    ]
-    assert errors[1] < errors[0] / 1.8
-    assert solution.scores.left[0] < 0.75
-    # The other phenotype does not use the score.
-    np.testing.assert_allclose(solution.weights.genotypes[:, 1], alone[:, 1], rtol=1e-12)
-    assert solution.scores.left[1] == 1
-
-
 @pytest.mark.parametrize("factor", [10, 1e-9, -1, -3e7])
 def test_the_unit_and_the_sign_of_a_score_do_not_matter(factor):
     scores = np.hstack([EFFECTS[:, :1], OTHER])
@@ -107,17 +89,6 @@ def test_the_unit_and_the_sign_of_a_score_do_not_matter(factor):
     before = weights(inputs(scores, **sigmas), noisy)
     after = weights(inputs(scores * [factor, 1], **sigmas), noisy)
     np.testing.assert_allclose(after, before, rtol=1e-6, atol=1e-6 * np.abs(before).max())
-
-
-def test_the_same_score_twice_counts_once():
-    score = EFFECTS[:, :1]
-    twice = weights(inputs(np.hstack([score, 5 * score]), phenotype_cross=1e5))
-    np.testing.assert_allclose(twice, weights(inputs(score, phenotype_cross=1e5)), rtol=1e-6)
-
-
-def test_a_score_of_zeros_changes_nothing():
-    plain = weights(inputs(phenotype_cross=1e5))
-    np.testing.assert_array_equal(weights(inputs(np.zeros((D, 1)), phenotype_cross=1e5)), plain)
 
 
 @pytest.mark.slow
@@ -193,9 +164,3 @@ def test_slopes_have_the_prior_variance_of_largest_likelihood():
         best = grid[np.argmax(likelihood)]
         expected = best * np.linalg.solve(best * np.eye(3) + noise, observed)
         np.testing.assert_allclose(shrunk_slopes(observed, noise), expected, atol=5e-3)
-
-
-@pytest.mark.parametrize(("observed", "expected"), [(2.0, 1.5), (-2.0, -1.5), (0.9, 0.0)])
-def test_one_slope_has_the_positive_part_factor(observed, expected):
-    found = shrunk_slopes(np.array([observed]), np.eye(1))
-    np.testing.assert_allclose(found, [expected], rtol=1e-9)

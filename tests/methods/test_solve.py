@@ -19,7 +19,7 @@ from primo_scale.methods import solve as module
 from primo_scale.methods.effects import EffectCovariance, EffectPrior, PublicScores
 from primo_scale.methods.linear_algebra import Adjustment, TargetNoise, adjust
 from primo_scale.methods.solve import PanelComponents, blended, expected_eigenvalues
-from primo_scale.privacy.mechanism import NoiseScales, no_noise
+from primo_scale.privacy.mechanism import NoiseScales
 from primo_scale.storage.block_matrices import BlockLayout
 
 PRIORS = "known-noise"  # the estimator with the effect variances of the prior
@@ -129,18 +129,6 @@ def test_without_noise_few_effects_are_found_and_equal_variants_share_theirs():
     assert (errors[1] ** 2).sum() < 0.5 * (errors[0] ** 2).sum()
 
 
-def test_phenotypes_of_other_noise_have_their_own_posterior():
-    X, fixed, Y = cohort()
-    exact = statistics_of(X, fixed, Y)
-    rescale = np.array([1.0, 1.5, 1.0])
-    together = solved(exact, inputs_on(exact, rescale=rescale), estimator=PRIORS).weights.genotypes
-    for column in range(3):
-        one = statistics_of(X, fixed, Y[:, [column]])
-        given = inputs_on(one, rescale=rescale[[column]])
-        alone = solved(one, given, estimator=PRIORS).weights.genotypes
-        np.testing.assert_allclose(together[:, [column]], alone, rtol=1e-8)
-
-
 def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenotypes(monkeypatch):
     """Gaussian conditioning on all phenotypes at once, whose effects and noise are correlated."""
     X, fixed, Y = cohort()
@@ -165,17 +153,6 @@ def test_weights_of_factors_are_the_posterior_mean_of_a_covariance_across_phenot
         np.testing.assert_allclose(found[part], expected.reshape(-1, 3), rtol=1e-6, atol=1e-9)
 
 
-def test_effects_without_information_are_those_of_the_prior():
-    X, fixed, Y = cohort()
-    exact = statistics_of(X, fixed, Y, boundaries=(0, 5, 12))
-    inputs = inputs_on(exact, sigma=1e9)
-    expected, found = (
-        solved(exact, inputs, estimator=name).weights.genotypes
-        for name in ("known-noise", "genetic-factors")
-    )
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-12)
-
-
 def test_the_phenotypes_covariance_is_that_of_their_residuals():
     X, fixed, Y = cohort(n=4000)
     exact = statistics_of(X, fixed, Y)
@@ -193,26 +170,6 @@ def test_the_phenotypes_covariance_is_that_of_their_residuals():
     limits = expected.diagonal() / expected.diagonal().mean()
     assert (found.diagonal() <= 2.001 * limits).all()
     assert (found.diagonal() >= 0.499 * limits).all()
-
-
-def test_a_useless_gram_is_replaced_by_the_panel_and_a_precise_one_kept():
-    rng = np.random.default_rng(3)
-    expected = np.array([900.0, 400.0, 100.0])
-    noisy = np.diag(expected) + 50.0
-    kept = blended(noisy, 1e-6, expected, 343).gram
-    np.testing.assert_allclose(kept, noisy, rtol=1e-6)
-    lost = blended(rng.normal(0, 1e9, (3, 3)), 1e9, expected, 343).gram
-    np.testing.assert_allclose(lost, np.diag(expected), rtol=1e-3, atol=1e-2)
-
-
-@pytest.mark.parametrize("sigma", [0.0, 300.0, 30_000.0])
-def test_the_blended_gram_has_no_negative_eigenvalue(sigma):
-    X, fixed, Y = cohort()
-    exact = statistics_of(X, fixed, Y)
-    noisy = with_noise(exact, scales_for(exact, sigma, 0.0), np.random.default_rng(1))
-    expected = exact.grams[0][0].diagonal().astype(float)
-    blend = blended(noisy.grams[0][0].astype(float), sigma, expected, 500)
-    assert blend.raised(np.linalg.eigvalsh(blend.gram)).min() > 0
 
 
 @pytest.mark.slow
@@ -352,23 +309,6 @@ def test_expected_eigenvalues_are_those_of_the_true_matrix_along_noisy_eigenvect
         for values in (found, eigenvalues)
     ]
     assert errors[0] < 0.5 * errors[1]
-
-
-def test_weights_are_those_of_known_noise_with_the_fitted_variances():
-    rng = np.random.default_rng(8)
-    X = np.rint(rng.normal(0, 4, (3_000, 12))).astype(np.int64)
-    Y = np.rint(X @ rng.normal(0, [3.0, 30.0], (12, 2)) + rng.normal(0, 200, (3_000, 2)))
-    exact = statistics_of(X, np.full((3_000, 1), 50), Y.astype(np.int64), (0, 5, 12))
-    scales = replace(no_noise(2), gram=(300.0, 300.0), phenotype_cross=20_000.0)
-    prior = EffectPrior(np.full(2, 300.0), np.full(2, 200.0**2))
-    noisy = with_noise(exact, scales, rng)
-    given = inputs_for(exact, 3_000, prior=prior, scales=scales)
-    solution = solved(noisy, given, estimator="effect-variances")
-    fitted = solution.parameters["effect_variance"]
-    few, many = solved(noisy, given, estimator="known-noise").weights.genotypes.T
-    fitted_few, fitted_many = solution.weights.genotypes.T
-    assert fitted_few @ fitted_few < few @ few and fitted_many @ fitted_many > many @ many
-    assert fitted != prior.effect_variance.mean()
 
 
 def simulated(rng, *, n=400, d=60, effect=0.09, cross=12.0, gram=4.0, phenotypes=1):

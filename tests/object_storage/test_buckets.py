@@ -47,17 +47,6 @@ def test_a_store_in_a_bucket_equals_one_on_disk(prefix, tmp_path):
     assert names.tolist() == ["x0", "y"]
 
 
-def test_neighbouring_prefixes_are_not_changed(prefix):
-    longer = ObjectUrl(prefix.scheme, prefix.bucket, prefix.key + "-and-more")
-    written(prefix)
-    written(longer, 4)
-    store_at(prefix).remove_below("")
-    assert list(store_at(prefix).all_keys()) == []
-    np.testing.assert_array_equal(
-        read_block(array_of(open_group(longer, "statistics"), "a")), VALUES + 4
-    )
-
-
 def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     proxy(lambda method, path, attempt: None)  # makes conditional puts atomic
     layout = ArrayLayout((ROUNDS, 4), (1, 4), np.int64)
@@ -92,30 +81,12 @@ def test_one_of_several_concurrent_commits_wins(prefix, proxy):
     assert not read_block(array, (slice(0, 1), slice(None))).any()
 
 
-def test_one_of_several_concurrent_claims_on_a_disk_wins(tmp_path):
-    store = store_at(tmp_path / "s")
-    with ThreadPoolExecutor(RACERS) as threads:
-        first = list(threads.map(lambda n: store.put_if_absent("claim", bytes([n])), range(RACERS)))
-    assert sum(first) == 1
-    assert store.read("claim") == bytes([first.index(True)])
-    assert list(store.all_keys()) == ["claim"]
-
-
 @pytest.mark.parametrize("key", ["a/c/1/0", "a/c/0/0"])
 def test_reading_a_missing_object_is_an_error(prefix, key):
     array = written(prefix)
     store_at(prefix).remove(key)
     with pytest.raises(DamagedChunk, match=rf"{prefix}/{key}: a stored chunk is missing"):
         read_block(array)
-
-
-def test_missing_metadata_is_a_damaged_store_as_on_a_disk(prefix, tmp_path):
-    for location in (tmp_path, prefix):
-        written(location / "s")
-        store_at(location / "s").remove("a/zarr.json")
-        with pytest.raises(InputError, match=r"/s/a: the store is damaged") as caught:
-            array_of(open_group(location / "s", "statistics"), "a")
-        assert not isinstance(caught.value, DamagedChunk)
 
 
 def test_faults_of_the_service_do_not_change_the_result(prefix, proxy):
@@ -154,16 +125,6 @@ def test_a_service_that_never_answers_interrupts_the_run(prefix, proxy, monkeypa
         assert "secret-of-the-service" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_request_is_repeated_after_a_timeout(prefix, proxy, monkeypatch):
-    monkeypatch.setattr(bucket_store, "ANSWER_S", 0.25)
-    monkeypatch.setattr(bucket_store, "FIRST_PAUSE_S", 0.01)
-    store_at(prefix).put_if_absent("x", b"content")
-    faulty = proxy(lambda method, path, attempt: "slow" if attempt == 0 else None)
-    assert store_at(prefix).read("x") == b"content"
-    assert faulty.traffic.faults["slow"] == 1
-    assert faulty.traffic.faults["none"] >= 1  # on a busy machine, further answers may be late
-
-
 def test_refusals_are_reported_at_once(prefix, environment, monkeypatch):
     nowhere = ObjectUrl("s3", "no-such-bucket", "x")
     with pytest.raises(InputError, match="the bucket does not exist"):
@@ -197,12 +158,6 @@ def test_a_service_that_ignores_conditions_is_refused(prefix, proxy, tmp_path):
     proxy(lambda method, path, attempt: "no conditions")
     with pytest.raises(InputError, match="conditional put"):
         claim(prefix / "elsewhere", tmp_path)
-
-
-def test_without_obstore_the_error_names_the_extra(prefix, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "primo_scale.storage.bucket_store", None)
-    with pytest.raises(InputError, match=r"need the extra s3\. pip install obstore"):
-        store_at(prefix)
 
 
 def test_credentials_stay_in_the_environment(prefix, proxy):

@@ -3,19 +3,14 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
-from bed_reader import open_bed
 from support.bucket_runs import BUDGET, ledger, options, run
 from support.command_io import digest_in
 from support.faulty_proxy import SECRET, seeded
 from support.processes import command_of, started, wait_until
 
 from primo_scale.genotypes.store import open_genotype_store
-from primo_scale.outcomes.coding import BOUNDED_UNIT
-from primo_scale.parties.columns import read_roster
-from primo_scale.publication.open_release import open_party_release
-from primo_scale.storage.stores import make_key_file, store_at
+from primo_scale.storage.stores import store_at
 
 
 @pytest.fixture(scope="module")
@@ -136,24 +131,6 @@ def test_a_copy_continues_and_is_verified(cohort, prefix, tmp_path):
     import primo_scale
 
     assert primo_scale.open_genotypes(str(there)).shape == (source.n_variants, source.n_samples)
-
-
-def test_a_party_releases_the_genotypes_of_a_bucket(cohort, prefix, tmp_path):
-    """The noisy values are the genotypes within 6 sigma, which 36,000 draws do not exceed."""
-    store, key = prefix / "genotypes.zarr", tmp_path / "party.key"
-    make_key_file(key)
-    run("copy_genotypes", "--genotypes", f"{cohort}.zarr", "--to", store)
-    run("party_roster", "--people", store, "--party-key", key, "--out", tmp_path / "roster")
-    run("party_release", "--party", "site", "--genotypes", store, "--roster", tmp_path / "roster",
-        "--party-key", key, "--epsilon", 5, "--delta", 1e-5, "--ledger", tmp_path / "ledger",
-        "--out", tmp_path / "release")  # fmt: skip
-    released = open_party_release(tmp_path / "release")
-    people = open_genotype_store(Path(f"{cohort}.zarr")).samples.individual
-    rows = read_roster(tmp_path / "roster", key).positions(list(people))
-    exact = np.nan_to_num(open_bed(f"{cohort}.bed").read(dtype="float64"), nan=1) - 1
-    noise = released.values[rows] - BOUNDED_UNIT * exact
-    sigma = released.document["mechanism"]["sigma"]
-    assert 0.98 < noise.std() / sigma < 1.02 and abs(noise).max() < 6 * sigma
 
 
 def test_options_for_local_paths_refuse_urls(cohort, tmp_path, prefix):

@@ -16,7 +16,7 @@ from support.stores import write_matrices
 from primo_scale import machine
 from primo_scale.accumulation.statistics import finished_plan_digest, open_raw_statistics
 from primo_scale.errors import InputError
-from primo_scale.run.work_directory import STATISTICS, claim
+from primo_scale.run.work_directory import STATISTICS
 from primo_scale.storage import bucket_store
 from primo_scale.storage.block_matrices import BlockLayout
 from primo_scale.storage.locations import Location
@@ -138,21 +138,3 @@ def test_the_payment_of_a_subsample_is_recorded_on_the_disk(cohort, prefix, key,
     assert "whose claim on them is gone" in refused and STATISTICS in refused
     store_at(there / STATISTICS).remove_below("")
     assert digest_in(run("accumulate", *arguments)) != digest  # a fresh one
-
-
-def test_statistics_are_read_while_the_prefix_is_claimed(prefix, tmp_path):
-    """Statistics of another run may have the same design and a used subsample."""
-    for work in ("ours", "theirs"):
-        (tmp_path / work).mkdir()
-    claim(prefix, tmp_path / "ours")
-    summed(prefix / STATISTICS)
-    claim(prefix, tmp_path / "ours")
-    store_at(prefix).remove("claim")
-    for work in ("ours", "theirs"):
-        with pytest.raises(InputError, match="claim on them is gone"):
-            claim(prefix, tmp_path / work)
-    store_at(prefix / STATISTICS).remove_below("")
-    claim(prefix, tmp_path / "theirs")
-    summed(prefix / STATISTICS)
-    with pytest.raises(InputError, match="another work directory"):
-        claim(prefix, tmp_path / "ours")

@@ -1,4 +1,4 @@
-"""The log as JSON lines and as text: every line of a command."""
+"""The log as JSON lines and as text: every line of a command, and reading both back."""
 
 import json
 import stat
@@ -9,7 +9,7 @@ from support.observed_runs import logged
 from support.small_cohort import succeeded
 
 from primo_scale.errors import ResourceError
-from primo_scale.run.status import read_status
+from primo_scale.run.work_directory import read_status
 
 KEYS = {"time", "level", "stage", "event", "message", "fields"}
 

@@ -13,7 +13,7 @@ from support.small_cohort import command, refused
 
 from primo_scale.cli.commands import status
 from primo_scale.errors import InputError, InterruptedRun
-from primo_scale.run.status import read_status
+from primo_scale.run.work_directory import read_status
 from primo_scale.storage.files import exclusive_lock, lock_is_held
 
 

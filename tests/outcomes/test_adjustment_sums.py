@@ -1,6 +1,6 @@
 """Gram matrices of covariates and each phenotype: exact sums, and how far a person moves them."""
 
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from primo_scale.gaussian import sensitivity
 from primo_scale.gaussian.sensitivity import Adjacency
-from primo_scale.outcomes.adjustment import AdjustmentScale, sum_grams
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
+from primo_scale.outcomes.store import AdjustmentScale, sum_grams
 
 LARGEST = 32767
 
@@ -118,21 +118,3 @@ def test_sums_are_those_of_the_rows_of_people_with_each_phenotype():
         has = rows[:, 2 + j] != 0
         v = np.column_stack([c[has], y[has, j]]).astype(object)
         np.testing.assert_array_equal(found[j], v.T @ v)
-
-
-def test_sums_do_not_depend_on_the_order_of_people():
-    random = np.random.default_rng(3)
-    scale = AdjustmentScale((0,), 10**6)
-    rows = random.integers(-3000, 3000, (9_000, 3)).astype(np.int16)
-    first, second = (sum_grams(Rows(each), scale).grams for each in (rows, rows[::-1]))
-    np.testing.assert_array_equal(first, second)
-
-
-def test_the_scale_is_public():
-    """It follows from the coding alone, and grows with the number of phenotypes."""
-    norms = [
-        AdjustmentScale.of(code_outcomes(bounds_of(l, 1.0), [])).norm
-        for l in (1, 4, 16)  # noqa: E741
-    ]
-    for one, other in pairwise(norms):
-        assert other == pytest.approx(2 * one, rel=1e-6)

@@ -36,14 +36,6 @@ def test_defaults_and_order(tmp_path):
     )
 
 
-def test_the_type_overrides_the_default_of_the_bounds(tmp_path):
-    path = written(
-        tmp_path / "bounds.tsv", "#name upper lower type\na 1 0 quantitative\nb 1 0 NA\n"
-    )
-    kinds = [bounds.kind for bounds in read_phenotype_bounds(path, ["a", "b"])]
-    assert kinds == ["quantitative", "binary"]
-
-
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [

@@ -87,13 +87,6 @@ def test_covariate_codes_are_at_most_the_constant(a, b, c, values):
     assert coding.max_abs[1] >= coding.constant - 1  # the scale is not wasted
 
 
-def test_a_bound_of_minus_nine_counts_in_the_norms():
-    coding = code_outcomes(
-        [quantitative("y", -9, 1, mean=0, sd=9)], [CovariateBounds("c", -9, 1, 0)]
-    )
-    assert coding.max_abs.tolist() == [8192, 8192, 8192]
-
-
 def test_columns_and_digest():
     phenotypes = [quantitative("y", -4, 4), binary("cc", 1, 2)]
     covariates = [CovariateBounds("age", 0, 100, 50)]

@@ -1,7 +1,6 @@
 """Streaming phenotype and covariate tables."""
 
 import gzip
-import re
 from pathlib import Path
 
 import numpy as np
@@ -31,13 +30,6 @@ def test_headers_with_family(tmp_path, header):
     (group,) = table.row_groups(["B", "A"])
     assert group.people == ["f1 i1"]
     assert group.values.tolist() == [[2, 1]]
-
-
-@pytest.mark.parametrize("header", ["#IID", "IID"])
-def test_headers_without_family(tmp_path, header):
-    (group,) = read_all(write(tmp_path, f"{header} A\ni1 7\n"), ["A"])
-    assert (group.people, group.lines.tolist()) == (["i1"], [2])
-    assert group.values.tolist() == [[7]]
 
 
 def test_spellings_of_numbers_and_missing_values(tmp_path):
@@ -70,14 +62,6 @@ def test_rows_of_another_length_are_refused(tmp_path, row, names):
     assert caught.value.where == f"{path}:3"
 
 
-@pytest.mark.parametrize(("row", "empty"), [("3\t3\t\t1", True), ("3\t3\t1", False)])
-def test_an_empty_cell_between_tabs_is_explained(tmp_path, row, empty):
-    path = write(tmp_path, f"FID\tIID\tA\tB\n1\t1\t1\t2\n{row}\n")
-    with pytest.raises(InputError, match="Write NA for a missing value") as caught:
-        read_all(path, ["A"])
-    assert ("two tabs in a row" in str(caught.value)) is empty
-
-
 def test_names_must_occur_once(tmp_path):
     path = write(tmp_path, "FID IID A B A C D E\n1 1 1 2 3 4 5 6\n")
     with pytest.raises(
@@ -103,20 +87,6 @@ def test_names_with_wildcards_stand_for_columns(tmp_path, wanted, names):
     assert list(table.matching(wanted)) == names
     with pytest.raises(InputError, match=r"no column 'pc\*'"):
         table.matching(["pc*"])
-
-
-@pytest.mark.parametrize(
-    ("name", "remedy"),
-    [
-        ("HEIGTH", "Did you mean HEIGHT?"),
-        ("bmi", "Did you mean BMI?"),
-        ("LDL", "The columns are: HEIGHT, BMI, AGE"),
-    ],
-)
-def test_similar_names_are_suggested(tmp_path, name, remedy):
-    table = open_outcome_table(write(tmp_path, "FID IID HEIGHT BMI AGE\n1 1 1 2 3\n"))
-    with pytest.raises(InputError, match=re.escape(remedy)):
-        table.matching([name])
 
 
 @pytest.mark.parametrize(
@@ -157,11 +127,3 @@ def test_groups_of_rows_join_to_what_pandas_reads(tmp_path, cells, monkeypatch):
     np.testing.assert_array_equal(values, frame[["C", "A"]])  # every digit kept
     assert [i for group in groups for i in group.people] == [f"0 i{k}" for k in range(23)]
     assert [i for group in groups for i in group.lines] == list(range(2, 25))
-
-
-def test_blank_lines_fill_a_group(tmp_path, monkeypatch):
-    monkeypatch.setattr(tables, "ROWS_PER_GROUP", 2)
-    path = write(tmp_path, "FID IID A\n0 a 1\n\n\n \n\n0 b 1e1\n")
-    groups = read_all(path, ["A"])
-    assert [group.people for group in groups] == [["0 a"], [], ["0 b"]]
-    assert [group.values.tolist() for group in groups] == [[[1]], [], [[10]]]

@@ -68,16 +68,6 @@ def test_chunks_that_it_reads_wrongly_are_refused(name, people, variants, tmp_pa
     assert "chunks that do not begin at a multiple of 4" in (tmp_path / f"{name}.error").read_text()
 
 
-def test_its_chunks_are_still_wrong(tmp_path):
-    """Otherwise the refusal is needed no more."""
-    lines = ["import sys; from pandas_plink import Chunk, read_plink1_bin",
-             "read = lambda *chunk: read_plink1_bin(sys.argv[1], verbose=False, "
-             "chunk=Chunk(*chunk)).fillna(9).values",
-             "print((read(10, 20) != read(16, 20)).mean())"]  # fmt: skip
-    words = installed("pandas_plink", "python"), "-c", "\n".join(lines), EDGE / "base_n43_m61.bed"
-    assert float(run(words).stdout) > 0.2
-
-
 def test_an_array_that_counts_the_other_allele_is_refused(tmp_path):
     stores(tmp_path, 16, 16, VARIANT_MAJOR, counted="a0")
     error = (tmp_path / f"{VARIANT_MAJOR}.error").read_text()

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import Ridge as SklearnRidge
 from support.methods_examples import inputs_for, integer_cohort, solved, statistics_of, with_noise
 
-from primo_scale.methods.catalogue import METHODS, SHRINKAGES
+from primo_scale.methods.catalogue import METHODS
 from primo_scale.methods.effects import EffectPrior
 from primo_scale.methods.linear_algebra import noise_norm
 from primo_scale.methods.solve import adjusted
@@ -75,15 +75,6 @@ def test_naive_solves_every_phenotype_with_its_own_gram():
     assert ours.penalties == (200.0,) * L
 
 
-def test_naive_solves_covariates_too():
-    """B minimises given W: the residual is orthogonal to the fixed columns."""
-    noisy = with_noise(DENSE, scales(gram=(20.0,)), np.random.default_rng(3), copies=L)
-    inputs = inputs_for(noisy, N, scales=scales(gram=(20.0,)), recipe=Recipe(gram_copies=L))
-    weights = solved(noisy, inputs, "naive").weights
-    residual = Y - X @ weights.genotypes - CONSTANT @ weights.fixed
-    np.testing.assert_allclose(CONSTANT.T @ residual / N, 0, atol=1e-6)
-
-
 def test_the_gram_of_a_subsample_is_scaled_to_the_cohort():
     """X'X of every third person, three times over, with three times its noise."""
     part = X[::3]
@@ -131,13 +122,6 @@ def test_projection_by_genotypes_limits_the_fit_of_all_blocks_to_the_radius():
     np.testing.assert_allclose(W, expected, rtol=1e-8)
 
 
-def test_the_radius_is_the_public_bound_if_that_is_smaller():
-    inputs = inputs_for(NOISY, N, scales=SIGMAS)
-    inputs = replace(inputs, bounds=replace(inputs.bounds, phenotype_norm=70_000))
-    solution = solved(NOISY, inputs, "reuse-cov-proj-x")
-    assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(N * 70_000))
-
-
 def test_the_projection_uses_phenotypes_without_missing_value_correction():
     rescale = np.array([1.0, 4.0, 1.0, 2.0, 1.0])
     inputs = inputs_for(NOISY, N, scales=SIGMAS)
@@ -147,17 +131,6 @@ def test_the_projection_uses_phenotypes_without_missing_value_correction():
     np.testing.assert_allclose(
         stretched.weights.genotypes, plain.weights.genotypes * rescale, rtol=1e-9
     )
-
-
-def test_with_a_noisy_gram_the_projections_penalty_stays_at_the_noise_norm():
-    sigmas = scales(2, gram=(9.0, 4.0), phenotype_gram=1e7)
-    noisy = with_noise(EXACT, sigmas, np.random.default_rng(5))
-    inputs = inputs_for(noisy, N, scales=sigmas)
-    solution = solved(noisy, inputs, "reuse-cov-proj")
-    assert solution.parameters["projection_multiplier"] == 0
-    assert solution.penalties == (noise_norm(9.0, 5), noise_norm(4.0, 7))
-    total = noisy.outcome_gram()[1:, 1:].trace() + 3 * 1e7 * np.sqrt(L)
-    assert solution.parameters["projection_radius"] == pytest.approx(np.sqrt(total))
 
 
 def test_projection_by_phenotypes_then_ridge():
@@ -181,31 +154,6 @@ def test_projection_by_phenotypes_then_ridge():
     )
 
 
-def test_known_noise_uses_the_noise_that_the_projection_leaves():
-    """Where the projection takes noise away, weights for known noise shrink less."""
-    prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
-    inputs = inputs_for(NOISY, N, scales=SIGMAS, prior=prior)
-    inputs = replace(inputs, bounds=replace(inputs.bounds, row_norm=D))
-    solution = solved(NOISY, inputs, "reuse-cov-proj-y", "known-noise")
-    nu = solution.parameters["projection_multiplier"]
-    P = np.linalg.solve(Y.T @ Y + nu * np.eye(L), Y.T @ Y)
-    target, s = adjusted_target(NOISY) @ P, 2e5 * np.sqrt((P**2).sum(axis=0))
-    S = block_diagonal(centred(X).T @ centred(X))
-    for j in range(L):
-        # Posterior mean of effects b ~ N(0, t): G = S b + N(0, v S + s^2).
-        covariance = 900 * S @ S + 9e4 * S + s[j] ** 2 * np.eye(D)
-        expected = 900 * S @ np.linalg.solve(covariance, target[:, j])
-        np.testing.assert_allclose(solution.weights.genotypes[:, j], expected, rtol=1e-6)
-
-
-def test_every_block_is_shrunk_by_its_own_noise():
-    sigmas = scales(2, gram=(9.0, 400.0))
-    inputs = inputs_for(EXACT, N, scales=sigmas)
-    penalties = solved(EXACT, inputs, "const-ssp-full").penalties
-    assert penalties == (noise_norm(9.0, 5) + 1, noise_norm(400.0, 7) + 1)
-    assert solved(EXACT, inputs).penalties == ()  # weights for known noise are no ridge
-
-
 def test_ada_ssp_subtracts_the_private_eigenvalue():
     sigmas = scales(2, gram=(9.0, 400.0), smallest_eigenvalue=2.0)
     noisy = replace(EXACT, eigenvalue=150)
@@ -214,30 +162,3 @@ def test_ada_ssp_subtracts_the_private_eigenvalue():
     bound = 150 - 2 * np.sqrt(2 * np.log(2e4))
     assert solution.parameters == {"smallest_eigenvalue_bound": pytest.approx(bound)}
     assert solution.penalties == pytest.approx((1.0, noise_norm(400.0, 7) - bound + 1))
-
-
-def test_the_solution_reports_the_prior_parameters():
-    prior = EffectPrior(np.array([1.0, 3, 2, 2, 2]), np.full(L, 90.0))
-    inputs = inputs_for(DENSE, N, prior=prior)
-    assert solved(DENSE, inputs, estimator="known-noise").parameters == {
-        "effect_variance": 2.0,
-        "residual_variance": 90.0,
-    }
-
-
-@pytest.mark.parametrize("estimator", SHRINKAGES)
-def test_shrinkage_predicts_better_than_solving_noise(estimator):
-    """In-sample R^2 with noise at which least squares fails."""
-    rng = np.random.default_rng(6)
-    sigmas = scales(2, gram=(15.0, 15.0), phenotype_cross=1e4)
-    prior = EffectPrior(np.full(L, 900.0), np.full(L, 9e4))
-    total = (centred(Y) ** 2).sum()
-    ours, plain = [], []
-    for _ in range(20):
-        noisy = with_noise(EXACT, sigmas, rng)
-        inputs = inputs_for(noisy, N, scales=sigmas, prior=prior, penalty=0.0)
-        for scores, chosen in ((ours, estimator), (plain, "ridge")):
-            W = solved(noisy, inputs, estimator=chosen).weights.genotypes
-            scores.append(1 - (centred(Y - X @ W) ** 2).sum() / total)
-    assert np.mean(ours) > np.mean(plain) + 0.05
-    assert np.mean(ours) > 0

@@ -32,8 +32,8 @@ from primo_scale.publication.open_release import open_party_release
 from primo_scale.storage.files import sha256_of_file
 from primo_scale.verify.document import PARTY, serialise
 from primo_scale.verify.files import Signer, signature_of
-from primo_scale.verify.profile import epsilon_of
 from primo_scale.verify.release import verify
+from primo_scale.verify.theorems import epsilon_of
 
 OF_STATISTICS = (PaymentStep.ADJUSTMENT_STORED, PaymentStep.BLOCK_WRITTEN)
 PARTY_STEPS = tuple(step for step in STEPS if step not in OF_STATISTICS)
@@ -275,7 +275,7 @@ def test_a_changed_file_is_found(released, tmp_path: Path, name: str) -> None:
         ("guarantee.delta", 0.1),
         ("guarantee.mu", 0.9),
         ("person_columns", 2),
-        ("ledger.budget.epsilon", 0.5),
+        ("ledger.budget_epsilon", 0.5),
         ("mechanism.unit", 2),
     ],
 )

@@ -5,11 +5,7 @@ import pytest
 
 from primo_scale.accumulation.clipping_rules import ClippingRule, LongRecords
 from primo_scale.gaussian.sensitivity import PrivacyUnit
-from primo_scale.privacy.planning import (
-    RowLengths,
-    clip_response,
-    response_of_scaled_records,
-)
+from primo_scale.privacy.planning import RowLengths, clip_response, response_of_scaled_records
 
 
 @pytest.mark.parametrize("clip", [0.3, 0.5, 0.9])

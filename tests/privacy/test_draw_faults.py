@@ -17,8 +17,8 @@ from support.stores import flip_a_bit
 from support.tiny_release import MECHANISM, charges_of, key_left, noise_store, open_budget, pay
 
 from primo_scale.errors import InputError, PrimoError, anticipated
-from primo_scale.gaussian import keystream_noise as noise
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian import noise
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import Ledger
 from primo_scale.privacy.private_statistics import Draw, privatise
@@ -145,7 +145,9 @@ def test_statistics_that_are_damaged_or_lost_are_not_drawn_again(tmp_path, raw):
     flip_a_bit(chunk)
     with pytest.raises(InputError, match="damaged") as found:
         pay(tmp_path, raw)
-    assert f"charge {charge}, whose noise is stored at {store}" in str(found.value)
+    assert f"charge {charge}: while its key or its noise is intact in {tmp_path}" in str(
+        found.value
+    )
     assert "the release has to be paid again" in str(found.value)
     flip_a_bit(chunk)
     assert pay(tmp_path, raw)[1].charge.id == charge

@@ -21,11 +21,11 @@ def scale(people, *, ratio=1.0, unit=1.0, prevalence=None):
     return HoldOutScale(KAPPA, people, True, unit, ratio, prevalence)
 
 
-def sums(random, rho, people, sigma):
+def sums(random, rho, people, sigma, *, slope=1.0):
     """Return noisy sums in units of the bounds, each at 4 standard deviations."""
     u = random.standard_normal(people)
     r = rho * u + math.sqrt(1 - rho**2) * random.standard_normal(people)
-    return noisy(random, u / 4 + 0.02, r / 4, sigma)
+    return noisy(random, u / 4 + 0.02, slope * r / 4, sigma)
 
 
 def noisy(random, u, r, sigma):
@@ -49,8 +49,8 @@ def coverage(rho, people, sigma, *, counted=1.0):
         found = held_out_accuracy(
             sums(random, rho, people, sigma), max(counted * sigma, 1e-9), scale(people)
         )
-        slope = found.slope_lower is None or found.slope_lower <= rho <= found.slope_upper
-        covered += [found.r2_lower <= rho**2 <= found.r2_upper, slope]
+        slope = found["slope_lower"] is None or found["slope_lower"] <= rho <= found["slope_upper"]
+        covered += [found["r2_lower"] <= rho**2 <= found["r2_upper"], slope]
     return covered / DRAWS
 
 
@@ -74,12 +74,12 @@ def test_intervals_without_noise_would_be_too_short():
 def test_without_noise_the_interval_is_about_fishers():
     random = np.random.default_rng(1)
     found = held_out_accuracy(sums(random, 0.5, 20_000, 0), 1e-9, scale(20_000, ratio=2.0))
-    r, half = math.sqrt(found.r2), 1.96 / math.sqrt(20_000)
+    r, half = math.sqrt(found["r2"]), 1.96 / math.sqrt(20_000)
     fisher = [math.tanh(math.atanh(r) + side * half) ** 2 for side in (-1, 1)]
-    assert [found.r2_lower, found.r2_upper] == pytest.approx(fisher, abs=2e-4)
+    assert [found["r2_lower"], found["r2_upper"]] == pytest.approx(fisher, abs=2e-4)
     se = math.sqrt((1 - r * r) / 20_000)
-    assert found.slope_upper - found.slope_lower == pytest.approx(2 * 2 * 1.96 * se, rel=0.03)
-    assert found.slope == pytest.approx(2 * r, rel=0.03)
+    assert found["slope_upper"] - found["slope_lower"] == pytest.approx(2 * 2 * 1.96 * se, rel=0.03)
+    assert found["slope"] == pytest.approx(2 * r, rel=0.03)
 
 
 def test_numbers_beyond_what_any_sums_can_be_have_a_result():
@@ -88,19 +88,20 @@ def test_numbers_beyond_what_any_sums_can_be_have_a_result():
         found = held_out_accuracy(
             random.normal(0, 1e4, 6), 1.0, scale(5000, prevalence=random.choice([None, 0.1]))
         )
-        assert 0 <= found.r2_lower <= found.r2_upper <= 1
-        if found.r2 is not None:
-            assert found.r2_lower <= found.r2 <= found.r2_upper
-            if found.auc is not None:
-                assert 0 <= found.auc_lower <= found.auc <= found.auc_upper <= 1
-                assert 0 <= found.liability_r2 <= found.liability_r2_upper <= 1
+        assert 0 <= found["r2_lower"] <= found["r2_upper"] <= 1
+        if found["r2"] is not None:
+            assert found["r2_lower"] <= found["r2"] <= found["r2_upper"]
+            if found["auc"] is not None:
+                assert 0 <= found["auc_lower"] <= found["auc"] <= found["auc_upper"] <= 1
+                assert 0 <= found["liability_r2"] <= found["liability_r2_upper"] <= 1
 
 
-def binary_coverage(liability, people, sigma, *, prevalence, ascertained=None):
+def binary_coverage(liability, people, sigma, *, prevalence, assumed=None, ascertained=None):
     """Return how often the intervals of AUC, liability R^2 and slope contain the truth.
 
     The score explains `liability` of a normal liability. With `ascertained`, this is the share of
-    cases among the people, and the slope is another, which is not compared.
+    cases among the people, and the slope is another, which is not compared. `assumed` takes the
+    place of the prevalence that the intervals use.
     """
     bound = 1 - prevalence
     slope = 4 * math.sqrt(liability) * stats.norm.pdf(stats.norm.isf(prevalence)) / bound
@@ -119,12 +120,12 @@ def binary_coverage(liability, people, sigma, *, prevalence, ascertained=None):
             u, case = (values[np.concatenate(chosen)] for values in (u, case))
         found = held_out_accuracy(
             noisy(random, u / 4, (case - prevalence) / bound, sigma), max(sigma, 1e-9),
-            scale(len(u), unit=bound, prevalence=prevalence),
+            scale(len(u), unit=bound, prevalence=assumed or prevalence),
         )  # fmt: skip
         covered += [
-            found.auc_lower <= truth <= found.auc_upper,
-            found.liability_r2_lower <= liability <= found.liability_r2_upper,
-            found.slope_lower is None or found.slope_lower <= slope <= found.slope_upper,
+            found["auc_lower"] <= truth <= found["auc_upper"],
+            found["liability_r2_lower"] <= liability <= found["liability_r2_upper"],
+            found["slope_lower"] is None or found["slope_lower"] <= slope <= found["slope_upper"],
         ]
     return covered / BINARY_DRAWS
 
@@ -150,9 +151,9 @@ def test_a_score_that_predicts_the_opposite_has_an_area_below_one_half():
     found = held_out_accuracy(
         noisy(random, u / 4, (case - 0.2) / 0.8, 1), 1, scale(4000, unit=0.8, prevalence=0.2)
     )
-    assert found.auc_upper < 0.5
+    assert found["auc_upper"] < 0.5
     exact = stats.mannwhitneyu(u[case], u[~case]).statistic / (case.sum() * (~case).sum())
-    assert found.auc == pytest.approx(exact, abs=0.02)
+    assert found["auc"] == pytest.approx(exact, abs=0.02)
 
 
 PEOPLE = (600, 300, 200)
@@ -179,8 +180,8 @@ def covered_within(rho, sigma, *, counted=1.0):
     for _ in range(DRAWS // 2):
         sums = np.ravel(grouped(random, rho, sigma))
         found = held_out_accuracy(sums, max(counted * sigma, 1e-9), public)
-        slope = found.slope_lower is None or found.slope_lower <= rho <= found.slope_upper
-        covered += [found.r2_lower <= rho**2 <= found.r2_upper, slope]
+        slope = found["slope_lower"] is None or found["slope_lower"] <= rho <= found["slope_upper"]
+        covered += [found["r2_lower"] <= rho**2 <= found["r2_upper"], slope]
     return covered / (DRAWS // 2)
 
 

@@ -13,7 +13,7 @@ from support.noise_checks import KEY, RISK, has_scale
 from support.stores import pieces_of, write_matrices, zero_statistics
 
 from primo_scale.accumulation.statistics import RawStatistics
-from primo_scale.gaussian.keystream_noise import KeystreamNoise
+from primo_scale.gaussian.noise import KeystreamNoise
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.privacy.mechanism import NoiseScales, Promise, Recipe
 from primo_scale.privacy.private_statistics import Draw, privatise, smallest_eigenvalue

@@ -16,16 +16,16 @@ from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency
 from primo_scale.ledger.accounts import PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.privacy.held_out_sums import ScoredPeople, hold_out_noise
 from primo_scale.privacy.mechanism import SHARES, Promise, release_cost, second_round
 from primo_scale.privacy.payment import (
     Payer,
     draw_second_round,
     draw_statistics,
     measure_once,
+    pay_for_adjustment,
     record_statistics,
 )
-from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
+from primo_scale.privacy.private_statistics import ScoredPeople, hold_out_noise
 from primo_scale.verify.held_out_accuracy import N_COUNTS
 
 SHARE = (1 - SHARES.adjustment) * SHARES.first_round

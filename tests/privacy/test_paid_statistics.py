@@ -22,7 +22,7 @@ from support.tiny_release import (
 )
 
 from primo_scale.errors import BudgetRefused, InputError
-from primo_scale.gaussian.lattice_noise import off_diagonal_sigma
+from primo_scale.gaussian.noise import off_diagonal_sigma
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.privacy import payment
 from primo_scale.privacy.mechanism import Recipe

@@ -23,8 +23,8 @@ from primo_scale.errors import InputError
 from primo_scale.gaussian.calibration import release_mu
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
 from primo_scale.kernels.products import scale_entries
-from primo_scale.outcomes.adjustment import AdjustmentScale, RawAdjustment
 from primo_scale.outcomes.coding import CovariateBounds, PhenotypeBounds, code_outcomes
+from primo_scale.outcomes.store import AdjustmentScale, RawAdjustment
 from primo_scale.privacy.mechanism import (
     SHARES,
     Promise,
@@ -34,8 +34,8 @@ from primo_scale.privacy.mechanism import (
     counts_share,
     release_cost,
 )
-from primo_scale.privacy.payment import NoisyAdjustment
-from primo_scale.privacy.phenotype_adjustment import (
+from primo_scale.privacy.payment import (
+    NoisyAdjustment,
     adjusted,
     adjustment_sigma,
     covariance_of_covariates,

@@ -15,7 +15,7 @@ from support.release_examples import MODES, example_design, example_document
 from primo_scale.methods.catalogue import METHODS
 from primo_scale.run import forecast
 from primo_scale.verify.guarantee import _draws
-from primo_scale.verify.profile import Lattice, epsilon_of, log_delta, log_delta_on_lattice
+from primo_scale.verify.theorems import epsilon_of, log_delta, log_delta_on_lattice
 
 
 @settings(max_examples=40, deadline=None)
@@ -49,13 +49,13 @@ def test_the_price_of_the_lattice_is_that_of_the_formula(epsilon, delta):
         expected = mpmath.exp(eta) * (exact_delta(left, mu) + mpmath.exp(left - a))
         expected += (1 + mpmath.exp(epsilon)) * draws * mpmath.mpf("4e-119")
         expected = float(mpmath.log(expected))
-    found = log_delta_on_lattice(epsilon, mu, delta, Lattice(draws, steps))
+    found = log_delta_on_lattice(epsilon, mu, delta, (draws, steps))
     assert found == pytest.approx(expected, rel=1e-9)
     assert found > log_delta(epsilon, mu)
 
 
 def test_a_lattice_that_takes_all_of_epsilon_leaves_nothing():
-    assert math.isinf(log_delta_on_lattice(1e-3, 0.1, 1e-6, Lattice(10**8, 1e4)))
+    assert math.isinf(log_delta_on_lattice(1e-3, 0.1, 1e-6, (10**8, 1e4)))
 
 
 # ------------------------------------------------------------------------- whole documents

@@ -24,6 +24,7 @@ from support.tiers import thinned
 
 from primo_scale.ledger.accounts import Account
 from primo_scale.methods.catalogue import METHODS
+from primo_scale.publication.publish import statement_document
 
 PEOPLE = 48_731  # stands nowhere where it is private
 
@@ -76,6 +77,6 @@ def test_nothing_of_the_custodians_own_is_stated():
     payment = dataclasses.replace(payment, balance=unnamed)
     statement = state(design, example_solved("full", design), payment)
     assert statement.ledger.cohort == "unnamed"
-    text = json.dumps(dataclasses.asdict(statement))
+    text = json.dumps(statement_document(statement))
     assert "secret" in design.genotype_store and "secret" not in text
     assert "f" * 12 not in text

@@ -13,7 +13,7 @@ from primo_scale.verify.words import public_by_assumption, unit_in_words
 
 PRIVATE = example_document()
 
-UNKNOWN_MEMBERS = ("r_squared", "guarantee.accountant.versions.people")
+UNKNOWN_MEMBERS = ("r_squared", "guarantee.versions.people")
 
 
 def test_the_shipped_schema_is_that_of_the_types():
@@ -32,7 +32,7 @@ def test_the_shipped_schema_is_that_of_the_types():
         ("guarantee.adjacency", "zero-out"),
         ("guarantee.privacy", "genotypes"),
         ("guarantee.cost.mu_squared", -1),
-        ("guarantee.accountant.versions.people", "4711"),
+        ("guarantee.versions.people", "4711"),
         ("mechanism", None),
         ("mechanism.split", 0),
         ("mechanism.gram_copies", 0),
@@ -49,7 +49,7 @@ def test_the_shipped_schema_is_that_of_the_types():
         ("cohort.n_samples", 0),
         ("cohort.n_samples", 7.0),  # written as a float
         ("ledger", None),
-        ("ledger.charges", []),
+        ("ledger.charge", ""),
         ("public_by_assumption", []),
         ("unprotected", ["genotypes"]),
         ("signature", None),

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from msgspec import structs
 from scipy import stats
 from support.documents import read_document
 from support.release_edits import cell, forge, problems, restate, rewrite
@@ -76,7 +77,7 @@ def test_numbers_have_the_digits_that_are_written(column, change, release):
 
     rewrite(release, FILES[0], longer)
     (problem,) = problems(release)
-    assert problem == f"contents: {FILES[0]} line 3 has a number in another format"
+    assert problem == f"contents: {FILES[0]} line 3 is not the row of the next variant as written"
 
 
 def test_a_missing_row_and_an_unstated_file_are_found(release):
@@ -92,7 +93,7 @@ def test_a_missing_row_and_an_unstated_file_are_found(release):
 def test_a_phenotype_without_variance_has_no_file_without_noise(flat, names, tmp_path):
     """A standard error of 0 would be certainty; validators refuse missing values."""
     weights = example_weights()
-    statement = replace(example_statement(weights, private=False), summary_statistics=True)
+    statement = structs.replace(example_statement(weights, private=False), summary_statistics=True)
     summary = example_summary(weights)
     summary.standard_error[:, flat] = 0
     weights = replace(weights, summary=summary)

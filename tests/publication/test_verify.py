@@ -198,9 +198,7 @@ def test_a_lie_of_the_custodian_is_found_in_the_files_too(mode, tmp_path):
         ("naive", "cohort.block_sizes", [3], "sizes"),
         ("naive", "files", [], "sizes"),
         ("full", "mechanism.queries.0.fine_bits", [0], "noise lattice"),
-        ("full", "ledger.unit", "label", "ledger"),
-        ("full", "ledger.adjacency", "add-remove", "ledger"),
-        ("full", "ledger.delta", 1e-8, "ledger"),
+        ("full", "ledger.epsilon_after", 0.1, "ledger"),
     ],
 )
 def test_contradictions_within_a_statement_are_found(mode, path, value, check):
@@ -213,32 +211,15 @@ def test_another_unit_is_found_although_the_stamp_repeats_it():
     assert failed(document) == ["stamp"]
 
 
-def take_nothing(ledger: dict[str, Any]) -> None:
-    ledger["after"] = ledger["before"]
-
-
-def charge_less(ledger: dict[str, Any]) -> None:
-    for entry in (ledger["charges"][0]["cost"], ledger["after"]["cost"], ledger["after"]):
-        entry["epsilon"] -= 0.5
-
-
-@pytest.mark.parametrize(
-    ("mode", "change"),
-    [("full", take_nothing), ("subsampled", charge_less)],
-)
-def test_payments_that_do_not_add_up_are_found(mode, change):
-    """Each change is consistent with all but one of the checks."""
-    document = example_document(mode)
-    change(document["ledger"])
-    assert failed(document) == ["ledger"]
-
-
 def test_a_budget_overrun_is_found():
     """The budget pays for this release alone, and the account has spent a tenth of it before."""
     document = example_document()
     promise = document["guarantee"]
-    budget = {"epsilon": promise["epsilon"], "mu_squared": promise["cost"]["mu_squared"]}
-    findings = document_findings(put(document, "ledger.budget", budget))
+    document["ledger"] |= {
+        "budget_epsilon": promise["epsilon"],
+        "budget_mu_squared": promise["cost"]["mu_squared"],
+    }
+    findings = document_findings(document)
     assert any("exceeds the budget" in finding.detail for finding in findings)
 
 

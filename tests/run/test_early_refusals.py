@@ -8,16 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.small_cohort import (
-    BUDGET,
-    Cohort,
-    D,
-    N,
-    add_covariate,
-    command,
-    refused,
-    succeeded,
-)
+from support.small_cohort import BUDGET, Cohort, D, N, add_covariate, command, refused, succeeded
 from support.tiers import thinned
 
 from primo_scale.cli.commands import accumulate
@@ -88,9 +79,17 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         ),
         3, ["no person of this file is in the genotypes"],
     ),
+    "text in a phenotype": (
+        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows[:-1], "f43\tp43\ttall"]),
+        3, ["pheno.tsv:45", "T is not a number", "tall"],
+    ),
     "text in a covariate": (
         lambda folder: add_covariate(folder, "f0\tp0\told\n"),
         3, ["covar.tsv:2", "AGE is not a number", "old"],
+    ),
+    "a person twice in the phenotypes": (
+        lambda folder: edit(folder / "pheno.tsv", lambda rows: [*rows, rows[3]]),
+        3, ["pheno.tsv:46", "one person in two rows"],
     ),
     "a person twice in the genotypes": (
         lambda folder: edit(folder / "cohort.fam", lambda rows: [rows[1], *rows[1:]]),
@@ -101,6 +100,10 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
             folder / "cohort.fam", lambda rows: [*rows[:-1], rows[1].replace("f1", "f2", 1)]
         ),
         3, ["an IID is one person, whatever the FID", "(got p1)", "--update-ids"],
+    ),
+    "a variant twice": (
+        lambda folder: edit(folder / "cohort.bim", lambda rows: [rows[1], *rows[1:]]),
+        3, ["variant ID", "--set-all-var-ids"],
     ),
     "a .bed that is too short": (cut_bed, 3, ["cohort.bed", "found 68 bytes", "expected 69 bytes"]),
     "a panel of other identifiers": (
@@ -125,25 +128,55 @@ CASES: dict[str, tuple[Spoil, int, list[str]]] = {
         lambda folder: ["--ledger", folder / "bounds.tsv" / "ledger.sqlite"],
         3, ["ledger.sqlite", "cannot be created"],
     ),
+    "a work directory where none can be": (
+        lambda folder: ["--work-dir", folder / "bounds.tsv" / "work"], 3, ["bounds.tsv/work"],
+    ),
     "a release where none can be": (
         lambda folder: ["--work-dir", folder / "work", "--out", folder / "bounds.tsv" / "release"],
         3, ["bounds.tsv/release: cannot be created"],
     ),
+    "a release whose lock has too long a name": (
+        lambda folder: ["--out", folder / ("o" * 241)],
+        3, ["the name is too long", "got 241 bytes; limit 240 bytes", "a shorter name"],
+    ),
+    "a release of a name beyond the file system": (
+        lambda folder: ["--work-dir", folder / "work", "--out", folder / ("o" * 256)],
+        3, ["File name too long", "a shorter path"],
+    ),
+    "a ledger whose journal has too long a name": (
+        lambda folder: ["--ledger", folder / ("l" * 238)],
+        3, ["the name is too long", "got 238 bytes; limit 237 bytes"],
+    ),
+    "a work directory of too long a name": (
+        lambda folder: ["--work-dir", folder / ("w" * 256)],
+        3, ["File name too long", "a shorter path"],
+    ),
     "a release without a name": (
         lambda folder: ["--out", "/"], 2, ["--out: a release needs a directory of its own"],
     ),
+    "an epsilon that is no number": (lambda folder: ["--epsilon", "nan"], 2, ["epsilon"]),
+    "a delta of one": (lambda folder: ["--delta", 1], 2, ["delta"]),
     "a window of no number": (lambda folder: ["--ld-blocks", "window:x"], 2, ["--ld-blocks"]),
     "a row norm without frequencies": (lambda folder: ["--row-norm", 3], 2, ["--row-norm"]),
+    "a list that is not there": (lambda folder: ["--extract", "none.txt"], 3, ["none.txt"]),
+    "a work directory below a link to nowhere": (
+        lambda folder: (folder / "link").symlink_to("nowhere")
+        or ["--work-dir", folder / "link" / "work"],
+        3, ["/link: is a link to a place that does not exist"],
+    ),
     "another release": (another_release, 3, ["is not the result of this request"]),
     "no noise and a budget": (lambda folder: ["--non-private"], 2, ["--non-private", "--epsilon"]),
 }  # fmt: skip
 # Options without a proof of privacy, or of no use, and what the one line must say.
 WITHOUT_PROOF: dict[tuple[object, ...], tuple[str, ...]] = {
     ("--adjacency", "add-remove"): ("--nominal-n",),
+    ("--nominal-n", 10): ("public and needs no stand-in",),
     ("--privacy", "label", "--method", "naive"): ("not for label privacy",),
+    ("--method", "nonsense"): ("no such method",),
     ("--method", "sub-samp-reuse-cov"): ("--subsample",),
     ("--subsample", 10, "--method", "ssp"): ("--subsample",),
     ("--ridge", 1, "--shrinkage", "known-noise"): ("exclude each other",),
+    ("--gamma", 0.2): ("--gamma",),
     ("--non-private", "--gamma", 0.5): ("--gamma", "without noise"),
     ("--non-private", "--method", "ada-ssp-budget"): ("--method", "without noise"),
     ("--non-private", "--row-norm", 0.5): ("--row-norm", "exclude each other"),
@@ -179,11 +212,11 @@ GROSS = {
     "100 times too large": (
         lambda i: (100 * (i % 5 + 1), i % 2),
         f"T: 100.0% of {N} values lie",
-        2,
+        1,
     ),
     "a code of missing values": (
         lambda i: (-999 if i == 7 or i == 9 else i % 5, i % 2),
-        f"T: 2 of {N} values are -999, outside of the bounds 0 and 4",
+        f"T: {200 / N:.1f}% of {N} values lie outside of the bounds 0 and 4",
         1,
     ),
     "no control": (lambda i: (i % 5, 1), f"CASE: {N} cases among {N} people", 1),

@@ -22,7 +22,7 @@ from primo_scale.cli.commands import finalize, release, verify
 from primo_scale.ledger.accounts import ChargeState
 from primo_scale.ledger.ledger import PaymentStep
 from primo_scale.outcomes.store import open_outcome_store
-from primo_scale.privacy.held_out_sums import UNIT, code_of_people
+from primo_scale.privacy.private_statistics import UNIT, code_of_people
 from primo_scale.run.design import load_design
 from primo_scale.storage.groups import attributes_of, open_group
 from primo_scale.verify.held_out_accuracy import corrects_weights
@@ -98,7 +98,7 @@ def test_calibrated_weights_are_the_same_times_the_slope(demo):
     succeeded(command(finalize, *words, *BUDGET, "--calibrate"))
     assert command(verify, out).exit_code == 0
     before, document = read_document(demo / "release"), read_document(out)
-    assert document["ledger"]["charges"] == before["ledger"]["charges"]
+    assert document["ledger"]["charge"] == before["ledger"]["charge"]
     public, fixed = document["public_inputs"], []
     for directory in (demo / "release", out):
         path = directory / "covariates.tsv"
@@ -215,6 +215,26 @@ def test_a_killed_measurement_is_continued_with_the_same_noise(tiny, step):
     assert charge.state is ChargeState.PUBLISHED
     assert not list(noisy_sums(tiny).parent.glob("*.key"))
     assert command(verify, tiny.out, "--ledger", tiny.ledger).exit_code == 0
+
+
+@pytest.mark.slow
+def test_lost_sums_are_never_drawn_again(tiny):
+    assert tiny_release(tiny).exit_code == 0
+    path = noisy_sums(tiny)
+    kept = path.read_bytes()
+    path.unlink()
+    refused(tiny_release(tiny), 3, str(path), "is lost, and its key too", "pays again")
+    changed = json.loads(kept)
+    changed["noisy"]["sums"][0][0] += 1
+    path.write_text(json.dumps(changed))
+    refused(tiny_release(tiny), 3, "not those that the ledger recorded")
+    path.write_bytes(kept)
+    assert tiny_release(tiny).exit_code == 0
+    shutil.rmtree(path.with_name(path.name.replace("hold_out.json", "zarr")))
+    path.unlink()
+    shutil.rmtree(tiny.out)
+    refused(tiny_release(tiny), 3, "is lost, and its key too", "pays again")
+    assert len(tiny.charges()) == 1
 
 
 def test_other_weights_of_a_charge_are_not_measured(tiny):

@@ -116,7 +116,7 @@ def test_the_same_people_under_another_name_open_no_second_budget(cohort, tmp_pa
         path.write_text(re.sub(r"^f\d+", "0", path.read_text(), flags=re.MULTILINE))
     renamed.ingest()
     again = ["--ledger", cohort.ledger, "--epsilon", 0.5]
-    words = "these people have a budget under another name"
+    words = "people of this release have a budget under another name"
     for name in ([], ["--cohort", "other"]):
         refused(renamed.accumulate(*again, *name), 6, words)
     assert len(cohort.charges()) == 1

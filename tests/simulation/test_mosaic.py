@@ -82,17 +82,6 @@ def test_frequencies_and_ld_match_the_panel(panel, mosaic_of, raw_values):
     assert np.abs(z).max() < largest_z(len(z))
 
 
-def test_missing_calls(mosaic_of, raw_values):
-    n_people, rate = 5_001, 0.03
-    complete = raw_values(mosaic_of(), n_people)
-    values = raw_values(mosaic_of(missing_rate=rate), n_people)
-    missing = values == 1
-    assert stats.binomtest(int(missing.sum()), missing.size, rate).pvalue > FALSE_ALARM
-    by_variant = missing.sum(axis=1)
-    assert stats.chisquare(by_variant).pvalue > FALSE_ALARM
-    np.testing.assert_array_equal(values[~missing], complete[~missing])
-
-
 @pytest.mark.parametrize(
     ("n_people", "people_per_stripe", "slab_bytes"),
     [

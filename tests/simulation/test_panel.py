@@ -7,7 +7,7 @@ from support.command_io import PANEL
 
 from primo_scale.errors import InputError
 from primo_scale.genotypes.tables import VariantTable
-from primo_scale.simulation.cohort import ReferencePanel, lay_out_sites, read_panel
+from primo_scale.simulation.cohort import ReferencePanel, lay_out_sites
 
 
 def small_panel(chromosomes, positions):
@@ -23,24 +23,6 @@ def test_the_panel_equals_what_bed_reader_reads(panel):
         assert panel.variants.identifier.tolist() == bed.sid.tolist()
     np.testing.assert_array_equal(np.array([2, np.nan, 1, 0])[panel.codes], expected)
     np.testing.assert_allclose(panel.a1_frequency, np.nanmean(expected, axis=1) / 2)
-
-
-def test_frequencies_exclude_missing_calls(reference):
-    prefix = reference / "data" / "edge" / "plink_made" / "degenerate"
-    with open_bed(f"{prefix}.bed") as bed:
-        dosages = bed.read(dtype="float64").T
-    called = ~np.isnan(dosages).all(axis=1)
-    frequency = read_panel(str(prefix)).a1_frequency
-    np.testing.assert_allclose(frequency[called], np.nanmean(dosages[called], axis=1) / 2)
-    assert (frequency[~called] == 0).all()
-    assert not called.all()
-
-
-def test_a_part_of_the_panel_is_its_first_variants():
-    variants, _, starts = lay_out_sites(small_panel(["3", "3", "7", "7"], [10, 20, 5, 9]), 3)
-    assert variants.identifier.tolist() == ["rs0", "rs1", "rs2"]
-    assert variants.chromosome.tolist() == ["3", "3", "7"]
-    assert starts.tolist() == [True, False, True]
 
 
 @pytest.mark.parametrize("n_variants", [7, 30, 3 * 22, 3 * 100 + 1])

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.stores import flip_a_bit, pieces_of, write_gram, write_matrices
 
-from primo_scale.errors import DamagedChunk, InputError
-from primo_scale.storage import block_matrices
-from primo_scale.storage.block_matrices import BlockLayout, BlockMatrices, BlockMatricesWriter
+from primo_scale.errors import DamagedChunk
+from primo_scale.storage.block_matrices import BlockLayout, BlockMatricesWriter
 from primo_scale.storage.groups import chunk_path
 
 LAYOUT = BlockLayout((0, 23, 24, 40), n_fixed=2, n_phenotypes=3)
@@ -169,36 +168,3 @@ def test_an_entry_larger_than_announced_is_refused(tmp_path):
         gram[4, 7] = gram[7, 4] = entry
         with pytest.raises(ValueError, match="larger than largest_gram"):
             write_gram(writer, LAYOUT, 0, gram)
-
-
-def test_an_incomplete_store_has_no_digest(tmp_path):
-    writer = BlockMatricesWriter(tmp_path / "s", "statistics", LAYOUT)
-    writer.write_observed(np.zeros(1 + LAYOUT.n_phenotypes, np.int64))
-    with pytest.raises(KeyError):
-        writer.sha256()
-    with pytest.raises(InputError, match="missing"):
-        BlockMatrices(tmp_path / "s", "statistics", LAYOUT).sha256()
-
-
-def test_matrices_are_read_piece_by_piece(tmp_path, monkeypatch):
-    layout = BlockLayout((0, 200), 1, 29)
-    content = statistics(layout, 1000)
-    largest = 0
-
-    def counting(array, *selection):
-        nonlocal largest
-        values = read_block(array, *selection)
-        largest = max(largest, values.size)
-        return values
-
-    read_block = block_matrices.read_block
-    monkeypatch.setattr(block_matrices, "read_block", counting)
-    with pieces_of(32, 1024):
-        read = store(tmp_path / "s", layout, content)
-        read.sha256()
-        np.testing.assert_array_equal(read.gram(0), content[0][0, 0])
-        assert sum(1 for _ in read.gram_tiles(0)) == 28
-        assert sum(1 for _ in read.cross_panels(0)) == 6
-    assert largest == 1024
-    read.cross(0)
-    assert largest == 200 * 30

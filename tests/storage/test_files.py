@@ -149,14 +149,6 @@ def test_disk_errors_become_one_line_errors_and_others_pass(tmp_path, code, erro
         raise OSError(code, "x")
 
 
-@pytest.mark.parametrize("below", [".", "work"])
-def test_a_link_to_nowhere_is_no_directory(tmp_path, below):
-    link = tmp_path / "link"
-    link.symlink_to("nowhere")
-    with pytest.raises(InputError, match=r"link: is a link .*got nowhere\)\. Create that place"):
-        make_private_directory(link / below)
-
-
 def test_a_lock_is_refused_until_its_owner_is_killed(tmp_path):
     lock = tmp_path / "lock"
     code = (

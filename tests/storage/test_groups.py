@@ -16,11 +16,9 @@ from primo_scale.storage.groups import (
     Array,
     ArrayLayout,
     array_of,
-    attributes_of,
     chunk_path,
     commit_chunk,
     create_array,
-    create_arrays,
     create_group,
     flush,
     has_array,
@@ -29,10 +27,8 @@ from primo_scale.storage.groups import (
     open_chunk_appender,
     open_group,
     read_block,
-    read_strings,
     write_array,
     write_block,
-    write_strings,
 )
 
 
@@ -63,15 +59,6 @@ def test_another_kind_and_an_absent_store_are_refused(tmp_path):
         open_group(tmp_path / "s.zarr", "outcomes")
     with pytest.raises(InputError, match="holds no"):
         open_group(tmp_path / "none.zarr", "statistics")
-
-
-def test_text_columns_are_read_back(tmp_path):
-    group = create_group(tmp_path / "s.zarr", "genotypes", {})
-    values = ["rs1", "", "<DEL>", "ü" * 300, "NA"]
-    write_strings(group, "names", values)
-    assert read_strings(group, "names").tolist() == values
-    write_strings(group, "none", [])
-    assert read_strings(group, "none").tolist() == []
 
 
 @pytest.mark.slow
@@ -110,25 +97,6 @@ def test_a_damaged_chunk_is_detected_by_every_way_of_reading(harm, tmp_path):
         with pytest.raises(DamagedChunk, match=error):
             read_block(array, (rows, slice(0, 4)))
     np.testing.assert_array_equal(read_block(array, (slice(0, 2), slice(0, 1)))[:, 0], [0, 4])
-
-
-def test_arrays_created_together_equal_those_created_one_by_one(tmp_path):
-    layouts = {
-        "x/one": ArrayLayout((7, 5), (3, 2), np.int32),
-        "x/two": ArrayLayout((1,), (4,), np.int32),
-        "x/none": ArrayLayout((0, 3), (0, 3), np.int32),
-        "y": ArrayLayout((9,), (2,), np.uint8),
-        "z": ArrayLayout((9, 1, 2), (2, 1, 1), np.uint8),
-    }
-    together = create_group(tmp_path / "together.zarr", "statistics", {})
-    alone = create_group(tmp_path / "alone.zarr", "statistics", {})
-    created = create_arrays(together, layouts)
-    assert created.keys() == layouts.keys()
-    for name, layout in layouts.items():
-        one = create_array(alone, name, layout)
-        assert created[name].metadata == one.metadata == array_of(together, name).metadata
-        assert created[name].async_array.config == one.async_array.config
-    assert attributes_of(together) == {}
 
 
 def test_a_flush_includes_the_directory_entry(tmp_path):

@@ -18,8 +18,6 @@ from primo_scale.storage.groups import (
     FORMAT_VERSIONS,
     VERSION_ATTRIBUTE,
     array_of,
-    commit_chunk,
-    mark_complete,
     open_group,
     read_block,
     read_strings,
@@ -67,17 +65,6 @@ def test_zarr_alone_reads_finished_stores(tmp_path, kind):
     group = zarr.open_group(write_store(tmp_path / "s.zarr", kind), mode="r")
     np.testing.assert_array_equal(group["a"][:], VALUES)
     assert group["names"][:].tolist() == ["x0", "y"]
-
-
-@pytest.mark.parametrize("kind", FORMAT_VERSIONS)
-def test_a_rewritten_chunk_is_read(tmp_path, kind):
-    path = write_store(tmp_path / "s.zarr", kind)
-    group = open_group(path, kind, complete=False)
-    commit_chunk(array_of(group, "a"), (1, 0), VALUES[:2])
-    np.testing.assert_array_equal(read_block(array_of(group, "a"))[2:], VALUES[:2])
-    mark_complete(group, {})
-    again = read_block(array_of(open_group(path, kind), "a"))
-    np.testing.assert_array_equal(again[2:], VALUES[:2])
 
 
 @pytest.mark.parametrize("kind", FORMAT_VERSIONS)

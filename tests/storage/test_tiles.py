@@ -1,13 +1,10 @@
 """Tiles and panels cover every entry of an upper triangle once, for all sizes."""
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from primo_scale.machine import in_threads
 from primo_scale.storage import block_matrices
 from primo_scale.storage.block_matrices import panels, upper_tiles, whole_tiles
 
@@ -70,17 +67,3 @@ def test_the_stored_format_is_the_documented_one():
     assert len(list(panels(2**20 + 1, 1))) == 2
     assert (whole_tiles(1), whole_tiles(1024), whole_tiles(1025)) == (1024, 1024, 2048)
     assert len(list(upper_tiles(20_000))) == 210
-
-
-def test_results_come_in_order_and_an_error_ends_the_rest():
-    assert in_threads(lambda i: i * i, range(50)) == [i * i for i in range(50)]
-    begun = []
-
-    def fail(i):
-        begun.append(i)
-        time.sleep(0.001)  # items are submitted long before they are done
-        raise KeyError(i)
-
-    with pytest.raises(KeyError):
-        in_threads(fail, range(10_000))
-    assert len(begun) < 10_000

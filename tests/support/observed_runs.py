@@ -21,7 +21,8 @@ import logging, os, sys
 from primo_scale.cli.commands import accumulate
 import os, sys
 from primo_scale.cli.commands import accumulate
-from primo_scale.run import progress, run_log
+from primo_scale.run import run_log
+from primo_scale.run import run_log
 
 class Dying(run_log._LogFilter):
     def filter(self, record):
@@ -30,7 +31,7 @@ class Dying(run_log._LogFilter):
             os._exit(9)
         return is_passed
 
-progress._FIRST_GAP_SECONDS = 0
+run_log._FIRST_GAP_SECONDS = 0
 run_log._LogFilter = Dying
 accumulate(sys.argv[1:])
 """

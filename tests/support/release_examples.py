@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from msgspec import structs
 
 from primo_scale.gaussian.calibration import Cost
 from primo_scale.gaussian.sensitivity import Adjacency, PrivacyUnit
@@ -17,7 +18,7 @@ from primo_scale.methods.catalogue import ESTIMATORS, METHODS
 from primo_scale.methods.solve import LatticeWeights, Solution
 from primo_scale.outcomes.coding import CovariateCoding, OutcomeCoding, PhenotypeBounds
 from primo_scale.privacy.mechanism import Guarantee, Mechanism, calibrate, release_cost
-from primo_scale.privacy.phenotype_adjustment import adjustment_sigma
+from primo_scale.privacy.payment import adjustment_sigma
 from primo_scale.privacy.planning import ClipResponse
 from primo_scale.publication.publish import publish_release, statement_document
 from primo_scale.publication.weights import ScoringWeights, SummaryStatistics
@@ -25,10 +26,10 @@ from primo_scale.run.describe_release import Payment, make_statement
 from primo_scale.run.design import Design, PaidAdjustment
 from primo_scale.run.estimation import Solved
 from primo_scale.run.forecast import ChosenMethod
-from primo_scale.verify import methods as recompute_method
+from primo_scale.verify import guarantee as recompute_method
 from primo_scale.verify.document import Statement
 from primo_scale.verify.files import Signer
-from primo_scale.verify.formats import scoring_of
+from primo_scale.verify.formats import chromosomes_of
 from support.filesets import variants_with
 
 FILES = (
@@ -223,7 +224,7 @@ def example_statement(
 def state(design: Design, solved: Solved, payment: Payment | None) -> Statement:
     """Return the product's statement, with a date that does not change."""
     statement = make_statement(design, solved, payment, BUILD)
-    return dataclasses.replace(statement, created="2026-11-20")
+    return structs.replace(statement, created="2026-11-20")
 
 
 def publish_example(
@@ -233,7 +234,7 @@ def publish_example(
     statement = example_statement(weights, mode=mode, private=private)
     if summary:
         weights = dataclasses.replace(weights, summary=example_summary(weights))
-        statement = dataclasses.replace(statement, summary_statistics=True)
+        statement = structs.replace(statement, summary_statistics=True)
     return publish(directory, weights, statement)
 
 
@@ -256,5 +257,5 @@ def example_document(
     statement = example_statement(weights or example_weights(), mode=mode, **promise)
     files = [{"name": name, "sha256": "0" * 64, "bytes": 1} for name in FILES]
     signature = {"algorithm": "Ed25519", "public_key": "0" * 64, "value": "0" * 128}
-    own = {"scoring": scoring_of(["22"]), "files": files, "signature": signature}
+    own = {"chromosomes": chromosomes_of(["22"]), "files": files, "signature": signature}
     return statement_document(statement) | own

@@ -4,7 +4,7 @@ import numpy as np
 
 from primo_scale.ledger.accounts import Account, PayingCohort
 from primo_scale.ledger.ledger import Ledger
-from primo_scale.outcomes.adjustment import RawAdjustment
+from primo_scale.outcomes.store import RawAdjustment
 from primo_scale.privacy.mechanism import (
     SHARES,
     Promise,
@@ -13,8 +13,13 @@ from primo_scale.privacy.mechanism import (
     calibrate,
     release_cost,
 )
-from primo_scale.privacy.payment import NoiseStore, Payer, draw_statistics, record_statistics
-from primo_scale.privacy.phenotype_adjustment import pay_for_adjustment
+from primo_scale.privacy.payment import (
+    NoiseStore,
+    Payer,
+    draw_statistics,
+    pay_for_adjustment,
+    record_statistics,
+)
 from primo_scale.storage.block_matrices import BlockLayout
 
 LAYOUT = BlockLayout((0, 3), n_fixed=0, n_phenotypes=2)
